@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import placement_argument_parser
+from chaosity.cli.weights import placement_argument_parser
 from chaosity.documents.benchmarks import BenchmarkDocument
 from chaosity.documents.checked_yaml import json_schema, read_yaml
 from chaosity.documents.config import Config, read_config

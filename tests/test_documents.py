@@ -27,7 +27,7 @@ import pytest
 import yaml
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import placement_argument_parser
+from chaosity.cli.weights import placement_argument_parser
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError

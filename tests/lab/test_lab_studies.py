@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.place.placement_policies import POLICIES
+from chaosity.place.page_shares import POLICIES
 from chaosity.records.record_types import Record
 from lab_workflow import SERVER, Pipeline, placed
 

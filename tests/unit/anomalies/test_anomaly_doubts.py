@@ -58,20 +58,6 @@ def slow():
     return measured(**{SLOW: 0.5})
 
 
-def test_without_findings_the_verdict_has_the_smallest_detectable_loss():
-    found = findings(*measured())
-    assert (found.anomalies, found.suspicions, found.unusable) == ((), (), "")
-    assert "(smallest detectable loss " in found.verdict
-
-
-def test_without_findings_the_verdict_names_what_was_not_tested():
-    host, tidy = measured()
-    memory = findings(host, tidy[tidy["experiment"] == "memory_bandwidth"])
-    assert memory.untested[-3:] == ("drives", "sets of drives", "latency over sizes")
-    nothing = findings(host, tidy[tidy["experiment"] == "none"])
-    assert nothing.verdict.startswith("Not tested: ")
-
-
 @pytest.mark.parametrize(("remark", "first"), [("disturbed", 1), ("imprecise", 2)])
 def test_an_anomaly_of_disturbed_or_mostly_imprecise_records_is_a_suspicion(slow, remark, first):
     host, tidy = slow
@@ -147,13 +133,6 @@ def test_disturbed_replicates_next_to_others_make_no_results_unusable():
         remarks=pairs["remarks"].where(~some, "disturbed"),
     )
     assert findings(host, disturbed).unusable == ""
-
-
-def test_findings_are_in_the_order_of_loss_times_certainty(slow):
-    host, tidy = measured(**{SLOW: 0.7, OTHER: 0.4})
-    found = findings(host, tidy)
-    assert components(found.anomalies) == [(OTHER,), (SLOW,)]
-    assert found.anomalies[0].sentence in found.verdict
 
 
 def test_findings_of_earlier_versions_can_be_read(slow):

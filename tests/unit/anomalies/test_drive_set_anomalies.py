@@ -219,8 +219,7 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
 
 
 KNOWN_DRIVES = replace(
-    FACTS,
-    drives={node: [drive(node, number) for number in range(PER_NODE)] for node in range(8)},
+    FACTS, drives={node: [drive(node, number) for number in range(PER_NODE)] for node in range(8)}
 )
 
 

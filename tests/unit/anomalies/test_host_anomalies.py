@@ -118,12 +118,6 @@ def test_two_drives_are_too_few_to_find_the_slow_one():
     assert about_drives(host.findings(1)) == []
 
 
-def test_a_single_replicate_has_less_confidence():
-    first = machine(slow_drive(0.2), experiments=STORAGE, replicates=1).findings(1).anomalies[0]
-    assert (first.components, first.n) == ((SLOW,), 1)
-    assert first.confidence <= 0.95
-
-
 # Latency.
 
 SIZES = [2**power for power in range(12, 31)]
@@ -256,27 +250,6 @@ def test_a_fault_is_one_finding_with_the_name_of_its_part(fault, components):
     )
     for seed in (1, 2):
         assert [one.components for one in host.findings(seed).anomalies] == [components]
-
-
-def test_the_worst_anomaly_is_first_for_all_metrics():
-    reported = machine(slow_node(0.6), slow_drive(0.2)).findings(1).anomalies
-    losses = [one.loss_as_share_of_better_value for one in reported]
-    assert losses == sorted(losses, reverse=True)
-    places = [one.components for one in reported]
-    assert places.index((SLOW,)) < places.index(("node1",))
-
-
-def test_a_table_without_comparable_rows_is_not_tested(healthy):
-    empty = analyse_host(healthy.table(1).where(load="none"), HostComponentFacts())
-    assert empty.verdict.startswith("Not tested: there are no comparable measurements")
-
-
-def test_host_parts_are_from_components_and_topology(healthy):
-    drive = {"component": "drive", "model": "MP600", "serial": "S10", "node": 1}
-    known = host_component_facts(healthy.topology, {SLOW: drive})
-    assert known.models[SLOW] == "MP600"
-    assert known.descriptions[SLOW] == "MP600, serial S10, node 1"
-    assert host_component_facts(None, None) == HostComponentFacts()
 
 
 def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():

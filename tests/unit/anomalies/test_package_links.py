@@ -19,12 +19,7 @@ MACHINES = {SERVER: "epyc_7413"}
 
 
 def half_width(source: int, target: int) -> Fault:
-    return {
-        "fault": "slow_link",
-        "from_package": source,
-        "to_package": target,
-        "remaining": 0.5,
-    }
+    return {"fault": "slow_link", "from_package": source, "to_package": target, "remaining": 0.5}
 
 
 @cache

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from chaosity.export.json_documents import build_placement_document
 from chaosity.export.main_matrices import memory_matrix, read_measured_host
-from chaosity.export.placement_json import build_placement_document
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import SMALL_MACHINES, MeasuredHost, measured_host
 from published_schemas import schema_errors, schema_validator
@@ -101,16 +101,6 @@ def test_the_worst_corunning_load_for_latency_makes_it_longest(whole):
             in {(other["load"], other["relation"]) for other in cell["beside"]}
         ]
         assert one["worst"]["ratio_to_alone"]["median"] == max(own)
-
-
-def test_a_single_replicate_has_no_interval(tmp_path):
-    tidy = server("memory_bandwidth", "storage_bandwidth", replicates=1).tidy()
-    # Drives read from one node are enough.
-    others = (tidy["experiment"] == "storage_bandwidth") & (tidy["initiator"] != "node0")
-    found = document(tidy[~others], tmp_path / "r")
-    assert schema_errors(found, "placement") == []
-    first = found["memory"]["placements"][0][BANDWIDTH]
-    assert (first["low"], first["high"], first["n"]) == (None, None, 1)
 
 
 def test_a_cache_is_not_taken_for_memory(tmp_path):

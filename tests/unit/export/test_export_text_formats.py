@@ -84,34 +84,6 @@ def test_duckdb_reads_the_roofline_with_types(epyc, tmp_path):
     assert bandwidth == pytest.approx(32e9) and low < bandwidth
 
 
-def packages(tmp_path):
-    """Results with the bandwidth of a package on its own memory and on that of the other."""
-    whole = {"initiator": "package0", "initiator_kind": "package", "initiator_nodes": "0,1,2,3"}
-    measured = [
-        {**row, **whole, "kernel": kernel, "point": f"{target} {kernel}", "target": target}
-        | {"target_kind": "nodes", "target_nodes": nodes, "value": row["value"] * share}
-        for target, nodes, share in (("nodes0-3", "0,1,2,3", 1.0), ("nodes4-7", "4,5,6,7", 0.5))
-        for kernel in ("read", "fill_nt")
-        for row in rows(lambda i, j: 137e9, [0], [0], BANDWIDTH)
-    ]
-    near = rows(lambda i, j: 30e9, [0, 1], [0, 1], BANDWIDTH)
-    return folder_of(EPYC, table(near, measured), tmp_path)
-
-
-def test_the_roofline_has_packages_on_all_of_their_memory(tmp_path):
-    lines = exported("roofline", packages(tmp_path)).splitlines()
-    own = next(line for line in lines if line.startswith("package,package0,nodes0-3,"))
-    assert ",137000000000.0," in own
-    assert any(line.startswith("package,package0,nodes4-7,") for line in lines)
-
-
-def test_show_prints_packages_with_each_kernel(tmp_path):
-    shown = CliRunner().invoke(chaosity, ["show", str(packages(tmp_path))]).output
-    [own] = [line for line in shown.splitlines() if "package0" in line and "nodes0-3" in line]
-    assert own.split()[-2:] == ["137", "137"]
-    assert "read" in shown and "fill_nt" in shown
-
-
 def test_prometheus_reads_the_map(epyc):
     text = exported("openmetrics", epyc)
     families = {family.name: family for family in text_string_to_metric_families(text)}

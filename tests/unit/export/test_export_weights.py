@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.interleave_weights_json import interleave_weights_of_host
+from chaosity.export.json_documents import interleave_weights_of_host
 from chaosity.export.main_matrices import read_measured_host
 from table_rows import measured
 
@@ -19,21 +19,6 @@ HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
 
 def near_and_far(initiator: int, target: int) -> float:
     return 40e9 if initiator == target else 30e9 if initiator // 4 == target // 4 else 10e9
-
-
-def test_nodes_packages_and_all_are_the_sets_of_workers(tmp_path):
-    found = interleave_weights_of_host(
-        read_measured_host(measured(EPYC, tmp_path / "r", near_and_far))
-    )
-    names = [*(f"node{node}" for node in range(8)), "package0", "package1", "all"]
-    assert list(found.sets) == names
-    assert found.sets["package1"].workers == (4, 5, 6, 7)
-    assert found.sets["all"].weights == pytest.approx(dict.fromkeys(range(8), 1 / 8))
-    assert found.sets["all"].kernel_weights == dict.fromkeys(range(8), 1)
-    assert found.sets["package0"].weights == pytest.approx(
-        {node: (30 if node < 4 else 10) / 160 for node in range(8)}
-    )
-    assert found.sets["node0"].weights[0] == pytest.approx(40 / 170)
 
 
 def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):

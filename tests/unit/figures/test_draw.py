@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +43,7 @@ BESIDE = {
 }
 KERNELS = {
     **{**BASE, "name": "kernels", "kind": "bars", "x": "kernel", "series": "initiator"},
-    "where": {
-        **{"initiator_kind": "node", "relation": "same_node"},
-        "kernel": ["triad", "copy"],
-    },
+    "where": {**{"initiator_kind": "node", "relation": "same_node"}, "kernel": ["triad", "copy"]},
 }
 DRIVES = {**MAP, "name": "drives", "load": "storage", "where": {"target_kind": "drive"}}
 
@@ -99,19 +93,6 @@ def names(folder: Path, figure: str, column: str) -> list[str]:
     return list(dict.fromkeys(row[column] for row in rows(folder, figure)))
 
 
-def test_every_figure_is_written_as_svg_png_and_csv_and_listed(drawn):
-    folder, files = drawn
-    assert [file.problem for file in files] == [None] * 4
-    for file in files:
-        kinds = {path.name.removeprefix(file.name) for path in folder.glob(f"{file.name}.*")}
-        assert kinds == {".svg", ".png", ".csv", ".vl.json"}
-    assert (folder / "nodes.png").read_bytes().startswith(b"\x89PNG")
-    text = (folder / "figures.json").read_text(encoding="utf-8")
-    wanted = json.loads(json.dumps([asdict(file) for file in files]))
-    assert all(entry.pop("shown") and entry.pop("values") for entry in wanted)
-    assert json.loads(text) == wanted and text.endswith("]\n")
-
-
 @pytest.mark.thorough
 def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
     for name in sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")):
@@ -124,29 +105,6 @@ def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
         table = Measurements.from_table(rows_to_table(rows, COLUMNS))
         files = draw_figures([load_experiment(name)], table, host.topology, tmp_path)
         assert [file.problem for file in files if file.problem] == [], name
-
-
-def test_the_csv_is_the_data(drawn):
-    table = {(row["initiator"], row["target"]): row for row in rows(drawn[0], "nodes")}
-    assert len(table) == 16
-    values = TABLE.where(point="memory=node0+node1+triad").rows["value"]
-    cell = table["node0", "node1"]
-    assert float(cell[f"median_{BANDWIDTH}"]) == values.median()
-    assert float(cell[f"interval_low_{BANDWIDTH}"]) < values.median()
-    assert cell["replicates_valid"] == "3"
-    failed = table["node1", "node2"]
-    assert (failed["status"], failed["reason"]) == ("failed", "killed")
-    assert failed[f"median_{BANDWIDTH}"] == ""
-
-
-def test_every_mark_says_what_it_is(drawn):
-    folder, _ = drawn
-    for name in ("nodes", "beside", "kernels", "drives"):
-        assert len(marks(folder, name)) == len(rows(folder, name)) > 0
-    text, _ = mark_of(folder, "nodes", "node0 -> node1")
-    assert re.match(r"node0 -> node1: \d\d\.\d GB/s, .* n = 3", text)
-    mark_of(folder, "nodes", "node1 -> node2: failed in 3 replicates: killed")
-    mark_of(folder, "nodes", "node2 -> node2: not measured yet")
 
 
 def test_failed_unmeasured_and_meaningless_cells_look_different(drawn, tmp_path):
@@ -211,27 +169,6 @@ def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, 
         seen |= set(identities)
         links = root.xpath("//@*[name()='href' or name()='xlink:href']")
         assert all(link.startswith("#") and link[1:] in identities for link in links)
-
-
-def test_names_stand_in_their_order(drawn):
-    folder, _ = drawn
-    assert names(folder, "kernels", "kernel") == ["triad", "copy"]
-    drives = [f"drive-0000-{node}{place}-00-0" for node in range(4) for place in (1, 2)]
-    assert names(folder, "drives", "target") == drives
-
-
-def test_one_replicate_has_no_interval(tmp_path):
-    [file] = draw(tmp_path, HEATMAP, table=TABLE.where(replicate=1))
-    assert "no intervals, since each point has one replicate" in file.sentence
-    assert "no interval: n = 1" in mark_of(tmp_path, "nodes", "node0 -> node0")[0]
-    assert rows(tmp_path, "nodes")[0][f"interval_low_{BANDWIDTH}"] == ""
-
-
-def test_a_file_that_stands_in_for_a_drive_is_named(tmp_path):
-    files = TABLE.with_columns(file_backed=True, label="file-backed")
-    [file] = draw(tmp_path, DRIVES, name="storage_bandwidth", table=files)
-    assert file.title == "t (file-backed)"
-    assert all("(file-backed)" in text for text in marks(tmp_path, "drives"))
 
 
 def test_figures_that_are_compared_share_limits_and_unit(tmp_path):

@@ -11,7 +11,6 @@ from functools import cache
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.axes import is_byte_column, make_axis_value
 from chaosity.figures.figure_files import draw_figures
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, topology_from_json
@@ -65,14 +64,6 @@ def cores(sizes, slow=lambda pu, size: 1.0, **keys):
         return size**0.5 * (slow(pu, size) if mode == "concurrent" else 1.0)
 
     return Measurements.from_table(sweep(latency, sizes, {0: 0, 4: 0}, **keys))
-
-
-def test_numbers_of_bytes_are_sizes():
-    assert make_axis_value(2**30 + 2**20, column="bytes").name == "1074790400"
-    assert make_axis_value(32 * 2**10, column="chase.bytes").long == "32 KiB"
-    assert make_axis_value(2**30, column="array_bytes").kind == "size"
-    assert not is_byte_column("traffic_bytes_per_second")
-    assert make_axis_value(4096).short == "4096"
 
 
 @pytest.mark.parametrize(
@@ -147,13 +138,6 @@ def test_a_table_says_where_memory_was_asked_for_and_seen(tmp_path):
     assert "95 % interval" in serial.rows[1][4].detail
 
 
-def test_more_sizes_than_a_page_is_wide_go_on_below(tmp_path):
-    measured = cores([KIB * number for number in range(1, 40)], modes=["serial"])
-    tables = draw(measured, "latency_by_size", tmp_path, "latency_by_core").tables
-    assert len(tables) > 1 and sum(len(each.columns) - 4 for each in tables) == 39
-    assert tables[1].caption.endswith(", continued")
-
-
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loaded")
@@ -183,12 +167,6 @@ def test_the_numbers_of_the_curves_stand_beside_the_figure(loaded):
     assert {"target", "traffic.kernel", "quantity", "median", "reason"} <= set(written[0])
     assert file.numbers == "loaded_latency_numbers.csv"
     assert not any("nan" in note for note in numbers.notes)
-
-
-def test_a_curve_with_one_replicate_has_no_interval(tmp_path):
-    measured = healthy().where(replicate=1)
-    file = draw(measured, "loaded_latency", tmp_path, "loaded_latency")
-    assert file.tables[0].rows[0][2].detail == "no interval: n = 1"
 
 
 def test_rates_of_several_loads_of_a_name_add_up(tmp_path):

@@ -54,26 +54,6 @@ def red_parts(root: etree._Element) -> list[str]:
     return [part[0].text for part in red]
 
 
-def test_nodes_and_packages_show_their_measured_medians():
-    host, root = drawn("two_packages")
-    rows = host.measurements.where(point="memory=node2+node2+triad").rows
-    assert f"{rows['value'].median() / 1e9:.1f} GB/s" in texts(root)
-    wide = host.measurements.where(point="memory=package0+nodes2-3+read").rows
-    assert f"{wide['value'].median() / 1e9:.1f} GB/s" in texts(root)
-    assert {f"node {number}" for number in range(4)} | {"package 0", "package 1"} <= {*texts(root)}
-    assert red_parts(root) == []
-    of_node = next(text for text in hover(root) if text.startswith("memory of node 2"))
-    assert "95 % interval" in of_node and "n = 3" in of_node
-
-
-def test_what_a_finding_names_is_red_and_links_to_it():
-    _, root = drawn("two_packages", SLOW)
-    [part] = red_parts(root)
-    assert part.startswith("node 3:")
-    links = [each.get("href") for each in root.iter(f"{SVG}a")]
-    assert links == ["#finding-1"]
-
-
 def test_a_slow_drive_is_red_in_its_node():
     topology = shipped_topology("two_packages")
     slot = next(each for each in topology.drives if each.node == 1).pci

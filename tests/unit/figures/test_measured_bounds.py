@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 
 import pytest
-from lxml import etree
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
@@ -112,30 +110,7 @@ def test_of_a_bound_that_is_exceeded_it_is_said_by_how_much():
     assert "above the bound" not in caption(streams(drive=2.0))
 
 
-def test_what_was_not_measured_bounds_nothing():
-    measured = streams()
-    status = measured.rows["status"].where(measured.rows["load"] != "drives", "failed")
-    found = bounds(measured.with_columns(status=status))
-    assert [*found] == ["half the memory's read bandwidth", "the array in memory"]
-    assert [*bounds(measured.where(load="sum"))] == ["the array in memory"]
-
-
 def test_a_bound_of_a_column_that_is_not_there_is_an_error():
     wrong = [{**ENTRY["bounds"][0], "where": {"colour": "blue"}}]
     with pytest.raises(UserError, match="unknown column colour"):
         bounds(streams(), bounds=wrong)
-
-
-def test_the_figure_has_room_for_its_bounds_and_the_table_has_their_values(tmp_path):
-    measured = streams(memory=200.0)
-    data = select_figure_data(spec_of(), measured, Topology())
-    assert find_round_value_limits(THROUGHPUT, [data]).high >= 190 * GB
-    entry = {**EXPERIMENT, "figures": [ENTRY]}
-    [file] = draw_figures([entry], measured, Topology(), tmp_path)
-    assert file.problem is None
-    with (tmp_path / file.csv).open() as text:
-        lines = list(csv.DictReader(text))
-    column = f"bound_half_the_memory's_read_bandwidth_{THROUGHPUT}"
-    assert {float(line[column]) for line in lines} == {100 * GB}
-    words = etree.parse(tmp_path / file.svg).getroot().xpath("//*[local-name()='desc']/text()")
-    assert any("Lowest bound" in text for text in words)

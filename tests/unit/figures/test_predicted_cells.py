@@ -105,19 +105,3 @@ def test_charts_show_predictions_apart_from_measured_values(kind, tables, tmp_pa
     assert f"{number} of {len(table)} {noun}" in file.sentence and f"({look})" in file.sentence
     # A line joins the measured points only.
     assert ("stroke-dasharray" if kind == "lines" else "<pattern") in svg
-
-
-def test_figures_of_a_complete_plan_are_as_without_predictions(tables, figures, tmp_path):
-    measured, left_out, topology = tables
-    nothing = left_out.rows.rows.iloc[:0]
-    none = LeftOutPoints(
-        Measurements.from_table(nothing), predict_drive_sets(drive_set_models(measured, nothing))
-    )
-    without = drawn((measured, None, topology), tmp_path / "none")
-    assert without.keys() == drawn((measured, none, topology), tmp_path / "empty").keys()
-    for path in (tmp_path / "none").iterdir():
-        if path.suffix in (".svg", ".csv"):
-            assert path.read_bytes() == (tmp_path / "empty" / path.name).read_bytes(), path.name
-    # Lines join only measured points.
-    drawings = [folder / f"{BY_COUNT}.svg" for folder in (tmp_path / "none", figures[1])]
-    assert drawings[0].read_bytes() == drawings[1].read_bytes()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from chaosity.figures.captions import figure_caption
 from chaosity.figures.figure_data import FigureSpec, find_round_value_limits
-from chaosity.figures.figure_files import draw_figures
 from chaosity.figures.select import select_figure_data
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -115,17 +113,3 @@ def test_a_load_that_was_not_measured_alone_leaves_its_pairs_without_a_bound():
     assert ("larger_load_alone", "node0drives") in found
     assert ("larger_load_alone", "node1drives") not in found
     assert ("sum", "node1drives") in found
-
-
-def test_roles_do_not_matter_for_a_load_alone():
-    renamed = [{"reader node0": 40.0}, *ALONE[1:]]
-    assert medians(table(*renamed, BELOW))["larger_load_alone", "node0drives"] == 40.0
-
-
-def test_the_figure_is_drawn_without_lines_between_names(tmp_path):
-    experiment = {"experiment": "e", "figures": [ENTRY]}
-    [file] = draw_figures([experiment], table(*ALONE, BELOW), Topology(), tmp_path)
-    assert file.problem is None
-    assert file.marks == 4
-    written = pd.read_csv(tmp_path / file.csv)
-    assert list(written["load"]) == ["memory", "storage", "sum", "larger_load_alone"]

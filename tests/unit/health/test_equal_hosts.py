@@ -7,11 +7,7 @@ import random
 
 import pytest
 
-from chaosity.health.check_series import (
-    append_check,
-    read_series,
-    recent_values_of_equal_hosts,
-)
+from chaosity.health.check_series import append_check, read_series, recent_values_of_equal_hosts
 from chaosity.health.choose_check_points import choose_check_points
 from chaosity.health.judge_check_values import (
     FINE,

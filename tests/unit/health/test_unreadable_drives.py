@@ -45,9 +45,7 @@ def point_of(drive: Path) -> CheckPoint:
     [facts] = point.load["target"]["drives"]
     target = {
         **point.load["target"],
-        "drives": [
-            {"component": facts["component"], "node": facts["node"], "path": str(drive)},
-        ],
+        "drives": [{"component": facts["component"], "node": facts["node"], "path": str(drive)}],
     }
     return replace(point, load={**point.load, "target": target})  # type: ignore[typeddict-item]
 

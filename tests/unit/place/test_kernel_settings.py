@@ -130,10 +130,7 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
         held.change_kernel_settings({f"{WEIGHTS}0": "5"})
         assert held.former_and_present_values()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
         document = json.loads((kernel.root / kernel_settings.FORMER_VALUES).read_text())
-        assert list(document["former"]) == [
-            f"{WEIGHTS}0",
-            f"{kernel_settings.WEIGHTS}/auto",
-        ]
+        assert list(document["former"]) == [f"{WEIGHTS}0", f"{kernel_settings.WEIGHTS}/auto"]
     assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{kernel_settings.WEIGHTS}/auto")) == (
         "7",
         "true",

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from kernel_files import WEIGHTS, placed_point, report
 
 from chaosity.cli import chaosity
-from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
+from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
 from chaosity.place import numa_system_calls
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement

@@ -5,23 +5,16 @@ from __future__ import annotations
 import json
 
 import pandas as pd
-import pytest
 from lxml import etree
 from report_inputs import run_of
 
 from chaosity.components.component_history import ComponentState
-from chaosity.report.component_changes import component_changes_section
+from chaosity.report.facts import component_changes_section
 from chaosity.report.html import render_page
 from chaosity.store.measurements import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))
-DRIVE = {
-    "component": "drive",
-    "serial": "OLD",
-    "firmware": "1",
-    "size_bytes": 10**12,
-    "model": "M",
-}
+DRIVE = {"component": "drive", "serial": "OLD", "firmware": "1", "size_bytes": 10**12, "model": "M"}
 STATES = {
     "drive0": [
         ComponentState(A, DRIVE),
@@ -111,30 +104,6 @@ def test_a_point_has_both_values_with_intervals_and_the_change():
     )
 
 
-def test_many_points_are_cut_to_largest_losses_and_gains():
-    [change], _ = changes(repaired(30), STATES)
-    assert [point["point"] for point in change["lowest"]][:2] == [
-        "storage=node0+drive0",
-        "storage=node1+drive0",
-    ]
-    assert change["highest"][0]["point"] == "storage=node29+drive0"
-    assert (len(change["lowest"]), len(change["highest"]), change["omitted"]) == (6, 6, 18)
-
-
-def test_a_change_within_the_scatter_is_no_detected_difference():
-    table = pd.DataFrame(rows("p", 1, [1e9, 1.1e9]) + rows("p", 2, [1.05e9, 1.09e9], drive=B))
-    [change], _ = changes(table, STATES)
-    assert "no difference detected at n = 2 and 2; 95 % interval" in shown_values(change)[-1]
-    assert "without a detected difference" in change["sentence"]
-    assert "same" not in change["sentence"]
-
-
-def test_a_single_replicate_has_no_interval():
-    [change], _ = changes(pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B)), STATES)
-    assert shown_values(change)[-1] == "+400 % no interval"
-    assert "single replicate" in change["sentence"]
-
-
 def test_points_with_another_request_are_counted_and_not_compared():
     table = pd.DataFrame(rows("p", 1, [1e9]) + rows("p", 2, [5e9], drive=B, asked="b"))
     [change], _ = changes(table, STATES)
@@ -173,9 +142,3 @@ def test_a_long_value_is_only_reported_as_changed():
     [change], _ = changes(repaired(), states)
     [text] = change["components"][0]["facts"].values()
     assert text == "changed, see the component's file"
-
-
-@pytest.mark.parametrize("states", [{}, {"drive0": []}])
-def test_a_missing_component_history_is_accepted(states):
-    [change], _ = changes(repaired(), states)
-    assert change["components"][0]["facts"] == {}

@@ -9,11 +9,7 @@ import pytest
 from report_inputs import run_of
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.report.best_places_of_resources import resource_table
-from chaosity.report.configuration_comparison import (
-    compared_ratio,
-    configurations_section,
-)
+from chaosity.report.configurations import compared_ratio, configurations_section
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import measured_host
@@ -91,43 +87,6 @@ def cell(found, name, column):
     return row["cells"][columns[column]]
 
 
-def test_the_rows_are_the_resources_of_the_report(found):
-    own = resource_table(Measurements.from_table(nps4()), RESOURCES)
-    alone = [line.name for line in own if "co-running" not in line.name]
-    there = [row["name"] for row in found[0]["rows"]]
-    assert [name for name in there if name in alone] == alone
-    assert set(there) - set(alone) <= {"Memory bandwidth, one package"}
-
-
-def test_the_ratio_is_to_this_reports_configuration(found):
-    ratio = cell(found, "Memory bandwidth, one processing unit", "half")["best"]["ratio"]
-    assert re.fullmatch(r"0\.(4\d|5\d) times \(0\.\d\d to 0\.\d\d\), worse", ratio["words"])
-    assert ratio["verdict"] == "worse"
-    ratio = cell(found, "Memory bandwidth, one processing unit", "nps1")["best"]["ratio"]
-    assert ratio["words"].startswith("no difference detected at n = 3: ")
-
-
-def test_each_other_configuration_has_a_verdict(found):
-    _, columns = found
-    verdicts = dict(zip(columns, found[0]["verdicts"], strict=True))
-    for name in ("nps1", "older"):
-        assert verdicts[name]["verdict"].startswith(f"{name} against nps4: ")
-    slower = verdicts["half"]
-    differ = r"half against nps4: (\d+) of \1 cells differ clearly .* \1 worse;"
-    assert re.match(differ, slower["verdict"])
-    memory = next(text for text in slower["groups"] if text.startswith("Memory bandwidth:"))
-    assert re.search(r"typically 0\.(49|50)\d times", memory)
-    # Places are classes: node1 is another thing in another configuration.
-    notes = verdicts["one_node"]["notes"]
-    assert "Initiator node has 12 threads in one_node and 4 in nps4." in notes
-    assert any("no comparable cell in" in text for text in verdicts["copies"]["notes"])
-
-
-def test_resources_that_are_not_measured_or_comparable_have_no_cell(found):
-    for name in ("Storage bandwidth, one drive", "Memory bandwidth, one node"):
-        assert cell(found, name, "copies") is None
-
-
 def test_a_package_that_is_one_node_is_found_by_its_threads(found):
     one = cell(found, "Memory bandwidth, one package", "one_node")
     assert one["best"]["place"].where.startswith("node")
@@ -156,20 +115,6 @@ def test_configurations_without_common_cells_are_reported(tmp_path):
     assert all(
         row["cells"][1] is None or row["cells"][1]["best"]["ratio"] is None for row in side["rows"]
     )
-
-
-def test_a_single_configuration_has_no_section(tmp_path):
-    output, folder = tmp_path / "r.html", tmp_path
-    assert compare(nps4(), {}, output) is None
-    empty = nps1(missing=tuple(nps1()["point"]))
-    assert compare(nps4(), {folder / "x": empty}, output) is None
-    assert compare(empty, {folder / "x": nps4()}, output) is None
-
-
-def test_a_single_replicate_has_no_interval():
-    one = {"ratio": 0.5, "low": None, "high": None, "n_left": 1, "n_right": 1}
-    found = compared_ratio({**one, "verdict": "cannot be said"})
-    assert found["words"] == "0.50 times, no interval: n = 1"
 
 
 def test_different_numbers_of_replicates_are_both_shown():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile
 from chaosity.records.point_types import Point
-from chaosity.report.figures_comparing_configurations import (
+from chaosity.report.configurations import (
     compare_crossovers,
     crossover_text,
     draw_figures_by_configuration,
@@ -79,18 +78,6 @@ def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile
     machine = drawn[0]["modes_under_load_machine"].sentence
     assert "no crossover is found within the measured range, up to" in machine
     assert "nps1 has a lower latency than nps0 wherever a difference is detected" in machine
-
-
-def test_the_bandwidth_is_absolute(drawn: tuple[dict[str, FigureFile], Path]) -> None:
-    with (drawn[1] / "configurations_modes_under_load_machine.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    column = f"traffic.{TRAFFIC}"
-    tops = {
-        mode: max(float(row[column]) for row in rows if row["configuration"] == mode)
-        for mode in ("nps0", "nps1")
-    }
-    assert tops["nps0"] == pytest.approx(810e9, rel=0.03)
-    assert tops["nps1"] == pytest.approx(980e9, rel=0.03)
 
 
 def test_only_programs_with_data_in_memory_depend_on_the_mode(

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 import random
-import re
 from datetime import date, timedelta
 from functools import cache
-
-import pytest
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.health.check_series import COLUMNS, SERIES_FILE
 from chaosity.report.overview import write_overview
-from chaosity.topology.topology_model import topology_to_json
 from machines import planned
 from simulated_fleet import fleet_tables, write_fleet
 
@@ -44,67 +39,9 @@ def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):
             rows.writerow({**names, "point": point, "metric": metric, "value": value})
 
 
-def with_topologies(folders):
-    """Write the topology of each host, which its drawing needs."""
-    for folder in folders:
-        (folder / "topology.json").write_text(json.dumps(topology_to_json(server().topology)))
-    return folders
-
-
 def page(results):
     found = write_overview(results.glob("*/*/summary.json"), results / "index.html")
     return found, (results / "index.html").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def sick_fleet(tmp_path_factory):
-    results = tmp_path_factory.mktemp("results")
-    with_topologies(write_fleet(results, server(), 6, {4: [SLOW_NODE]}))
-    for folder in results.glob("*/*"):
-        sick = folder.parent.name == "server004"
-        write_checks(folder, nights=40, step=25 if sick else None, loss=0.1, seed=len(str(folder)))
-    return page(results)
-
-
-def test_the_sick_host_is_named_with_resource_certainty_and_date(sick_fleet):
-    found, _ = sick_fleet
-    [group] = found.groups
-    assert group.outlier_hosts == {"server004"}
-    text = group.statements[0].text
-    [percent] = re.findall(r"memory bandwidth of own node, node 1, ([\d.]+) % slower", text)
-    assert float(percent) == pytest.approx(10, abs=2)
-    assert "p < 0.0001 (Holm, all cells of all hosts)" in text
-    assert "Its checks got worse on 2026-10-26 (point memory=node1+node1+read, " in text
-
-
-def test_the_sick_host_is_the_first_row_with_its_resource_marked(sick_fleet):
-    found, html = sick_fleet
-    heat = found.groups[0].heat
-    name, number = heat.rows[0]
-    assert name == "server004"
-    marked = {(each.group, each.place) for each in heat.resources if each.clear[number]}
-    assert ("memory bandwidth of own node", "node1") in marked
-    assert ("memory bandwidth of own node", "node0") not in marked
-    others = {n for each in heat.resources for n, clear in enumerate(each.clear) if clear}
-    assert others == {number}
-    assert re.search(r'<td data-value="-1\d\.\d" class="s\d clear">\N{MINUS SIGN}1\d</td>', html)
-    assert sum(columns for _, columns in heat.groups) == len(heat.resources)
-
-
-def test_the_machine_of_each_host_is_drawn_and_the_slow_part_of_the_first_is_red(sick_fleet):
-    found, _ = sick_fleet
-    assert found.rows[0].summary.host == "server004"
-    assert found.rows[0].slow == {"node1"}
-    red = [row.drawing.count('fill="#b3261e"') for row in found.rows]
-    assert red == [1, 0, 0, 0, 0, 0]
-    assert all(len(row.drawing) < 1000 for row in found.rows)
-
-
-def test_of_many_hosts_only_those_with_a_problem_are_drawn(tmp_path):
-    with_topologies(write_fleet(tmp_path, server(), 26, {4: [SLOW_NODE]}))
-    found, html = page(tmp_path)
-    assert [bool(row.drawing) for row in found.rows] == [True] + [False] * 25
-    assert "Only hosts with a finding, a problem" in html
 
 
 def test_drives_without_a_known_node_have_a_column_each():
@@ -121,16 +58,6 @@ def test_drives_without_a_known_node_have_a_column_each():
     assert {one.place for one in own} == drives
     assert len(drives) > 1
     assert all(one.clear == (False, False, False, False, True) for one in own)
-
-
-def test_the_page_is_complete_without_script(sick_fleet):
-    _, html = sick_fleet
-    without = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-    assert "<button" not in without
-    assert without.count('<th scope="row">') == 6 + 6  # the heat map, and the table of all hosts
-    assert "slower since 2026-10-26" in without
-    assert without.count("no change") == 5
-    assert not re.search(r'(src|href)="(http|//)', html)
 
 
 def test_hosts_that_are_built_differently_are_groups_of_their_own(tmp_path):

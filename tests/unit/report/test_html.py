@@ -1,26 +1,10 @@
 """Texts become HTML in the templates of the report, and drawings are part of the page."""
 
 import pytest
-from markupsafe import Markup
 
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import FigureFile
-from chaosity.report.html import (
-    figure_section,
-    svg_as_image,
-    text_as_html,
-)
-
-
-def test_numbers_stay_beside_their_signs_and_words_in_backticks_are_code():
-    expected = "n\xa0=\xa03, 5\xa0% of <code>a&lt;b</code>"
-    assert text_as_html("n = 3, 5 % of `a<b`") == expected
-
-
-def test_drawings_and_numbers_are_unchanged():
-    drawing = Markup("<svg>`5 %`</svg>")
-    assert text_as_html(drawing) is drawing
-    assert text_as_html(3) == 3
+from chaosity.report.html import figure_section, svg_as_image
 
 
 @pytest.mark.parametrize(("marks", "start"), [(3, "<svg"), (3001, "<img")])

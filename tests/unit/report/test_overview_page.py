@@ -6,18 +6,15 @@ import json
 from dataclasses import asdict
 
 import duckdb
-import hostile_texts as hostile
 from click.testing import CliRunner
-from test_report import machine, read, write
 
 from chaosity.cli import chaosity
 from chaosity.components.component_files import processor_model
 from chaosity.report.equal_hosts import compare_equal_hosts
 from chaosity.report.overview import write_overview
 from chaosity.report.page import has_outdated_skip_note
-from chaosity.report.problems import OK, PROBLEM
+from chaosity.report.problems import OK
 from chaosity.report.report_summary import BestValue, ProblemAndSeverity, ReportSummary
-from chaosity.result_folders import SkippedHost
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import measured_host
 
@@ -50,31 +47,6 @@ def overview(results):
     return found, (results / "index.html").read_text(encoding="utf-8")
 
 
-def test_the_page_has_links_worst_problems_and_resources_and_escapes_names(tmp_path):
-    measured(tmp_path, "a", severity=PROBLEM)
-    measured(tmp_path, "b", "nps1")
-    measured(tmp_path, "javascript:alert(1)")
-    leave_out(tmp_path, "b", hostile.HTML)
-    leave_out(tmp_path, "never")
-    found, html = overview(tmp_path)
-    # The worst first: hosts that were skipped, then by severity.
-    assert [row.summary.host for row in found.rows] == ["never", "b", "a", "javascript:alert(1)"]
-    assert [row.skipped is not None for row in found.rows] == [True, True, False, False]
-    assert [row.link for row in found.rows] == [
-        *(None, "b/nps1/report.html"),
-        *("a/default/report.html", "javascript%3Aalert%281%29/default/report.html"),
-    ]
-    assert found.rows[2].worst_problem.severity == found.rows[2].severity == PROBLEM
-    [column] = found.columns
-    assert (column.resource, column.level, column.unit) == ("Memory bandwidth", "one node", "GB/s")
-    assert '<td class="number first" title="node0">40.0</td>' in html
-    assert "skipped on 2026-11-21 09:15 UTC" in found.sentence
-    assert "no route to host" in html
-    page = read(html)
-    assert page.open == [] and "a/default/report.html" in page.references
-    assert "<script>alert" not in html and "&lt;script&gt;" in html
-
-
 def test_a_broken_summary_is_named_and_left_out(tmp_path, capsys):
     broken = measured(tmp_path, "a") / "summary.json"
     for text in ("", "{}"):
@@ -93,25 +65,8 @@ def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_pat
     assert run(tmp_path).exit_code == 0
 
 
-def test_the_report_of_a_skipped_host_says_so(tmp_path):
-    away = SkippedHost("lab", "2026-11-21T09:15:00.000Z", "no route to <host>.")
-    _, html = write(tmp_path, machine(name="one_node"), drawn=(), skipped=away.skip_time_and_reason)
-    assert "2026-11-21 09:15 UTC: no route to &lt;host&gt;." in html
-
-
 def run(results, *arguments):
     return CliRunner().invoke(chaosity, ["reports", "--results", str(results), *arguments])
-
-
-def test_reports_lists_skipped_hosts_and_fails(tmp_path):
-    folder = measured(tmp_path, "a")
-    leave_out(tmp_path, "b")
-    done = run(tmp_path)
-    assert done.exit_code == 1
-    assert done.output.splitlines()[1:] == [
-        str(folder / "report.html"),
-        "skipped: b, 2026-11-21 09:15 UTC: no route to host",
-    ]
 
 
 def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path):
@@ -124,16 +79,6 @@ def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path):
     assert not has_outdated_skip_note(folder)
     (tmp_path / "a/left_out.json").unlink()
     assert has_outdated_skip_note(folder)  # the host is back
-
-
-def test_reports_of_one_host_omit_other_skipped_hosts(tmp_path):
-    folder = measured(tmp_path, "a")
-    measured(tmp_path, "b")
-    leave_out(tmp_path, "b")
-    done = run(tmp_path, "--anew", "a")
-    assert done.exit_code == 0, done.output
-    assert done.output.splitlines() == ["warning: something", str(folder / "report.html")]
-    assert run(tmp_path, "--anew", "b").exit_code == 1
 
 
 EPYC = "AMD EPYC 7413 24-Core Processor"
@@ -155,22 +100,6 @@ def hosts(results, number, slow=None):
         write_parquet_table(tidy, folder / "measurements.parquet")
         document = {"component": "system", "cpu_model": EPYC}
         (folder / "components/system.json").write_text(json.dumps(document))
-
-
-def test_two_hosts_are_compared_without_naming_an_outlier(tmp_path):
-    hosts(tmp_path, 2, slow="b")
-    [group] = overview(tmp_path)[0].groups
-    assert group.statements[0].text.startswith("a against b: ")
-    assert "differ clearly" in group.statements[0].text
-    assert group.statements[1].text.startswith("Two hosts do not show which host has the fault")
-    assert group.outlier_hosts == frozenset()
-
-
-def test_a_single_host_is_not_compared(tmp_path):
-    hosts(tmp_path, 1)
-    found, html = overview(tmp_path)
-    assert found.groups == ()
-    assert "Do equal hosts have equal values" not in html
 
 
 def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import hostile_texts as hostile
@@ -15,19 +14,13 @@ from lxml import etree
 from report_inputs import CONFIG, record_summaries, run_of, system_document
 from table_figures import DRAWN, draw
 
-from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.figures.figure_files import draw_figures
 from chaosity.report.best_places_of_resources import resource_table
 from chaosity.report.page import report_page
-from chaosity.report.problems import problems_section
 from chaosity.report.report_summary import summarise_report, terminal_lines
-from chaosity.store.csv_for_spreadsheets import without_formula
-from chaosity.store.left_out_points import (
-    PREDICTION_COLUMNS,
-    PREDICTION_NUMBERS,
-    LeftOutPoints,
-)
+from chaosity.store.csv_tables import without_formula
+from chaosity.store.left_out_points import PREDICTION_COLUMNS, PREDICTION_NUMBERS, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import rows_to_table
@@ -198,18 +191,6 @@ def printable(text):
     return text.encode("unicode_escape").decode() if "\x1b" in text else text
 
 
-def test_a_row_has_the_declared_kernel_even_if_another_has_more_or_better_values():
-    """One host measured fast copies of all pairs, another only triads: both rows are of triads."""
-    tidy = triads(machine())
-    copies = tidy.assign(kernel="copy_nt", value=tidy["value"] * 1.5, point=tidy["point"] + "copy")
-    only, more = (
-        {line.name: line for line in resource_table(Measurements.from_table(each), [MEMORY])}
-        for each in (tidy, pd.concat([tidy, copies]))
-    )
-    assert "Memory bandwidth, one node" in only
-    assert more == only
-
-
 def test_a_package_counts_only_with_its_own_memory():
     """Older results have a package with one node alone: another quantity, so no row."""
     tidy = triads(machine(name="two_packages"))
@@ -222,31 +203,6 @@ def test_a_package_counts_only_with_its_own_memory():
     [line] = [line for line in resource_table(table, [MEMORY]) if "one package" in line.name]
     assert line.name == "Memory bandwidth, one package"
     assert float(line.best.value.split()[0]) > 50.0
-
-
-def test_a_finding_links_the_figure_that_shows_its_cells():
-    """Sets of drives have a comma in their names, and a figure of single nodes has all nodes."""
-    tidy = machine("storage_bandwidth", name="two_packages").tidy()
-    tidy.loc[tidy["target"] == "nodes0,2drives", "value"] *= 0.4
-    table = Measurements.from_table(tidy)
-    found = analyse_host(table)
-    sets = tuple(each for each in found.anomalies if "," in str(each.target))
-    places = {
-        kind: tuple(map(tuple, own[["point", "initiator", "target"]].drop_duplicates().to_numpy()))
-        for kind, own in tidy.groupby("target_kind")
-    }
-    figures = [
-        FigureFile(kind, "storage_bandwidth", "heatmap", "", "", None, None, shown=shown)
-        for kind, shown in places.items()
-    ]
-
-    def linked(figures):
-        known = {"found": replace(found, anomalies=sets), "figures": figures, "summaries": ()}
-        run = run_of(tidy, topology=Topology(), system={}, **known)
-        return {each.figure for each in problems_section(run).findings}
-
-    assert sets and linked(figures) == {"all_of_nodes"}
-    assert linked([each for each in figures if each.name != "all_of_nodes"]) == {None}
 
 
 def left_out_drives(tidy):

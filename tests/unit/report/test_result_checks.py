@@ -3,17 +3,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-import pytest
-from lxml import etree
 from report_inputs import record_summaries, run_of, system_document
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.records.record_types import make_check
-from chaosity.report.facts import host_state_section, machine_section
-from chaosity.report.html import render_page
-from chaosity.report.problems import SEVERITIES, check_results
+from chaosity.report.problems import check_results
 from chaosity.topology.topology_model import topology_from_json
-from machines import measured_host, shipped_topology
+from machines import measured_host
 
 NOTHING_FOUND = Findings(None, "", "", None, (), (), None, None)
 
@@ -35,30 +31,6 @@ def checks(system=None, topology=None, tidy=None, runs=()):
     }
 
 
-@pytest.mark.parametrize(
-    ("system", "name", "severity"),
-    [
-        ({"frequency": {"governors": ["powersave"]}}, "Clock governor", "warning"),
-        ({"frequency": {"governors": ["performance", "powersave"]}}, "Clock governor", "warning"),
-        ({"frequency": None}, "Clock governor", "unknown"),
-        (
-            {"memory_settings": {"transparent_huge_pages": "never"}},
-            "Transparent huge pages",
-            "warning",
-        ),
-        ({"memory_settings": None}, "Transparent huge pages", "unknown"),
-        ({"memory_settings": {"numa_balancing": "1"}}, "NUMA balancing", "warning"),
-        ({"hypervisor": True}, "Virtual machine", "warning"),
-        ({"hypervisor": None}, "Virtual machine", "unknown"),
-        ({}, "Virtual machine", "ok"),
-    ],
-)
-def test_settings_that_affect_values_are_reported(system, name, severity):
-    check = checks(system)[name]
-    assert check.severity == severity
-    assert bool(check.advice) == (severity == "warning")
-
-
 def test_restrictions_of_the_machine_are_reported():
     restrictions = {
         "missing_cpus": "8-11",
@@ -73,17 +45,6 @@ def test_restrictions_of_the_machine_are_reported():
     assert check.text.endswith("disallowed cpus 8-11, cgroup /slurm/job1")
 
 
-def test_checks_are_sorted_by_severity():
-    severities = [check.severity for check in checks({"hypervisor": True}).values()]
-    assert severities == sorted(severities, key=SEVERITIES.index)
-
-
-def test_checks_of_records_are_counted():
-    tidy = measured_host("one_node").tidy()
-    check = checks(runs=record_summaries(tidy))["Precision"]
-    assert check.text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
-
-
 def test_a_check_that_failed_and_that_was_unknown_is_reported_once():
     first, *others = record_summaries(measured_host("one_node").tidy())
     unknown = make_check("memory: precision", None, "too short", decisive=False)
@@ -93,32 +54,6 @@ def test_a_check_that_failed_and_that_was_unknown_is_reported_once():
     assert check.severity == "warning"
     assert text.startswith("not met in 33 % of 30 records, for example ±1.71 %")
     assert text.endswith("; could not be determined in 3.3 % of 30 records, for example too short")
-
-
-def test_experiments_with_a_single_replicate_are_named():
-    whole = measured_host("one_node").tidy()
-    once = whole[(whole["experiment"] != "interference") | (whole["replicate"] == 1)]
-    assert "Replicates" not in checks(tidy=whole)
-    assert "every point of interference was" in checks(tidy=once)["Replicates"].text
-    assert "every point was" in checks(tidy=whole[whole["replicate"] == 1])["Replicates"].text
-
-
-def test_the_table_of_nodes_of_the_papers_server():
-    topology = shipped_topology("epyc_7413_nps4")
-    data = machine_section(run_of(topology=topology, system={}))
-    page = etree.HTML(render_page("machine_section.html.j2", data=data))
-    cells = page.xpath("//tbody/tr[5]/td")
-    assert [cell.text or "" for cell in cells] == ["4", "1", "48-59", "32 GiB", "DRAM", "3"]
-
-
-def test_host_state_has_units_and_unknown_values():
-    groups = host_state_section(run_of(system=system_document(), summaries=()))
-    assert groups["General"]["cpu flags"] == "40 values, see the component file"
-    assert groups["General"]["huge page pools"] == "node 0 page 2 MiB pages 0"
-    assert groups["General"]["hypervisor"] == "no"
-    assert groups["Frequency"]["upper limits"] == "3.63 GHz"
-    assert groups["Firmware"]["product vendor"] == "unknown"
-    assert "Tools" not in groups
 
 
 def with_clocks(*clocks, source="APERF and MPERF"):
@@ -158,19 +93,3 @@ def test_a_simulated_machine_has_no_settings_to_check():
     )
     assert "Virtual machine" not in found
     assert "Completeness" in found
-
-
-def test_a_missing_drive_is_a_note():
-    tidy = measured_host("one_node").tidy()
-    check = checks(tidy=tidy[tidy["load"] == "memory"])["Drives"]
-    assert check.severity == "note"
-
-
-def test_machine_facts_of_the_papers_server():
-    topology = shipped_topology("epyc_7413_nps4")
-    system = system_document()
-    facts = machine_section(run_of(topology=topology, system=system))["facts"]
-    assert facts["Structure"].startswith("2 packages, 8 memory nodes, 48 cores")
-    assert facts["Memory"] == "256 GiB"
-    assert facts["Memory modules"].startswith("peak unknown: ")
-    assert facts["Drives"] == "30 x Simulated NVMe drive, 2.00 TB"

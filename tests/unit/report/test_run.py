@@ -23,25 +23,6 @@ def record(status="valid", started=True):
     }
 
 
-def test_a_record_is_summarised(tmp_path):
-    path = tmp_path / "rep2.json"
-    save_record(record(), path)
-    (run,) = read_record_summaries([path])
-    assert (run.experiment, run.replicate, run.status) == ("e", 2, "valid")
-    assert run.measurement_seconds == 2.5
-    assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
-    assert run.programs == {"fio": "fio-3.33"}
-
-
-def test_a_record_without_started_loads_has_the_planned_command(tmp_path):
-    path = tmp_path / "rep2.json"
-    save_record(record("failed", started=False), path)
-    (run,) = read_record_summaries([path])
-    assert run.status == "failed"
-    assert run.commands == {"memory": "numactl --membind=0 'a tool'"}
-    assert run.programs == {}
-
-
 def noted(folder, *said, target="bwap"):
     """Return runs with these notes on their search; None: it converged, "": there was none."""
     for number, words in enumerate(said, start=1):
@@ -60,7 +41,7 @@ def test_notes_of_tools_are_counted_by_target(tmp_path):
     short = "cut short after 60 s, at the best so far"
     runs = noted(tmp_path, short, None, short, "") + noted(tmp_path, None, target="bwap_uniform")
     assert list(tool_note_sentences(runs)) == [
-        f"search to its end, bwap: not met in 2 of 3 runs: {short}",
+        f"search to its end, bwap: not met in 2 of 3 runs: {short}"
     ]
     assert not list(tool_note_sentences([replace(run, status="failed") for run in runs]))
 

@@ -12,10 +12,9 @@ from test_report import MEMORY, machine
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.report.best_places_of_resources import resource_table
-from chaosity.report.experiment_section import experiment_section
+from chaosity.report.experiments import experiment_section
 from chaosity.report.problems import check_results
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from chaosity.topology.topology_model import Topology
 
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
@@ -129,22 +128,3 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
         lambda rows: resource_table(Measurements.from_table(rows), [MEMORY]),
     ):
         assert judge(tidy) == judge(plain)
-
-
-def test_a_figure_can_omit_references(tmp_path):
-    def ratios(rows):
-        return rows["value"] / 4e10
-
-    tidy = with_metric(machine().tidy(), RATIO, ratios)
-    own = tidy["metric"] == RATIO
-    tidy.loc[own, "reference"] = tidy.loc[own, "target"] == "node0"
-    write_parquet_table(tidy, tmp_path / "table.parquet")
-    tidy = read_parquet_table(tmp_path / "table.parquet")
-    both = [
-        {**figures(RATIO)[0], "name": name, "where": where}
-        for name, where in {"all": WHERE, "own": {**WHERE, "reference": False}}.items()
-    ]
-    experiment = {"experiment": "memory_bandwidth", "figures": both}
-    every, own = draw([experiment], tidy, machine().topology(), tmp_path / "f")
-    assert (every.marks, own.marks) == (4, 2)
-    assert re.match(r"Highest: 0\.\d+, ", own.sentence)  # a ratio is neither good nor bad

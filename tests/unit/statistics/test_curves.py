@@ -89,11 +89,7 @@ BROKEN = [*CURVE[:3], (100.0, None)]
         ),
         # A block with a failed point does not count, but a point that always failed is noted.
         ([CURVE, BROKEN], {"peak": 100.0}, {"peak": None}),
-        (
-            [BROKEN, [(0.0, None), *CURVE[1:]]],
-            {"peak": None},
-            {"peak": "no replicate is complete"},
-        ),
+        ([BROKEN, [(0.0, None), *CURVE[1:]]], {"peak": None}, {"peak": "no replicate is complete"}),
         ([BROKEN, BROKEN], {"peak": 80.0}, {"peak": "1 of the curve's points have no value"}),
     ],
 )

@@ -183,10 +183,7 @@ def history(*periods):
     """Rows of one cell; a period is: values, start of the drive's state, request fingerprint."""
     return pd.concat(
         tidy_rows(
-            values,
-            era=number,
-            components=json.dumps({"drive0": since, "system": "1"}),
-            asked=asked,
+            values, era=number, components=json.dumps({"drive0": since, "system": "1"}), asked=asked
         )
         for number, (values, since, asked) in enumerate(periods, start=1)
     )

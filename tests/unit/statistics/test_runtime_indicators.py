@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 import pytest
-from report_inputs import run_of
 
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.reference_loads import add_references_to_points
@@ -13,13 +12,10 @@ from chaosity.design.samples import PlanNotes
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
-from chaosity.figures.figure_files import draw_figures
 from chaosity.records.record_files import replicate_numbers
-from chaosity.report.variance_analysis import analysis_sections
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
-from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
@@ -113,47 +109,6 @@ def test_misses_of_a_run_do_not_grow_with_the_time_of_the_measurement(host, reco
     [load] = records[key][0]["point"]["loads"]
     moves = load_benchmark(load["benchmark"])["simulation"]["programs"][load["kernel"]]["moves"]
     assert values[REMOTE] == pytest.approx(0.75 * moves * 256 * MIB / 64, rel=0.1)
-
-
-def test_the_three_indicators_are_figures_with_intervals_of_90_percent(host, table, tmp_path):
-    experiment, names = load_experiment("numa_runtime"), ("remote_memory", "local_memory")
-    wanted = [f"numa_runtime_{name}" for name in (*names, "remote_cache")]
-    figures = [figure for figure in experiment["figures"] if figure["name"] in wanted]
-    drawn = draw_figures([{**experiment, "figures": figures}], table, host.topology, tmp_path)
-    assert not any(file.problem for file in drawn)
-    remote, local, cache = ({file.name: file for file in drawn}[name] for name in wanted)
-    assert (remote.marks, local.marks) == (8, 8)
-    assert "no difference" not in remote.sentence  # the locality runtime has none
-    assert "90 % interval" in local.sentence and "95 %" not in local.sentence
-    assert cache.sentence == "Not measured: simulated."
-
-
-def test_the_analysis_of_variance_has_the_confidence_of_its_experiment(table):
-    rows = table.where(metric="speedup").rows
-    documents = ({"experiment": "numa_runtime", **given} for given in ({}, {"confidence": 0.9}))
-    [wide], [narrow] = (
-        analysis_sections(run_of(rows, experiments=[document]), "numa_runtime")
-        for document in documents
-    )
-    assert (wide["confidence"], narrow["confidence"]) == ("95 %", "90 %")
-    effects = [section["levels"][0]["rows"][0].effect for section in (wide, narrow)]
-    ends = [(effect.low, effect.high) for effect in effects]
-    assert ends[0][0] <= ends[1][0] <= ends[1][1] <= ends[0][1]
-    assert ends[0] != ends[1]
-
-
-def test_runtime_and_program_are_the_factors_on_all_cores_and_on_one(table):
-    studies = {
-        (one.metric, one.where.get("initiator_kind")): one for one in find_anova_studies(table)
-    }
-    for metric, kind in (("runs_per_second", "pu"), ("runs_per_second", "machine")):
-        study = studies[metric, kind]
-        assert (set(study.factors), study.block) == ({"runtime", "kernel"}, "replicate")
-    terms = {
-        term.name: term for term in studies["locality", "machine"].analyse_variance_of_table().terms
-    }
-    assert terms["runtime"].important
-    assert terms["runtime"].variation_percent > 90.0  # of the two runtimes, one is local
 
 
 def test_an_interval_has_the_requested_confidence_only_inside_the_block():

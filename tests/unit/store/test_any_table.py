@@ -222,11 +222,7 @@ CASES: dict[
         parse_table,
         0.03,
     ),
-    "profile database": (
-        lambda: changed([made()["database"]], change_bytes),
-        parse_database,
-        0.05,
-    ),
+    "profile database": (lambda: changed([made()["database"]], change_bytes), parse_database, 0.05),
     "bundle": (bundles, parse_bundle, 0.05),
 }
 

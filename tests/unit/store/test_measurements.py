@@ -4,19 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from chaosity.store.measurements import POINT, Measurements, equals_or_in_list, parse_levels_json
-from table_rows import rows, sweep, table
+from chaosity.store.measurements import Measurements, equals_or_in_list
+from table_rows import rows, table
 
 
 def nodes(number):
     return table(rows(lambda i, j: 40e9, range(number), range(number)))
-
-
-@pytest.fixture(scope="module")
-def latency():
-    """Latencies of four cores, each alone and all together, and a bandwidth without levels."""
-    cores = sweep(lambda pu, size, mode: 90.0, [4096, 2**30], {0: 0, 4: 1})
-    return Measurements.from_table(pd.concat([cores, nodes(1)], ignore_index=True))
 
 
 @pytest.fixture(scope="module")
@@ -32,39 +25,6 @@ def test_columns_have_numpy_types_and_missing_texts_are_none(small):
     assert set(Measurements.from_table(without).rows["kernel"]) == {None}
 
 
-def test_preparing_twice_changes_nothing(small):
-    assert Measurements.from_table(small) is small
-    pd.testing.assert_frame_equal(Measurements.from_table(small.rows).rows, small.rows)
-
-
-def test_an_empty_table_has_no_loads():
-    empty = Measurements.from_table(nodes(1).iloc[:0])
-    assert (
-        len(empty)
-        == len(empty.single_load_rows())
-        == len(empty.valid_rows().node_to_node_rows())
-        == 0
-    )
-    assert empty.corunning_text(["load"]).empty and list(empty.node_matrices()) == []
-
-
-def test_every_row_knows_the_number_of_loads_of_its_point(latency):
-    rows = latency.rows
-    loads = rows.groupby(list(POINT))[["load", "initiator"]].apply(
-        lambda own: len(own.drop_duplicates())
-    )
-    assert (
-        rows.set_index(list(POINT))["load_count"]
-        == loads.reindex(pd.MultiIndex.from_frame(rows[list(POINT)]))
-    ).all()
-    assert len(latency.single_load_rows()) + len(latency.rows_of_corunning_loads()) == len(latency)
-
-
-def test_a_selection_keeps_the_number_of_loads(latency):
-    alone = latency.rows_of_corunning_loads().where(initiator="pu0")
-    assert len(alone) and (alone.rows["load_count"] > 1).all()
-
-
 def test_only_positive_values_with_a_good_verdict_are_valid(small):
     rows = small.rows.copy()
     rows["value"] = rows["value"].to_numpy(float)
@@ -74,15 +34,6 @@ def test_only_positive_values_with_a_good_verdict_are_valid(small):
     found = Measurements(rows)
     assert len(found.valid_rows()) == len(small.valid_rows()) - 3
     assert len(found.valid_rows_with_value()) == len(small.valid_rows_with_value()) - 2
-
-
-def test_levels_are_parsed_once(latency):
-    sizes = latency.load_level_of_each_row("bytes")
-    assert sizes.dropna().map(lambda size: isinstance(size, int)).all() and sizes.notna().any()
-    assert parse_levels_json('{"bytes": 4}') is parse_levels_json('{"bytes": 4}')
-    assert parse_levels_json(None) == parse_levels_json("") == parse_levels_json(np.nan) == {}
-    without = Measurements.from_table(latency.rows.drop(columns=["levels", "load_parameters"]))
-    assert set(without.rows["load_parameters"]) == {"{}"}
 
 
 def test_a_wanted_level_may_be_null_or_one_of_a_list():

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from report_inputs import run_of
 
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.published import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.report.equal_hosts import compare_equal_hosts
-from chaosity.report.problems import OK, WARNING, check_results
 from chaosity.report.report_summary import ReportSummary
 from chaosity.store.values_normal_for_processor import (
     BANDWIDTH,
@@ -92,19 +90,6 @@ def test_a_value_of_an_amd_processor_counts_in_its_firmware_mode(nodes, normal):
         metric: value for metric, value in zip((BANDWIDTH, LATENCY), normal, strict=True) if value
     }
     assert {each.kernel for each in found if each.metric == BANDWIDTH} <= {"triad"}
-
-
-@pytest.mark.parametrize(("share", "severity"), [(0.95, OK), (0.7, WARNING)])
-def test_the_report_says_what_is_published_and_warns_of_a_clear_loss(host, share, severity):
-    rows = at_published_rate(host, share).rows
-    run = run_of(rows, topology=TOPOLOGY, system={"cpu_model": MODEL}, figures=(), summaries=())
-    checks = [check for check in check_results(run) if check.name == "Normal values"]
-    [bandwidth, _latency] = checks
-    assert bandwidth.severity == severity
-    value = f"{share * 175.80175:.0f} GB/s (read)"
-    assert bandwidth.text.startswith(f"node bandwidth {value}; normal for this processor: 176 GB/s")
-    assert "Intel MLC; Vlaams Supercomputer Centrum" in bandwidth.text
-    assert ("so 30 % worse" in bandwidth.text) == (severity == WARNING)
 
 
 def test_other_processors_and_numbers_of_nodes_do_not_compare(host):

@@ -7,12 +7,11 @@ import shutil
 import duckdb
 import pandas as pd
 import pytest
-from profile_results import machine, rows_of, write_results
+from profile_results import machine, write_results
 
 from chaosity.errors import UserError
 from chaosity.store.profile_database import (
     find_profiles,
-    is_duckdb_file,
     open_database,
     read_profile_measurements,
     read_profile_tables,
@@ -23,24 +22,6 @@ from chaosity.store.tidy_table_parquet import (
     read_parquet_table,
     write_parquet_table,
 )
-
-
-def test_every_host_and_configuration_is_collected(results, tmp_path):
-    path = tmp_path / "all.duckdb"
-    done = update_profiles_from_results([results], path)
-    assert done["added"] == ["epyc1 nps1", "epyc1 nps4", "epyc2 nps4"]
-    assert is_duckdb_file(path)
-    [found] = find_profiles(path, host="epyc1", configuration="nps4")
-    assert (found["packages"], found["nodes"], found["drives"]) == (2, 2, {"Corsair MP600 PRO": 2})
-    assert found["cpu_model"].startswith("AMD EPYC 7413")
-    assert found["memory_bytes"] == 2 * 64 * 2**30
-    table = read_profile_measurements(path, found["id"])
-    pd.testing.assert_frame_equal(
-        table.sort_values(["point", "load", "replicate"], ignore_index=True),
-        read_parquet_table(results / "epyc1/nps4/measurements.parquet").sort_values(
-            ["point", "load", "replicate"], ignore_index=True
-        ),
-    )
 
 
 def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_path):
@@ -56,14 +37,6 @@ def test_profiles_hold_no_derived_metrics_and_no_missing_values(results, tmp_pat
     kept = read_profile_measurements(tmp_path / "p.duckdb", found["id"])
     assert len(kept) == len(table)
     assert set(kept["metric"]) == set(table["metric"])
-
-
-def test_collecting_twice_changes_nothing(results, database):
-    before = rows_of(database)
-    done = update_profiles_from_results([results], database)
-    assert done["added"] == done["replaced"] == [] and len(done["unchanged"]) == 3
-    for name, rows in rows_of(database).items():
-        pd.testing.assert_frame_equal(rows, before[name])
 
 
 def test_a_newer_run_replaces_a_profile_and_an_older_run_does_not(results, database, tmp_path):
@@ -88,23 +61,6 @@ def test_one_configuration_can_be_collected_and_an_empty_folder_is_an_error(resu
     assert update_profiles_from_results([all_of_host], tmp_path / "b.duckdb")["added"] == both
     with pytest.raises(UserError, match=r"has no measurements.parquet"):
         update_profiles_from_results([results / "epyc1/nps4/components"], tmp_path / "c.duckdb")
-
-
-@pytest.mark.parametrize(
-    ("asked", "number"),
-    [
-        ({"cpu": "epyc 7413"}, 3),
-        ({"configuration": "nps4"}, 2),
-        ({"drive": "mp600"}, 3),
-        ({"drive": "Samsung"}, 0),
-        ({"host": "epyc2"}, 1),
-        ({"cpu": "%"}, 0),
-        ({"cpu": "epyc", "configuration": "nps1"}, 1),
-        ({"host": "' OR true --"}, 0),
-    ],
-)
-def test_profiles_are_found_by_queries(database, asked, number):
-    assert len(find_profiles(database, **asked)) == number
 
 
 def test_a_file_that_is_not_a_database_is_refused(tmp_path):

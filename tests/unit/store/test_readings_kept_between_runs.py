@@ -17,11 +17,9 @@ from test_measurement_history import DAYS, Results, point
 
 from chaosity.store import (
     measurements_before_component_changes,
-    readings_kept_between_runs,
     tidy_table_from_records,
 )
-from chaosity.store.readings_kept_between_runs import FOLDER
-from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_from_records import FOLDER, build_tidy_table
 
 POINTS = ("storage=node0+drive0", "storage=node1+drive0")
 # Longer than the steps of the time stamps of the file systems on which tests run.
@@ -30,7 +28,7 @@ TICK_SECONDS = 0.02
 
 @pytest.fixture(autouse=True)
 def _short_resolution(monkeypatch):
-    monkeypatch.setattr(readings_kept_between_runs, "_RESOLUTION_NS", int(1e9 * TICK_SECONDS))
+    monkeypatch.setattr(tidy_table_from_records, "_RESOLUTION_NS", int(1e9 * TICK_SECONDS))
 
 
 class Host(Results):
@@ -174,7 +172,7 @@ def test_an_edited_record_is_noticed_even_with_its_older_time_stamp_and_size(hos
 def test_a_record_of_this_moment_is_read_again_since_a_second_change_could_look_the_same(
     host, read, monkeypatch
 ):
-    monkeypatch.setattr(readings_kept_between_runs, "_RESOLUTION_NS", 10**12)
+    monkeypatch.setattr(tidy_table_from_records, "_RESOLUTION_NS", 10**12)
     host.tables()
     read.clear()
     host.tables()
@@ -184,7 +182,7 @@ def test_a_record_of_this_moment_is_read_again_since_a_second_change_could_look_
 def test_another_version_of_the_program_reads_everything(host, read, monkeypatch):
     host.tables()
     read.clear()
-    monkeypatch.setattr(readings_kept_between_runs, "_program_digest", lambda: "another")
+    monkeypatch.setattr(tidy_table_from_records, "_program_digest", lambda: "another")
     host.tables()
     assert len(read) >= 4
 

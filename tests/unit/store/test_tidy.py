@@ -11,7 +11,6 @@ from records_by_hand import RATE, load, point, record, write_point, write_record
 from chaosity.errors import UserError
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
-from published_schemas import schema_errors
 
 
 @pytest.fixture
@@ -93,21 +92,11 @@ def test_a_table_written_as_parquet_is_read_back(folder, tmp_path):
     assert list(written.columns) == list(COLUMNS)
 
 
-def test_an_empty_table_is_a_table(tmp_path):
-    path = tmp_path / "table.parquet"
-    write_parquet_table(build_tidy_table(tmp_path, tmp_path), path)
-    assert len(read_parquet_table(path)) == 0
-
-
 def test_a_file_that_is_not_parquet_is_reported(tmp_path):
     path = tmp_path / "table.parquet"
     path.write_text("no")
     with pytest.raises(UserError, match="is not a measurements table"):
         read_parquet_table(path)
-
-
-def test_the_records_of_these_tests_fit_the_schema():
-    assert schema_errors(record(point()), "record") == []
 
 
 def test_a_table_of_an_earlier_version_is_read_with_null_columns(folder, tmp_path):
@@ -118,16 +107,6 @@ def test_a_table_of_an_earlier_version_is_read_with_null_columns(folder, tmp_pat
     found = read_parquet_table(path)
     assert list(found.columns) == list(COLUMNS)
     assert found["levels"].isna().all()
-
-
-def test_a_load_has_its_role_and_levels_in_columns(folder):
-    own = {"role": "chase", "levels": {"bytes": 4096, "pages": "thp"}}
-    loads = [load(name, **own) for name in ("chase-pu0", "chase-pu8")]
-    write_point(folder, point(replicates=1, loads=loads))
-    rows = build_tidy_table(folder / "points", folder)
-    assert rows["load"].tolist() == ["chase", "chase"]
-    assert json.loads(rows["levels"].iloc[0]) == {"bytes": 4096, "pages": "thp"}
-    assert json.loads(rows["factors"].iloc[0]) == {"a": 1, "bytes": 4096, "pages": "thp"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pandas as pd
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.store.tidy_table_parquet import COLUMNS
-from chaosity.weights.canonical_weights import PATH_BANDWIDTH
+from chaosity.weights import PATH_BANDWIDTH
 
 NODES = range(8)
 

@@ -12,13 +12,13 @@ from path_measurements import NODES, alone, measurements, table, together
 
 from chaosity.campaign.kept_page_weights import HostPageWeights, shares_agree
 from chaosity.cli import chaosity
-from chaosity.cli.place import canonical_shares_of_workers, placement_argument_parser
+from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
-from chaosity.place.placement_policies import CONTENDED
+from chaosity.place.page_shares import CONTENDED
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import topology_to_json
-from chaosity.weights.canonical_weights import (
+from chaosity.weights import (
     PATH_BANDWIDTH,
     canonical_weights,
     compare_alone_and_contended_weights,

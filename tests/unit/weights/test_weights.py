@@ -14,8 +14,11 @@ from chaosity.errors import UserError
 from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
 from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
-from chaosity.weights.canonical_weights import canonical_weights, expected_bandwidth
-from chaosity.weights.interleave_weight_advice import advise_interleave_weights
+from chaosity.weights import (
+    advise_interleave_weights,
+    canonical_weights,
+    expected_bandwidth,
+)
 from shipped_data import PUBLISHED_TABLES
 
 BANDWIDTH = "bandwidth_bytes_per_second"

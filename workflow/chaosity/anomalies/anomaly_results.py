@@ -37,10 +37,7 @@ SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
 
 # Names in JSON of attributes that have another name in Python.
-_JSON_NAMES = {
-    "compared_with": "siblings",
-    "groups": "classes",
-}
+_JSON_NAMES = {"compared_with": "siblings", "groups": "classes"}
 _SETTINGS = ConfigDict(
     alias_generator=lambda name: _JSON_NAMES.get(name, name), populate_by_name=True
 )

@@ -92,11 +92,7 @@ class Comparison(Generic[Name]):
         return departing
 
     def departure_of_suspect(
-        self,
-        suspect: SuspectedComponent,
-        remaining: Mask,
-        comparisons: int,
-        least_cells: int,
+        self, suspect: SuspectedComponent, remaining: Mask, comparisons: int, least_cells: int
     ) -> Departure | None:
         """Return the departure of the suspect's remaining cells if it is clear and most depart.
 

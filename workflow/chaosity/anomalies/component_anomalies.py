@@ -1,19 +1,37 @@
-"""Find slow drives, drive sets, processing units, cores and L3 domains of a host."""
+"""Find slow drives, processing units, cores and L3 domains of a host, and links of its packages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import compress
+from dataclasses import dataclass, field, replace
+from itertools import combinations, compress, permutations
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from chaosity.anomalies.anomaly_results import Anomaly
+from chaosity.anomalies.anomaly_results import Anomaly, SliceKey, shared_initiator_and_target
 from chaosity.anomalies.cell_groups import TidyTableSliceCells
-from chaosity.anomalies.cell_log_scores import Departure, SuspectedComponent
+from chaosity.anomalies.cell_log_scores import (
+    Departure,
+    Position,
+    Scores,
+    SuspectedComponent,
+    cell_positions_in_mask,
+    mask_of_cells,
+    score_cells,
+)
+from chaosity.anomalies.matrix_structure import PackageNodes, learn_matrix_structure
 from chaosity.cpusets import parse_cpu_list
-from chaosity.place_names import initiator_to_target_name, node_name, parse_place_name, place_words
-from chaosity.store.measurements import Measurements
+from chaosity.place_names import (
+    initiator_to_target_name,
+    link_name,
+    node_name,
+    parse_place_name,
+    place_words,
+)
+from chaosity.store.measurements import SLICE, Measurements, less_is_better
+from chaosity.text_templates import write_text
 from chaosity.units import format_count
 
 
@@ -197,3 +215,209 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
                 cells=[best, own],
                 than=" than remotely",
             )
+
+
+# Levels of the factor with the direction of the data: into the cores, or out of them.
+ACCESS, READS, WRITES = "access", "reads", "writes"
+# The columns in which all cells of a link agree: it is used by several kernels.
+_OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
+_Direction = tuple[int, int]  # the packages from which and to which data flows
+
+
+def select_loads_between_packages(
+    memory: Measurements, packages: PackageNodes | None
+) -> Measurements:
+    """Return the reads and writes by all cores of a package to all memory of a package.
+
+    Adds the columns `access`, `source` (package of the initiator) and `package` (of the target).
+    Without both reads and writes there are no rows. `memory` are rows of loads alone.
+    """
+    of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
+    of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
+    single = all(len(nodes) == 1 for nodes in of_nodes)
+    sources = [package_of_nodes(text, of_node) for text in memory.rows["initiator_nodes"]]
+    targets = [of_nodes.get(_nodes(text), -1) for text in memory.rows["target_nodes"]]
+    access = memory.factor_level_of_each_row(ACCESS)
+    wide = memory.rows["initiator_kind"].isin(["package", "node"] if single else ["package"])
+    wanted = wide & (np.array(sources) >= 0) & (np.array(targets) >= 0)
+    wanted &= access.isin([READS, WRITES])
+    found = memory.with_columns(access=access, source=sources, package=targets).select(wanted)
+    return found if found.rows["access"].nunique() > 1 else found.select(wanted[wanted] & False)
+
+
+def _nodes(text: Any) -> tuple[int, ...]:
+    """Return the nodes of a text such as 0-3; empty for a missing value."""
+    return () if pd.isna(text) else tuple(parse_cpu_list(str(text)))
+
+
+def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
+    """Return the package of the nodes in a text such as 0-3.
+
+    It is -1 if the nodes are in several packages, if one is in none, or if the text has no nodes.
+    """
+    found = {package_of_node.get(node, -1) for node in _nodes(nodes)}
+    return found.pop() if len(found) == 1 else -1
+
+
+def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> CheckResult:
+    """Find slow links between packages, in each direction.
+
+    Args:
+        loads: rows of `select_loads_between_packages`.
+        weakest_nodes: package -> bandwidth of its slowest node from its own memory, as a share of
+            what is usual for a node of this machine.
+    """
+    check = CheckResult()
+    for key, part in loads.groups_by_columns(_OF_ALL_KERNELS):
+        where = {
+            name: None if pd.isna(value) else str(value)
+            for name, value in zip(_OF_ALL_KERNELS, key, strict=True)
+        }
+        cells = PackageLinkCells(part.rows, where, weakest_nodes)
+        if not cells.tested_mask.any():
+            continue
+        check.anomalies += cells.find_anomalies()
+        check.detectable.append(cells.smallest_detectable_loss_percent)
+        check.tests_count += 1
+        check.tested = write_text("anomalies", "tested_links", packages=len(cells.packages))
+    return check
+
+
+class PackageLinkCells(TidyTableSliceCells):
+    """Bandwidths of packages from packages: a row for each kernel and initiator.
+
+    The cores of a package read and write the memory of another package, all nodes at the same time,
+    so they fill the link. A read by package 0 from package 1 and a write by package 1 to package 0
+    use the same direction of the link, so a slow direction shows in both. With two packages, its
+    reference is the opposite direction; with more packages, the comparable links. Memory of a
+    package that lost a module limits the same loads: what it allows is the limit of each cell, and
+    `explained_findings` decides between a node and a link.
+
+    Attributes:
+        packages: numbers of the packages.
+        directions: position of each cell between packages -> the direction in which its data flows.
+    """
+
+    def __init__(
+        self, rows: pd.DataFrame, where: SliceKey, weakest_nodes: Mapping[int, float]
+    ) -> None:
+        """Compare each cell with its group, and with what its packages can do at all."""
+        self.packages = sorted({*rows["source"], *rows["package"]})
+        rows = rows.assign(kernel=rows["kernel"].fillna(""), reader=rows["initiator"])
+        groups = [_comparable_links(own, where) for _, own in rows.groupby("kernel")]
+        rows = rows.assign(initiator=rows["kernel"] + " " + rows["reader"], link=pd.concat(groups))
+        rows = rows.sort_values(["kernel", "source", "package"], kind="stable")
+        super().__init__(rows, where, ("kernel", "link"))
+        self.facts = {
+            position: self.first_rows[self.cells.initiator_and_target(position)]
+            for position in cell_positions_in_mask(self.cells.measured_mask)
+        }
+        self.directions: dict[Position, _Direction] = {
+            position: (row["package"], row["source"])[:: 1 if row["access"] == READS else -1]
+            for position, row in self.facts.items()
+            if row["package"] != row["source"]
+        }
+        between = [position for position in self.directions if self.facts[position]["link"] >= 0]
+        self.untested = ~mask_of_cells(between, self.labels.shape)
+        self.limits = self._most_of_packages(weakest_nodes)
+        self.compare_with_cells_without_fault(self.cells.measured_mask)
+
+    def _most_of_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
+        """Return the highest score that memory and cores of a cell's packages allow, else NaN.
+
+        What the packages get from their own memory shows both limits. Pages lie on all nodes of the
+        target in turn, so its slowest node limits all of them.
+        """
+        most = np.full(self.labels.shape, np.nan)
+        own: dict[str, dict[int, float]] = {}  # kernel -> package -> score on its own memory
+        for position in self.facts.keys() - self.directions.keys():
+            row = self.facts[position]
+            own.setdefault(row["kernel"], {})[row["source"]] = float(self.cells.log_score[position])
+        for position in self.directions:
+            row = self.facts[position]
+            scores = own.get(row["kernel"], {})
+            usual = max(scores.values(), default=np.inf)
+            weakest = usual + np.log(weakest_nodes.get(row["package"], np.inf))
+            ends = (scores.get(row[end], np.inf) for end in ("source", "package"))
+            most[position] = min(weakest, *ends)
+        return most
+
+    def suspects(self) -> Iterator[SuspectedComponent]:
+        """Yield each direction of each link as a suspect.
+
+        With more than two packages also both directions of a link, and all links of a package.
+        """
+        suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
+            ("link", pair, [pair]) for pair in permutations(self.packages, 2)
+        ]
+        if len(self.packages) > 2:
+            pairs = list(combinations(self.packages, 2))
+            suspected += [("link_both_ways", pair, [pair, pair[::-1]]) for pair in pairs]
+            for own in self.packages:
+                of_package = [pair for pair in permutations(self.packages, 2) if own in pair]
+                suspected.append(("links_of_package", own, of_package))
+        for part, name, pairs in suspected:
+            own = (position for position, pair in self.directions.items() if pair in pairs)
+            yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
+
+    def find_anomalies(self) -> Iterator[Anomaly]:
+        """Yield an anomaly for each slow link, and each path that is slow in one kernel only."""
+        opposite = len(self.packages) == 2  # packages: the only comparable cell
+        for departure in self.find_departing_suspects_and_cells(
+            list(self.suspects()), self.untested
+        ):
+            first = self.facts[departure.cells[0]]
+            name: int | str | tuple[int, int] = (first["source"], first["package"])
+            part = str(first["access"])
+            if departure.suspect is not None:  # else only reads or only writes are slow
+                part, name = departure.suspect.part, departure.suspect.name
+            directions = dict.fromkeys(map(self.directions.__getitem__, departure.cells))
+            anomaly = self.build_anomaly(
+                departure,
+                part,
+                name if isinstance(name, tuple) else (name,),
+                tuple(link_name(*direction) for direction in directions),
+                than=" than in the opposite direction" if opposite else " than comparable links",
+                compared_with="the opposite direction of the link" if opposite else None,
+            )
+            rows = map(self.facts.__getitem__, departure.cells)
+            cells = tuple((row["reader"], row["target"]) for row in rows)
+            initiator, target = shared_initiator_and_target(cells)
+            yield replace(anomaly, cells=cells, initiator=initiator, target=target)
+
+
+def _comparable_links(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
+    """Return the group of the link of each row; groups are learned as in a matrix of nodes."""
+    numbers = sorted({*rows["source"], *rows["package"]})
+    if len(numbers) == 2:  # there is nothing to learn
+        return (rows["source"] != rows["package"]).astype(int)
+    values = rows.set_index(["source", "package"])["value"]
+    cells = score_cells(str(where["metric"]), values, numbers, numbers, rows["replicate"])
+    known = rows[["source", "package", "distance"]].dropna()
+    distances = {(i, j): float(slit) for i, j, slit in known.itertuples(index=False)}
+    labels = learn_matrix_structure(cells, None, distances).labels
+    found = pd.DataFrame(labels, numbers, numbers).stack()
+    return pd.Series([found[pair] for pair in values.index], rows.index)
+
+
+def weakest_node_of_each_package(
+    memory: Measurements, packages: PackageNodes | None
+) -> dict[int, float]:
+    """Return package -> bandwidth of its slowest node from its own memory, see `find_slow_links`.
+
+    `memory` are valid rows of loads alone.
+    """
+    rows = memory.where(initiator_kind="node", relation="same_node").rows
+    rows = rows[~rows["metric"].map(less_is_better).astype(bool)]
+    if not len(rows):
+        return {}
+    places = rows["initiator_nodes"].astype(int)
+    slices = [rows[name].fillna("") for name in SLICE]
+    logs = np.log(rows["value"]).groupby([places, *slices])
+    own = logs.median().unstack(level=0)
+    shares = np.exp(own.sub(own.median(axis=1), axis=0).median())
+    return {
+        number: float(min(shares[node] for node in nodes if node in shares))
+        for number, nodes in enumerate(packages or ())
+        if any(node in shares for node in nodes)
+    }

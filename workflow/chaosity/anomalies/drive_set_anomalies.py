@@ -351,10 +351,7 @@ def _readers_text(initiators: Sequence[str]) -> str:
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
-    """Yield drive sets that have less bandwidth than a subset of their drives.
-
-    They are the worst set of each node, and the worst set that spans nodes.
-    """
+    """Yield drive sets that have less bandwidth than a subset of their drives."""
     scores, found = cells.cells.log_score, dict[frozenset[int], list[tuple[Departure, Position]]]()
     # The best of several parts is selected, so noise alone makes it better than the whole.
     comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)

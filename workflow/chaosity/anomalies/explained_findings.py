@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames, loss_text
-from chaosity.anomalies.component_anomalies import threads_of_nodes
-from chaosity.anomalies.package_links import package_of_nodes
+from chaosity.anomalies.component_anomalies import package_of_nodes, threads_of_nodes
 from chaosity.place_names import node_name, packages_of_link
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_words
@@ -29,11 +28,7 @@ _SAME_RATE = 0.75
 # A node whose paths lose as much as a link, to within this many per cent, is the reason for both.
 _SAME_LOSS_PERCENT = 5.0
 # Kinds that another anomaly may explain, and that explain no other.
-_SECONDARY = (
-    AnomalyKind.REMOTE_BETTER,
-    AnomalyKind.SLIT_MISMATCH,
-    AnomalyKind.ADDING_DRIVES,
-)
+_SECONDARY = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
 
 
 @dataclass(frozen=True)

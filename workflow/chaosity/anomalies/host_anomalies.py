@@ -20,6 +20,9 @@ from chaosity.anomalies.component_anomalies import (
     CheckResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
+    find_slow_links,
+    select_loads_between_packages,
+    weakest_node_of_each_package,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.explained_findings import (
@@ -35,17 +38,8 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.anomalies.package_links import (
-    find_slow_links,
-    select_loads_between_packages,
-    weakest_node_of_each_package,
-)
 from chaosity.place_names import place_words, pu_name
-from chaosity.store.measurements import (
-    Measurements,
-    is_percentile_of_slow_accesses,
-    less_is_better,
-)
+from chaosity.store.measurements import Measurements, is_percentile_of_slow_accesses, less_is_better
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
@@ -191,11 +185,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 
 
 def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str, list[CheckResult]]:
-    """Test the node matrices, and the initiators that are parts of nodes.
-
-    Returns:
-        The description of the structure with the most cells, and the results.
-    """
+    """Test the node matrices, and the initiators that are parts of nodes."""
     # Sparse matrices are compared by the topology instead.
     matrices = [
         (where, matrix)

@@ -22,17 +22,11 @@ from chaosity.anomalies.anomaly_results import (
     advice_text,
     shared_initiator_and_target,
 )
-from chaosity.anomalies.cell_log_scores import (
-    LEVEL,
-    MAX_CONFIDENCE,
-    MAX_CONFIDENCE_OF_ONE_RUN,
-)
+from chaosity.anomalies.cell_log_scores import LEVEL, MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.place_names import list_of_places, natural_sort_key, place_words
 from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
-from chaosity.statistics.ratios import (
-    compare_latency_together_and_alone,
-)
+from chaosity.statistics.ratios import compare_latency_together_and_alone
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 
@@ -156,11 +150,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
 def _reasons_for_untested_kinds(
     rows: pd.DataFrame, most_sizes: int, *, has_looks: bool
 ) -> dict[AnomalyKind, str]:
-    """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence.
-
-    `most_sizes` is the largest number of sizes of a sweep. `has_looks` says whether an inversion
-    was possible at any size.
-    """
+    """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence."""
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
         one_core = write_text("anomalies", "one_core_per_node")
         return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
@@ -185,10 +175,7 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
 
 
 def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
-    """Return the ends of the loss's 95 % interval in per cent, and the p-value of no loss.
-
-    `loss` is a difference of logarithms and `error` its standard error, with degrees of freedom.
-    """
+    """Return the ends of the loss's 95 % interval in per cent, and the p-value of no loss."""
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
     return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))

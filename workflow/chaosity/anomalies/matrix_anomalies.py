@@ -65,9 +65,7 @@ _SIMILAR = 0.4
 
 
 def analyse_matrix(
-    matrix: NodeMatrix,
-    packages: PackageNodes | None = None,
-    distances: SlitEntries | None = None,
+    matrix: NodeMatrix, packages: PackageNodes | None = None, distances: SlitEntries | None = None
 ) -> Findings:
     """Return the findings of a machine from its matrix alone.
 
@@ -190,10 +188,7 @@ def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
 
 
 def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Yield the worst case of each node that gets better values from remote than from own memory.
-
-    The loss must be clear, also against the scatter of comparable cells.
-    """
+    """Yield the worst case of each node that gets clearly better values from remote memory."""
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.tests_count
     for remote, local in analysis.remote_better:

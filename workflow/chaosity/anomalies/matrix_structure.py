@@ -17,10 +17,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csgraph
 
-from chaosity.anomalies.cell_groups import (
-    Labels,
-    best_middle_score_of_each_group,
-)
+from chaosity.anomalies.cell_groups import Labels, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
     Mask,
     ScoredCells,
@@ -258,10 +255,7 @@ def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualC
 
 
 def _by_steps(
-    cells: ScoredCells[int],
-    remote: Mask,
-    of_value: Sequence[Sequence[Mask]],
-    near: Sequence[Mask],
+    cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups of remote cells, for two models of a machine.
 
@@ -286,10 +280,7 @@ def _by_steps(
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
-    """Return one nearest node for each node, as in a one-way ring: together they score highest.
-
-    A cell that was not measured may be the nearest one, if no measured cell is.
-    """
+    """Return one nearest node for each node, as in a one-way ring: together they score highest."""
     scores = np.where(remote, cells.log_score, np.nan)
     best, least = np.nanmax(scores), np.nanmin(scores)
     # A node is not near to itself, and one that lacks units or memory is near to none.
@@ -303,10 +294,7 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
-    """Yield the pairs of nodes above each gap between scores that noise seldom leaves.
-
-    A few pairs that were not measured in either direction may be among them.
-    """
+    """Yield the pairs of nodes above each gap between scores that noise seldom leaves."""
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)

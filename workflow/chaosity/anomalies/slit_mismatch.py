@@ -209,10 +209,7 @@ def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
 def _pairs_to_compare(
     cells: ScoredCells[int], distances: SlitEntries
 ) -> list[dict[NodePair, Position]]:
-    """Return pair -> position, for measured pairs with an entry in the SLIT.
-
-    There is one mapping for all pairs, or for bandwidths one for each kind of memory.
-    """
+    """Return pair -> position, for measured pairs with an entry in the SLIT."""
     positions = cell_positions_in_mask(cells.measured_mask)
     named = {cells.initiator_and_target(position): position for position in positions}
     known = {pair: position for pair, position in named.items() if pair in distances}

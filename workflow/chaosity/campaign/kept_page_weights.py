@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError
-from chaosity.place.page_shares import largest_share_deviation
-from chaosity.place.placement_policies import CONTENDED
+from chaosity.place.page_shares import CONTENDED, largest_share_deviation
 from chaosity.records.record_files import (
     read_regular_file,
     utc_now_text,
@@ -92,7 +91,7 @@ class HostPageWeights:
         CANONICAL weights are from paths measured alone, CONTENDED from all workers at once.
         """
         # Imported here since they load pandas for a second, and most plans need no weights.
-        from chaosity.weights.canonical_weights import (
+        from chaosity.weights import (
             canonical_weights,
             find_contended_bandwidth_matrix,
         )

@@ -55,8 +55,7 @@ from chaosity.rounds.round_types import (
     rounds_of,
 )
 from chaosity.store.measurements import Measurements
-from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
-from chaosity.store.tidy_table_from_records import build_tidy_table
+from chaosity.store.tidy_table_from_records import KeptReadings, build_tidy_table, kept_readings
 from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 from chaosity.units import format_duration
 

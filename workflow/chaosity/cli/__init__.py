@@ -46,9 +46,11 @@ COMMANDS = {
     "weights": "Compute interleave weights from measured bandwidths.",
 }
 _OTHER_MODULES = {
-    **dict.fromkeys(("discover", "next-round", "plan", "schema", "simulate"), "campaign"),
+    **dict.fromkeys(("discover", "measure", "next-round", "plan"), "campaign"),
+    **dict.fromkeys(("schema", "simulate", "tidy"), "campaign"),
     **dict.fromkeys(("fit", "predict"), "twin"),
     "history": "check",
+    "place": "weights",
     **dict.fromkeys(("overview", "published", "reports"), "report"),
 }
 # Former name of a command -> its name.

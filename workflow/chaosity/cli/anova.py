@@ -167,7 +167,7 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
     import pandas as pd
 
-    from chaosity.store.read_csv_table import read_csv_table
+    from chaosity.store.csv_tables import read_csv_table
 
     table = read_csv_table(path)
     place = table.place(table.first_line)

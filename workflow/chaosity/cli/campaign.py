@@ -1,4 +1,4 @@
-"""``chaosity plan``, ``discover``, ``next-round``, ``simulate``, ``schema``: what a run needs."""
+"""The steps of a run: ``chaosity plan``, ``discover``, ``measure``, ``tidy``, ``simulate``, ..."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,14 @@ from chaosity.cli.shared_options import (
     refuse_without_effect,
 )
 from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
-from chaosity.errors import UserError
-from chaosity.records.record_files import write_atomically
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.records.point_types import Point
+from chaosity.records.record_files import read_regular_file, save_record, write_atomically
+from chaosity.records.record_types import SIMULATED, VALID
 from chaosity.units import format_duration
 
 if TYPE_CHECKING:
     from chaosity.design.host_plan import PlanSummary
-    from chaosity.records.point_types import Point
 
 
 # Kind of a document -> module of `chaosity.documents` and type.
@@ -244,3 +246,98 @@ def schema_command(kind: str) -> None:
     module, name = TYPES[kind]
     document_type = getattr(import_module(f"chaosity.documents.{module}"), name)
     click.echo(json.dumps(json_schema(document_type), indent=2))
+
+
+@click.command("measure")
+@click.argument("point", type=EXISTING_FILE)
+@click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
+@click.option(
+    "--record", type=FILE, help="File for the record. Default: print it as JSON and keep nothing."
+)
+def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
+    """Measure one POINT and print its checks.
+
+    POINT is a file of results/HOST/CONFIGURATION/points. The exit status is 1 if the measurement
+    failed.
+    """
+    with malformed_as_user_error("the file is not a point of a plan", str(point)):
+        document = json.loads(read_regular_file(point))
+        replicates = len(document["orders"])
+    if _is_simulated(point):
+        raise UserError("the point is of a simulated host", str(point), "run chaosity simulate")
+    from chaosity.runner.point_measurement import measure_point
+
+    if not 1 <= replicate <= replicates:
+        raise UserError(f"replicate {replicate} is unknown", str(point), f"use 1 to {replicates}")
+    # Only points with derived metrics have the key "relative".
+    if missing := Point.__annotations__.keys() - {"relative", *document}:
+        remedy = "name a file of results/HOST/CONFIGURATION/points"
+        raise UserError(f"the point has no key {min(missing)!r}", str(point), remedy)
+    measured = measure_point(document, replicate)
+    if record is None:
+        echo(json.dumps(measured, indent=1, sort_keys=True))
+    else:
+        save_record(measured, record)
+    for check in measured["verdict"]["checks"]:
+        mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
+        echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+    if measured["verdict"]["status"] != VALID:
+        echo(f"chaosity: {point}: failed: {measured['verdict']['reason']}", err=True)
+        sys.exit(1)
+
+
+def _is_simulated(point: Path) -> bool:
+    """Return whether the folder of the point's host says that the host is simulated."""
+    for folder in point.absolute().parents:
+        if (host := folder / "host.json").exists():
+            transport = json.loads(read_regular_file(host)).get("transport", {})
+            return bool(transport.get("kind") == SIMULATED)
+    return False
+
+
+@click.command("tidy")
+@click.argument("plan", type=EXISTING_FILE)
+@click.option(
+    "--output",
+    type=FILE,
+    required=True,
+    help="File of the tidy table: Parquet, or CSV if its name ends in .csv.",
+)
+@click.option(
+    "--history",
+    type=FILE,
+    help="File for the values measured before components changed, Parquet or CSV. Default: none.",
+)
+def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
+    """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
+    from chaosity.store.csv_tables import csv_text
+    from chaosity.store.measurements_before_component_changes import (
+        HISTORY_COLUMNS,
+        split_measurements_at_component_changes,
+    )
+    from chaosity.store.tidy_table_from_records import (
+        build_tidy_table,
+        note_on_records_without_digest,
+    )
+    from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+
+    with malformed_as_user_error("the file is not the plan.json of a host", str(plan)):
+        json.loads(read_regular_file(plan))["experiments"]
+    folder = plan.parent
+    table = build_tidy_table(folder / "points", folder)
+    tables = [(table, output, COLUMNS)]
+    if history is not None:
+        earlier = split_measurements_at_component_changes(
+            folder / "points", folder, folder / "components"
+        )
+        tables.append((earlier, history, HISTORY_COLUMNS))
+    for rows, path, columns in tables:
+        if path.suffix == ".csv":
+            write_atomically(path, csv_text(rows))
+        else:
+            write_parquet_table(rows, path, columns)
+    counts = table.drop_duplicates(["experiment", "point", "replicate"])["status"].value_counts()
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+    echo(f"{len(table)} rows of {listed} measurements in {output}", err=True)
+    if note := note_on_records_without_digest(folder):
+        echo(f"chaosity: {note}", err=True)

@@ -108,7 +108,7 @@ def check_command(
         finally:
             _show_progress("")
         if textfile:
-            from chaosity.export.openmetrics import write_gauges
+            from chaosity.export.text_formats import write_gauges
 
             write_gauges("chaosity_check", result.gauges(time.time()), textfile)
         if as_json:
@@ -286,7 +286,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     history = read_check_history(folder)
     if csv_file:
         from chaosity.records.record_files import write_atomically
-        from chaosity.store.csv_for_spreadsheets import csv_text
+        from chaosity.store.csv_tables import csv_text
 
         write_atomically(csv_file, csv_text(history.table()))
     if as_json:

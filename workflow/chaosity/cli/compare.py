@@ -14,7 +14,7 @@ from chaosity.units import format_count, format_quantity
 if TYPE_CHECKING:
     from chaosity.compare.outlier_hosts import OutlierHosts
     from chaosity.compare.two_sides import SelectionComparison
-    from chaosity.report.figures_comparing_configurations import CrossoverVerdict
+    from chaosity.report.configurations import CrossoverVerdict
 
 # Number of rows that fit on a terminal below the verdict.
 _MOST_ROWS = 15
@@ -62,7 +62,7 @@ def compare_command(
     from chaosity.compare.outlier_hosts import find_outlier_hosts
     from chaosity.compare.selections import parse_conditions, read_selections
     from chaosity.compare.two_sides import SelectionComparison, compare_selections
-    from chaosity.report.figures_comparing_configurations import compare_crossovers
+    from chaosity.report.configurations import compare_crossovers
 
     pinned = parse_conditions(conditions, "--where")
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]

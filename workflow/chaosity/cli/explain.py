@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +13,25 @@ import click
 
 from chaosity.cli.shared_options import RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_line
-from chaosity.errors import UserError
-from chaosity.units import choose_scale
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.records.record_files import load_record, read_regular_file, record_file
+from chaosity.records.record_types import LoadRecord, Record
+from chaosity.runner.metric_values import (
+    method_of_metric,
+    progress_by_load,
+    progress_with_pauses,
+    window_of_all_loads,
+)
+from chaosity.runner.progress_rates import (
+    common_time_span,
+    counts_in_window,
+    sample_quantile_in_window,
+    sample_spans,
+    samples_in_spans,
+    spans_without_pauses,
+)
+from chaosity.runner.tool_output import extract_values
+from chaosity.units import choose_scale, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +66,8 @@ def explain_value_command(
     """
     from scipy.stats import t
 
+    from chaosity.cli.explain import explain_replicate
     from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
-    from chaosity.store.explain_record_value import explain_replicate
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import build_tidy_table
 
@@ -129,3 +148,135 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
     near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
     more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
     raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
+
+
+_COUNT = (
+    "sum over units and events of sign x count x longest enabled time / running time, of the "
+    "processor counter"
+)
+_RATE = "amount / seconds of the window; a sample across an edge of the window counts in part"
+_NODES = "for each node: amount / seconds that all threads spent on the node x threads"
+
+
+_MARKS = {True: "met", False: "NOT met", None: "unknown"}
+
+
+def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
+    """Yield how the value of a replicate came about, from its record and its row of the table.
+
+    `folder` is ``results/HOST/CONFIGURATION``. With `every_sample`, each sample is given too.
+
+    Raises:
+        UserError: the record is damaged.
+    """
+    path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
+    with malformed_as_user_error("the record is not complete", str(path)):
+        yield from _replicate_lines(folder, path, row, every_sample=every_sample)
+
+
+def _replicate_lines(
+    folder: Path, path: Path, row: pd.Series, *, every_sample: bool
+) -> Iterator[str]:
+    """Yield the lines of a replicate; its record is in the file `path`, if there is one."""
+    value = None if row["value"] != row["value"] else float(row["value"])
+    quantity = format_quantity(row["metric"], value)
+    shown = row["reason"] if value is None else f"{quantity} ({value!r})"
+    yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
+    if not path.exists():
+        return
+    record = load_record(path)
+    yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
+    planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
+    again = ["chaosity", "measure", str(planned), "--replicate", str(row["replicate"])]
+    yield f"    again: {shlex.join(again)}"
+    for load in record["loads"]:
+        environment = [f"{name}={text}" for name, text in load["environment"].items()]
+        yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
+        program = load.get("program") or {}
+        yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
+    named = (load for load in record["loads"] if load.get("role", load["name"]) == row["load"])
+    own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
+    if own is None:
+        raise UserError(f"the record has no load {row['load']}", str(path))
+    point = json.loads(read_regular_file(planned))
+    metric = row["metric"]
+    sources = [load["metrics"].get(metric, {}) for load in point["loads"]]
+    former = next((source["formerly"] for source in sources if source.get("formerly")), metric)
+    derived = [each for each in point.get("relative", []) if each["name"] == metric]
+    if derived:
+        yield f"    formula: derived from other values: {json.dumps(derived)}"
+    elif value is not None:
+        name = metric if metric in own["metrics"] else former
+        for line in explain_record_value(record, own, name, every_sample=every_sample):
+            yield f"    {line}"
+    for check in record["verdict"]["checks"]:
+        yield f"    check {_MARKS[check['passed']]}: {check['name']}: {check['detail']}"
+
+
+def explain_record_value(
+    record: Record, load: LoadRecord, metric: str, *, every_sample: bool
+) -> Iterator[str]:
+    """Yield the formula of a metric's value in a valid record, and its inputs.
+
+    `metric` is its name in this record. With `every_sample`, all samples or counts are yielded.
+    """
+    source, counted = load["metrics"][metric], load.get("counted", {})
+    method = method_of_metric(load, metric, alone=len(record["loads"]) == 1)
+    if method == "output":
+        names = ("in", "json", "event", "key", "regex", "combine", "scale", "amount")
+        where = ", ".join(f"{name} {source[name]}" for name in names if name in source)  # type: ignore[literal-required]
+        yield f"formula: the number in the tool's output: {where}"
+        yield f"inputs: {', '.join(map(str, extract_values(source, load['outputs'])))}"
+    elif method == "counter":
+        yield f"formula: {_COUNT} {source['counter']}"
+        for count in counted[source["counter"]]["counts"]:
+            times = f"enabled {count['time_enabled_ns']} ns, running {count['time_running_ns']} ns"
+            yield f"unit {count['cpu']}: {count.get('sign', 1)} x {count['count']}, {times}"
+    else:
+        series = progress_by_load(record)
+        several = len(record["loads"]) > 1
+        window = window_of_all_loads(record, series) if several else None
+        begin, end = window or common_time_span(series[load["name"]])
+        spans = spans_without_pauses(progress_with_pauses(record, series) * several, begin, end)
+        kind = "all loads" if several else "all threads"
+        yield f"window in which {kind} ran: {begin!r} to {end!r} s on the host's monotonic clock"
+        if method == "rate":
+            yield f"formula: {_RATE}"
+            parts = list(samples_in_spans(series[load["name"]], spans))
+            amount, seconds = sum(part for *_, part in parts), sum(e - b for b, e in spans)
+            yield f"inputs: {amount!r} in {seconds!r} s, from {len(parts)} samples"
+            if every_sample:
+                yield from (f"sample {b!r} to {e!r} s: {part!r}" for b, e, part in parts)
+        elif method == "quantile":
+            yield from _quantile_lines(load, metric, (begin, end), every_sample=every_sample)
+        else:
+            keys, threads = source["by_node"], load["initiator"]["threads"]
+            yield f"formula: {_NODES}, {threads}; a sample across an edge counts in part"
+            lines = list(sample_spans(load["progress"] or {}, load["outputs"]["stdout"]))
+            for node in map(str, load["target"]["nodes"]):
+                amount, time = (
+                    sum(part for *_, part in samples_in_spans([of_node], [(begin, end)]))
+                    for of_node in (
+                        [(b, e, line[keys[key]].get(node, 0)) for b, e, line in lines]
+                        for key in ("amount", "time")
+                    )
+                )
+                yield f"node {node}: {amount!r} in {time!r} units of the sample's time"
+
+
+def _quantile_lines(
+    load: LoadRecord, metric: str, window: tuple[float, float], *, every_sample: bool
+) -> Iterator[str]:
+    """Yield the formula of a quantile, and how many counted values are below and at it."""
+    source, progress = load["metrics"][metric], load["progress"] or {}
+    output, key = load["outputs"]["stdout"], source["key"]
+    counts = counts_in_window(progress, key, output, *window)
+    value = sample_quantile_in_window(progress, source, output, *window)
+    yield f"formula: the smallest value up to which at least {source['quantile']} of all values lie"
+    below = sum(number for each, number in counts.items() if each < value)
+    yield (
+        f"inputs: {counts.total()} {key} in the samples of the window, {below} below the value, "
+        f"{counts[value]} at the value"
+    )
+    if every_sample:
+        yield from (f"value {each!r}: {counts[each]} {key}" for each in sorted(counts))

@@ -42,7 +42,7 @@ def _hwloc(host: MeasuredHost) -> _Export:
 
 
 def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _Export:
-    from chaosity.export.interleave_weights_json import interleave_weights_of_host
+    from chaosity.export.json_documents import interleave_weights_of_host
     from chaosity.export.text_formats import render_with_origin
 
     exported = interleave_weights_of_host(host, dwp)
@@ -84,7 +84,7 @@ _FORMATS = {
     "weights": _Format("weights.json", _weights, ""),
     "json": _Format(
         "placement.json",
-        _text("placement_json", "build_placement_document", json_text),
+        _text("json_documents", "build_placement_document", json_text),
         """Export JSON for schedulers.
 
         Contains memory bandwidth and latency from each node to each node, the best nodes for each
@@ -100,7 +100,7 @@ _FORMATS = {
     ),
     "openmetrics": _Format(
         "map.prom",
-        _text("openmetrics", "export_openmetrics"),
+        _text("text_formats", "export_openmetrics"),
         "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
     ),
     "reframe": _Format(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,9 +20,6 @@ from chaosity.cli.shared_options import (
 from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, check_allowed
 from chaosity.units import format_count
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command("report")

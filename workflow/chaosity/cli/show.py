@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,8 @@ from chaosity.errors import UserError
 from chaosity.units import choose_scale, format_count
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
     from chaosity.statistics.estimates import Estimate
 
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
 _MOST_MISSING = 3
 # Least share of the best value of the matrix -> colour; the numbers say the same.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
-
-
-@dataclass(frozen=True)
-class _ShownMatrix:
-    """A matrix as text, cut to the width of the terminal."""
-
-    matrix: MainMatrix  # the matrix
-    unit: str  # unit of the numbers
-    heads: list[str]  # heads of the shown columns, OS indexes of nodes
-    rows: dict[str, list[tuple[str, str]]]  # name of each row -> text and colour of each shown cell
-    left_out: int  # number of columns that did not fit
 
 
 @click.command("show")
@@ -79,8 +69,7 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
         raise UserError("no matrix was measured", str(folder), "run `make run`")
     _print_heading(host)
     for name, matrix in matrices.items():
-        of_drives = name == DRIVE_BANDWIDTH
-        _print_matrix(_fit(matrix, line_width(), intervals, transposed=of_drives), of_drives)
+        _print_matrix(matrix, intervals, of_drives=name == DRIVE_BANDWIDTH)
     if packages := package_bandwidths(host):
         _print_packages(packages, intervals)
     _print_resources(host)
@@ -103,16 +92,36 @@ def _print_heading(host: MeasuredHost) -> None:
         print_that_nothing_was_measured("bold")
 
 
-def _print_matrix(shown: _ShownMatrix, of_drives: bool) -> None:
-    """Print a matrix, the number of columns that did not fit, and the first missing values."""
-    matrix = shown.matrix
-    title = styled(f"\n{matrix.quantity.capitalize()} in {shown.unit}", "bold")
-    nodes = "node of the cores" if of_drives else "node of the memory"
-    print_line(title, f", columns: {nodes}; {matrix.source}")
-    rows = [[name, *(styled(*cell) for cell in cells)] for name, cells in shown.rows.items()]
-    print_table(rows, ["drive" if of_drives else "from node"], shown.heads)
-    if shown.left_out:
-        further = format_count(shown.left_out, "further column")
+def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> None:
+    """Print the columns of a matrix that fit, and the first missing values."""
+    scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
+
+    def shown(node: int, target: str) -> Text:
+        cell = matrix.cell_of.get((node, target))
+        if cell is None:
+            return styled("-")
+        share = matrix.share_of_best(cell)
+        colour = next(colour for least, colour in _COLOURS if share >= least)
+        return styled(cell.estimate.short_text(scale, with_interval=intervals), colour)
+
+    nodes, targets = matrix.nodes, matrix.targets
+    if of_drives:
+        heads = [str(node) for node in nodes]
+        rows = {target: [shown(node, target) for node in nodes] for target in targets}
+    else:
+        heads = [target.removeprefix("node") for target in targets]
+        rows = {str(node): [shown(node, target) for target in targets] for node in nodes}
+    # Two spaces separate columns.
+    first = max(map(len, [*rows, "from node"]))
+    widths = [2 + max(map(len, column)) for column in zip(heads, *rows.values(), strict=True)]
+    fitting = max(1, sum(first + end <= line_width() for end in accumulate(widths)))
+    title = styled(f"\n{matrix.quantity.capitalize()} in {scale.symbol}", "bold")
+    columns = "node of the cores" if of_drives else "node of the memory"
+    print_line(title, f", columns: {columns}; {matrix.source}")
+    cut = [[name, *cells[:fitting]] for name, cells in rows.items()]
+    print_table(cut, ["drive" if of_drives else "from node"], heads[:fitting])
+    if left_out := len(heads[fitting:]):
+        further = format_count(left_out, "further column")
         print_line(f"{further}: use a wider terminal, or less -S.")
     for (node, target), reason in [*matrix.missing.items()][:_MOST_MISSING]:
         print_line(f"- node{node} -> {target}: {reason}")
@@ -179,31 +188,3 @@ def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
     [(*_, parts), *others] = machines
     write_atomically(path, draw_machines(machines) if others else draw_machine(parts))
     click.echo(f"{path}: the machine with its measured values")
-
-
-def _fit(matrix: MainMatrix, width: int, intervals: bool, *, transposed: bool) -> _ShownMatrix:
-    """Return the first columns of a matrix that fit; `transposed` has a row for each target."""
-    scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
-
-    def text_and_colour(node: int, target: str) -> tuple[str, str]:
-        cell = matrix.cell_of.get((node, target))
-        if cell is None:
-            return "-", ""
-        share = matrix.share_of_best(cell)
-        colour = next(colour for least, colour in _COLOURS if share >= least)
-        return cell.estimate.short_text(scale, with_interval=intervals), colour
-
-    nodes, targets = matrix.nodes, matrix.targets
-    if transposed:
-        heads = [str(node) for node in nodes]
-        rows = {target: [text_and_colour(node, target) for node in nodes] for target in targets}
-    else:
-        heads = [target.removeprefix("node") for target in targets]
-        rows = {str(node): [text_and_colour(node, target) for target in targets] for node in nodes}
-    # Two spaces separate columns.
-    first = max(map(len, [*rows, "from node"]))
-    texts = ([text for text, _ in cells] for cells in rows.values())
-    widths = [2 + max(map(len, column)) for column in zip(heads, *texts, strict=True)]
-    fitting = max(1, sum(first + end <= width for end in accumulate(widths)))
-    cut = {name: cells[:fitting] for name, cells in rows.items()}
-    return _ShownMatrix(matrix, scale.symbol, heads[:fitting], cut, len(heads[fitting:]))

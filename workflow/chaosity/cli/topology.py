@@ -11,12 +11,7 @@ import click
 from chaosity.cli.shared_options import JSON_OPTION
 from chaosity.cli.terminal_output import print_json, print_line, print_table, short_processor_name
 from chaosity.cpusets import format_cpu_list
-from chaosity.units import (
-    format_binary_bytes,
-    format_count,
-    format_decimal_bytes,
-    format_quantity,
-)
+from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
 if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology

@@ -265,10 +265,7 @@ def _print_together(
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)
     if as_json:
-        document = {
-            "simulated": is_simulated,
-            "not_determined": [each.name for each in missing],
-        }
+        document = {"simulated": is_simulated, "not_determined": [each.name for each in missing]}
         rows = [
             {**asdict(each), "measured_together": seen.get((each.load, each.metric))}
             for each in values

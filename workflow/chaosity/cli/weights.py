@@ -1,7 +1,9 @@
-"""``chaosity weights`` and ``place``: interleave weights from measured bandwidths."""
+"""``chaosity weights`` and ``place``: weights from measured bandwidths, and programs placed so."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +18,14 @@ from chaosity.cli.shared_options import (
 )
 from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import format_cpu_list
+from chaosity.errors import UserError
+from chaosity.place.__main__ import argument_parser, request_from_arguments
+from chaosity.place.page_shares import CANONICAL, CONTENDED, POLICIES, format_shares
+from chaosity.place.run_placed_program import run_program_with_placed_pages
 from chaosity.units import format_quantity
 
 if TYPE_CHECKING:
-    from chaosity.weights.canonical_weights import WeightsComparison
-    from chaosity.weights.interleave_weight_advice import PlacementAdvice
+    from chaosity.weights import PlacementAdvice, WeightsComparison
 
 
 _PLACEMENTS = {
@@ -42,13 +47,7 @@ _MEASURED = {"canonical": "each path alone", "canonical_contended": "all workers
 @DWP_OPTION
 @UNIT_OPTION
 @JSON_OPTION
-def weights_command(
-    file: Path,
-    workers: str,
-    dwp: float,
-    unit: str | None,
-    as_json: bool,
-) -> None:
+def weights_command(file: Path, workers: str, dwp: float, unit: str | None, as_json: bool) -> None:
     """Compute interleave weights for the pages of a program that needs bandwidth.
 
     MATRIX.csv has the initiator node in the first column, then the bandwidth to each target node.
@@ -59,8 +58,10 @@ def weights_command(
     node, these shares as integer weights for the Linux kernel, and the commands that use them.
     """
     from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
-    from chaosity.weights.canonical_weights import compare_alone_and_contended_weights
-    from chaosity.weights.interleave_weight_advice import advise_interleave_weights
+    from chaosity.weights import (
+        advise_interleave_weights,
+        compare_alone_and_contended_weights,
+    )
 
     worker_nodes = parse_worker_nodes(workers)
     is_table = file.is_dir() or file.suffix == ".parquet"
@@ -125,3 +126,66 @@ def _print_comparison(comparison: WeightsComparison) -> None:
     print_table(rows, right=["node", *(_MEASURED[name] for name in comparison.weights)])
     node, difference = comparison.node_with_largest_share_difference
     print_line(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
+
+
+@click.command(
+    "place",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def place_pages_command(arguments: tuple[str, ...]) -> None:
+    """Run a program with its pages on the nodes that a policy names."""
+    given = placement_argument_parser().parse_args(arguments)
+    if given.matrix is None and given.unit is not None:
+        raise UserError("it has no effect without --matrix", "--unit", "leave it out")
+    if given.matrix is not None:
+        given.shares = format_shares(canonical_shares_of_workers(given))
+    sys.exit(run_program_with_placed_pages(request_from_arguments(given)))
+
+
+def placement_argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of chaosity-place, with options for measured bandwidths."""
+    found = argument_parser("chaosity place")
+    group = found.add_argument_group("weights from measured bandwidths")
+    group.add_argument(
+        "--matrix",
+        type=Path,
+        metavar="FILE|RESULTS",
+        help="compute canonical weights of the workers from a CSV file (initiator by target nodes) "
+        "or from a folder results/HOST/CONFIGURATION",
+    )
+    group.add_argument("--unit", help="unit of the CSV file's values, such as MB/s")
+    return found
+
+
+def canonical_shares_of_workers(given: argparse.Namespace) -> dict[int, float]:
+    """Return the canonical weights of the workers: node -> share of pages, 0 to 1.
+
+    Raises:
+        UserError: --shares is given too, or no weights can be computed.
+    """
+    from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
+    from chaosity.result_folders import find_results_folder
+    from chaosity.weights import canonical_weights
+
+    path: Path = given.matrix
+    if given.shares is not None:
+        raise UserError("--shares is given too", "--matrix", "remove --matrix or --shares")
+    if POLICIES[given.policy].shares not in (CANONICAL, CONTENDED):
+        what = f"policy {given.policy} needs no measured bandwidths"
+        raise UserError(what, "--matrix", "leave it out, or choose policy canonical or bwap")
+    if not path.exists():
+        remedy = "name a CSV file or results/HOST/CONFIGURATION"
+        raise UserError("does not exist", str(path), remedy)
+    path = find_results_folder(path) if path.is_dir() else path
+    workers = parse_worker_nodes(given.workers)
+    bandwidths, contended = read_bandwidths_alone_and_contended(path, given.unit, workers)
+    if given.policy == CONTENDED:
+        if contended is None:
+            nodes = format_cpu_list(workers)
+            problem = f"has no measurement with all worker nodes ({nodes}) at once"
+            remedy = "run the experiment contended_paths, or use --policy canonical"
+            raise UserError(problem, str(path), remedy)
+        bandwidths = contended
+    return canonical_weights(bandwidths, workers)

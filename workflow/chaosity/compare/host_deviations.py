@@ -83,10 +83,7 @@ def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> Hos
 
 
 def scatter_of_other_hosts(
-    logs: _Values,
-    groups: NDArray[np.str_],
-    within: _Values,
-    hosts: Collection[int] | None = None,
+    logs: _Values, groups: NDArray[np.str_], within: _Values, hosts: Collection[int] | None = None
 ) -> tuple[_Values, _Values, _Values]:
     """Return the value to expect of each host in each cell from the other hosts, and its scatter.
 
@@ -122,10 +119,7 @@ def scatter_of_other_hosts(
 
 
 def _variance_of_others(values: _Values) -> _Values:
-    """Return, for each value of a row, the variance of the other values of this row; NaN for one.
-
-    The sum of squares without a value follows from that of all.
-    """
+    """Return, for each value of a row, the variance of the row's other values; NaN for one."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):

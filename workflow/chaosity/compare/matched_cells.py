@@ -315,10 +315,7 @@ def class_text(description: Mapping[Any, Any]) -> str:
 
 
 def _place_text(cell: Mapping[Any, Any]) -> str:
-    """Return initiator and target, or the class; first the configuration if several are compared.
-
-    If the key of a cell has no place, the text is its class.
-    """
+    """Return initiator and target, or the class; of several configurations, with their names."""
     known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
     place = f" {ARROW} ".join(known) or class_text(cell)
     configuration = cell.get("configuration")

@@ -299,10 +299,7 @@ def _speeds(
 def _place_of_single_part(
     facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the group of a cell, and its place from fine to coarse; None without a single part.
-
-    The places of a drive are the drive, its node and its package; a path has one: two packages.
-    """
+    """Return the group of a cell, and its place from fine to coarse; None without a single part."""
     sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()

@@ -31,18 +31,8 @@ from chaosity.compare.matched_cells import (
     summarise_logs,
 )
 from chaosity.errors import UserError
-from chaosity.statistics.estimates import (
-    LEVEL,
-    MATTERS,
-    Ratio,
-    adjust_false_discovery_rate,
-)
-from chaosity.store.measurements import (
-    WORKING_SET,
-    Measurements,
-    less_is_better,
-    parse_levels_json,
-)
+from chaosity.statistics.estimates import LEVEL, MATTERS, Ratio, adjust_false_discovery_rate
+from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.text_templates import write_sentences
 from chaosity.units import metric_words
 
@@ -199,10 +189,7 @@ def _of_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield what both sides measured with different programs or settings, matched by class.
-
-    Each item has the category and metric, the table of ratios, and the programs of both sides.
-    """
+    """Yield what both sides measured with different programs or settings, matched by class."""
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
         for side in sides
@@ -234,10 +221,7 @@ def _program_text(row: Mapping[str, Any]) -> str:
 
 
 def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
-    """Return the largest group of rows with the same question, if possible with one of `kernels`.
-
-    `side` must have valid rows of loads alone, of one category and metric.
-    """
+    """Return the largest group of rows of one question, if possible with one of `kernels`."""
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:
         first, median = part.rows.iloc[0], float(part.rows["value"].median())

@@ -30,7 +30,7 @@ from chaosity.topology.topology_model import (
     Topology,
     read_topology,
 )
-from chaosity.weights.canonical_weights import find_contended_bandwidth_matrix
+from chaosity.weights import find_contended_bandwidth_matrix
 
 MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
 DRIVE_BANDWIDTH = "drive bandwidth"

@@ -14,7 +14,7 @@ import pandas as pd
 from chaosity.documents.figures import LevelsToCompare
 from chaosity.figures.axes import make_axis_value
 from chaosity.figures.figure_data import FigureData, Role, best_mark, mark_rows
-from chaosity.figures.mark_texts import (
+from chaosity.figures.marks import (
     STATUS_TEXTS,
     mark_location_text,
     mark_value_text,
@@ -159,10 +159,7 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield (place, level, ratio): the value at each level of a column divided by that at `base`.
-
-    Replicates of the same block are paired.
-    """
+    """Yield (place, level, ratio): the value at each level of a column divided by the base's."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))

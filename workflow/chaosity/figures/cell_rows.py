@@ -23,11 +23,14 @@ from chaosity.figures.figure_data import (
     mark_rows,
     shown_value,
 )
-from chaosity.figures.mark_row import axis_label, axis_ticks, mark_row, state_legend
-from chaosity.figures.mark_texts import (
+from chaosity.figures.marks import (
     STATUS_TEXTS,
+    axis_label,
+    axis_ticks,
     cell_second_value_text,
     mark_location_names,
+    mark_row,
+    state_legend,
     value_axis_title,
 )
 from chaosity.figures.vega_lite import WIDTH, Row, text_width_points

@@ -32,7 +32,7 @@ from chaosity.figures.figure_data import (
     best_mark,
     mark_rows,
 )
-from chaosity.figures.mark_row import (
+from chaosity.figures.marks import (
     ALONE,
     CACHES,
     LEFT,
@@ -40,17 +40,15 @@ from chaosity.figures.mark_row import (
     STEPS,
     axis_label,
     axis_ticks,
+    is_simulated,
     legend_values,
     lowest_shown_value,
     mark_row,
-    series_key,
-    value_encoding,
-)
-from chaosity.figures.mark_texts import (
-    is_simulated,
     panel_title,
     provenance_text,
+    series_key,
     value_axis_title,
+    value_encoding,
 )
 from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width_points
 from chaosity.records.record_types import SIMULATED

@@ -21,7 +21,7 @@ from chaosity.figures.figure_data import (
     find_round_value_limits,
     parse_figure_specs,
 )
-from chaosity.figures.mark_texts import (
+from chaosity.figures.marks import (
     failed_mark_lines,
     is_simulated,
     provenance_text,
@@ -40,7 +40,7 @@ from chaosity.records.record_files import write_atomically
 from chaosity.records.record_types import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates import intervals_with_confidence
-from chaosity.store.csv_for_spreadsheets import csv_text
+from chaosity.store.csv_tables import csv_text
 from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -144,10 +144,7 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 
 
 def _try_select(
-    spec: FigureSpec,
-    measurements: Measurements,
-    topology: Topology,
-    left_out: LeftOutPoints | None,
+    spec: FigureSpec, measurements: Measurements, topology: Topology, left_out: LeftOutPoints | None
 ) -> FigureData | str | None:
     """Return the figure's data, None if there are none, or the error in its description.
 

@@ -12,7 +12,7 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axes import make_axis_value
 from chaosity.figures.figure_data import FigureData, FigureMark, Role, mark_rows
-from chaosity.figures.mark_texts import (
+from chaosity.figures.marks import (
     is_simulated,
     mark_value_text,
     panel_title,
@@ -22,10 +22,7 @@ from chaosity.figures.mark_texts import (
 from chaosity.figures.select import parse_node_list
 from chaosity.place_names import place_words
 from chaosity.records.record_types import SIMULATED
-from chaosity.statistics.curves import (
-    QUANTITIES,
-    latency_curve_quantities,
-)
+from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_words

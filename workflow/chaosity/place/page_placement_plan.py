@@ -15,12 +15,14 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
 from chaosity.place.page_shares import (
+    AUTONUMA,
+    POLICIES,
     SUM_TOLERANCE,
+    UNIFORM,
     integer_weights,
     largest_share_deviation,
     uniform_shares,
 )
-from chaosity.place.placement_policies import AUTONUMA, POLICIES, UNIFORM
 from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS, read_setting
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_placement import read_cpus_by_node

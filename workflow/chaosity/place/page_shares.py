@@ -1,17 +1,49 @@
-"""Page shares by node: read and write them as text, convert them to whole numbers or weights.
+"""The policies of placing pages, and the shares of pages by node that they name.
 
-Shares can also be moved to other nodes.
-
-This module is not in `chaosity.weights`, because hosts need it too.
+docs/explanation/placing-pages.md explains each policy. Shares are read and written as text, shifted
+to other nodes, and converted to whole numbers or weights. Hosts need this module too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from chaosity.errors import UserError
 from chaosity.runner.observed_placement import page_share_deviations
+
+
+@dataclass(frozen=True)
+class PlacementPolicy:
+    """A way of placing pages."""
+
+    over_all: bool  # whether pages may lie on every memory node, not only on the workers' nodes
+    shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
+    # Whether pages move while the program runs, to nodes that are not known in advance.
+    settles: bool = False
+    searched: bool = False  # whether a search moves the pages
+
+
+UNIFORM = "uniform"
+# Measured weights; each is the name of a policy too. CANONICAL uses the bandwidth that the slowest
+# worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
+CANONICAL, CONTENDED = "canonical", "canonical_contended"
+FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
+POLICIES = {
+    FIRST_TOUCH: PlacementPolicy(over_all=False, shares=None),
+    "uniform_workers": PlacementPolicy(over_all=False, shares=UNIFORM),
+    "uniform_all": PlacementPolicy(over_all=True, shares=UNIFORM),
+    # First touch; then the kernel moves pages to the nodes whose threads use them.
+    AUTONUMA: PlacementPolicy(over_all=False, shares=None, settles=True),
+    CANONICAL: PlacementPolicy(over_all=True, shares=CANONICAL),
+    CONTENDED: PlacementPolicy(over_all=True, shares=CONTENDED),
+    # BWAP: begins with the canonical (or uniform) weights and searches for the best placement while
+    # the program runs, before it is measured.
+    "bwap": PlacementPolicy(over_all=True, shares=CANONICAL, settles=True, searched=True),
+    "bwap_uniform": PlacementPolicy(over_all=True, shares=UNIFORM, settles=True, searched=True),
+}
+
 
 # Range of the kernel's weights: a byte, without 0.
 SMALLEST, LARGEST = 1, 255

@@ -20,11 +20,7 @@ from chaosity.place.page_shares import (
 )
 from chaosity.place.placement_search import AutonumaSettling, DwpSearch
 from chaosity.records.record_files import write_atomically
-from chaosity.runner.kernel_settings import (
-    WEIGHTS,
-    HeldKernelSettings,
-    hold_kernel_settings,
-)
+from chaosity.runner.kernel_settings import WEIGHTS, HeldKernelSettings, hold_kernel_settings
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, read_emulator
 from chaosity.runner.point_measurement import READY_SECONDS
 
@@ -173,10 +169,7 @@ class _PlacementSession:
             self.bytes_by_node = page_migration.page_bytes_by_node(areas) or seen
 
     def _search_dwp(self, source: placement_search.RateSource, until: float = math.inf) -> None:
-        """Search for the best data-to-worker proximity, and stop at the time `until` at the latest.
-
-        The proximity is the share of the other nodes' pages that is moved to the workers' nodes.
-        """
+        """Search for the best data-to-worker proximity, and stop at the time `until`."""
         began = time.monotonic()
         meter = placement_search.RateMeter(source, self.program.let_program_run, until)
         self.search = DwpSearch(meter, self._move_to_dwp)

@@ -221,8 +221,6 @@ def _sentence(rows: Iterable[OverviewRow]) -> str:
         key=lambda row: (row.summary.host, row.summary.configuration),
     )
     worst = min(
-        wrong,
-        key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)),
-        default=None,
+        wrong, key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)), default=None
     )
     return write_text("overview", "worst", row=worst)

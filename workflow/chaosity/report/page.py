@@ -21,10 +21,15 @@ from chaosity.figures.machine_drawing import draw_machine
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_files import write_atomically
 from chaosity.report.best_places_of_resources import BestAndWorstPlace, resource_table
-from chaosity.report.component_changes import component_changes_section
-from chaosity.report.configuration_comparison import configurations_section
-from chaosity.report.experiment_section import experiment_section
-from chaosity.report.facts import Facts, host_state_section, machine_section, methods_section
+from chaosity.report.configurations import configurations_section
+from chaosity.report.experiments import experiment_section
+from chaosity.report.facts import (
+    Facts,
+    component_changes_section,
+    host_state_section,
+    machine_section,
+    methods_section,
+)
 from chaosity.report.html import FigureSection, figure_section, path_relative_to_report, render_page
 from chaosity.report.problems import (
     ProblemsSection,

@@ -27,13 +27,7 @@ from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
 from chaosity.records.point_types import Load
 from chaosity.records.record_files import load_record, read_regular_file
-from chaosity.records.record_types import (
-    NOTHING_MEASURED,
-    VALID,
-    Check,
-    LoadClock,
-    Record,
-)
+from chaosity.records.record_types import NOTHING_MEASURED, VALID, Check, LoadClock, Record
 from chaosity.result_folders import read_skipped_host
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.cell_summary import with_variance_priors
@@ -45,10 +39,7 @@ from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
     split_measurements_at_component_changes,
 )
-from chaosity.store.tidy_table_from_records import (
-    build_tidy_table,
-    note_on_records_without_digest,
-)
+from chaosity.store.tidy_table_from_records import build_tidy_table, note_on_records_without_digest
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.topology.topology_parts import HostFacts
@@ -281,11 +272,7 @@ class Run:
     def figures(self) -> list[FigureFile]:
         """The figures of all experiments, which are written when this is first used."""
         return draw_figures(
-            self.experiments,
-            self.measurements,
-            self.topology,
-            self.figures_folder,
-            self.left_out,
+            self.experiments, self.measurements, self.topology, self.figures_folder, self.left_out
         )
 
     @cached_property

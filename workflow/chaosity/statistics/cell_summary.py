@@ -26,13 +26,7 @@ from chaosity.statistics.moderated_variances import (
     estimate_noise,
     fit_priors_of_kinds,
 )
-from chaosity.store.measurements import (
-    CELL,
-    Measurements,
-    Table,
-    as_measurements,
-    disturbed_mask,
-)
+from chaosity.store.measurements import CELL, Measurements, Table, as_measurements, disturbed_mask
 from chaosity.store.tidy_table_from_records import MISSING
 
 # Status of a cell with valid replicates without a value: an optional metric.

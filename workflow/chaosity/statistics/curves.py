@@ -48,12 +48,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from chaosity.statistics.estimates import (
-    LEVEL,
-    Estimate,
-    Values,
-    intervals_and_p_of_ratios,
-)
+from chaosity.statistics.estimates import LEVEL, Estimate, Values, intervals_and_p_of_ratios
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak
@@ -190,10 +185,7 @@ def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
 
 
 def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
-    """Return the interpolated `across` at which the ascending `along` reaches `wanted`.
-
-    `shares`, the bandwidths divided by the peak, show whether the neighbouring points are near.
-    """
+    """Return the interpolated `across` at which the ascending `along` reaches `wanted`."""
     above = int(np.searchsorted(along, wanted))
     if above == 0:
         known = along[0] == wanted

@@ -183,10 +183,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return (initiator, nodes) -> log ratios to the others of its node, one per block.
-
-    Targets and sizes do not count if any initiator of the node has no value there.
-    """
+    """Return (initiator, nodes) -> log ratios to the others of its node, one per block."""
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))

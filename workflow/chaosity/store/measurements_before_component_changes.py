@@ -17,21 +17,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.components.component_history import (
-    ComponentState,
-    read_component_histories,
-    state_at,
-)
+from chaosity.components.component_history import ComponentState, read_component_histories, state_at
 from chaosity.errors import MALFORMED
 from chaosity.records.point_types import Point
-from chaosity.records.record_files import (
-    file_time,
-    load_record,
-    time_in_file_name,
-)
+from chaosity.records.record_files import file_time, load_record, time_in_file_name
 from chaosity.records.record_types import VALID
-from chaosity.store.readings_kept_between_runs import KeptReadings, kept_readings
 from chaosity.store.tidy_table_from_records import (
+    KeptReadings,
+    kept_readings,
     read_points,
     status_and_values_of_record,
     tidy_rows_of_outcome,

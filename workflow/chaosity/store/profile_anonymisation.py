@@ -343,10 +343,7 @@ def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str 
 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """Return the levels as JSON, without those whose factor the project's files do not name.
-
-    A text that is not a public name is replaced by `other`.
-    """
+    """Return the levels as JSON, without those whose factor the project's files do not name."""
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):

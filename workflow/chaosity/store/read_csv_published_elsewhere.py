@@ -25,7 +25,7 @@ from chaosity.documents.published import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED, read_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.record_types import VALID
-from chaosity.store.read_csv_table import parse_positive_number, read_csv_table
+from chaosity.store.csv_tables import parse_positive_number, read_csv_table
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 

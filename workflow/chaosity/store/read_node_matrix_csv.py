@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from chaosity.errors import UserError
-from chaosity.store.read_csv_table import parse_positive_number, read_csv_table
+from chaosity.store.csv_tables import parse_positive_number, read_csv_table
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -119,10 +119,7 @@ _Cells = list[tuple[str, Pair, float]]
 def _read_cells(
     path: Path, *noun_and_remedy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file.
-
-    `noun_and_remedy` are arguments of `parse_positive_number`.
-    """
+    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
     table = read_csv_table(path, comments=True)
     targets = _target_nodes(table.names, table.place(table.first_line))
     initiators: dict[int, None] = {}

@@ -1,18 +1,22 @@
-"""Explain the differences between an experiment's values: factors, levels and residuals.
+"""What the page shows of an experiment: its figures, what was not measured, and its analyses.
 
-Each analysis begins with a sentence for readers who do not know F tests. The table of variation,
-and the levels follow.
+Each analysis of variance begins with a sentence for readers who do not know F tests. The table of
+variation and the levels follow.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
+
+from chaosity.figures.marks import reasons_with_counts
 from chaosity.report.best_places_of_resources import DRIVES
-from chaosity.report.run import Run
+from chaosity.report.html import figure_section
+from chaosity.report.run import Run, tool_note_sentences
 from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, variation_percent_text
 from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS
 from chaosity.statistics.estimates import confidence_text
@@ -119,3 +123,38 @@ def _few(rows: list[Any], most: int) -> dict[str, Any]:
     """Return the rows, or of more than `most` only their number."""
     few = len(rows) <= most
     return {"rows": rows if few else [], "omitted": 0 if few else len(rows)}
+
+
+def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of one of the run's experiments, whose YAML is `document`.
+
+    `without_points` has titles of figures for which this machine has no points, `broken` those of
+    figures that could not be drawn, with the errors. `remarks` are metrics without a value, with
+    the reason, and messages of tools in valid runs.
+    """
+    name = document["experiment"]
+    rows = run.measurements.where(experiment=name).rows
+    figures = [figure for figure in run.figures if figure.experiment == name]
+    summaries = [summary for summary in run.summaries if summary.experiment == name]
+    return {
+        "title": document.get("title", name.replace("_", " ").capitalize()),
+        "document": document,
+        "figures": [figure_section(each, run.figures_folder) for each in figures if each.csv],
+        "without_points": [each.title for each in figures if not each.csv and not each.problem],
+        "broken": {each.title: each.problem for each in figures if each.problem},
+        "analysis": list(analysis_sections(run, name)),
+        "remarks": [*_unmeasured(rows), *tool_note_sentences(summaries)],
+    }
+
+
+def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield a line for each reason why a metric of a load has no value in valid rows."""
+    without = rows[(rows["status"] == "valid") & rows["value"].isna()]
+    metrics: dict[tuple[str, str], list[str]] = {}  # load and reason -> metrics
+    for key, group in without.groupby(["load", "metric"], sort=False):
+        load, metric = map(str, key)
+        total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
+        for reason in reasons_with_counts(group["reason"], int(total), "value"):
+            metrics.setdefault((load, reason), []).append(metric_words(metric))
+    for (load, reason), names in metrics.items():
+        yield f"{join_with_and([*dict.fromkeys(names)])} of {load}: not measured: {reason}"

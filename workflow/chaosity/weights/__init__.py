@@ -1,1 +1,0 @@
-"""Compute interleave weights from measured bandwidth, and a placement's expected bandwidth."""
