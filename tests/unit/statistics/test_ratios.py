@@ -213,6 +213,9 @@ def test_a_corunning_load_is_compared_with_the_same_load_alone():
             rows([10.0] * 3, "storage", **storage),
             rows([30.0] * 3, "both", **memory),
             rows([9.0] * 3, "both", **storage),
+            # What a search for shares of pages found is neither a loss nor a gain.
+            rows([0.1] * 3, "memory", metric="dwp", **memory),
+            rows([1.0] * 3, "both", metric="dwp", **memory),
         ],
         ignore_index=True,
     )

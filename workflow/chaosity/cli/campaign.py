@@ -196,7 +196,8 @@ def write_simulated_records_command(
     """Write the records of all points of simulated hosts, in each of the config's configurations.
 
     `snakemake` makes the same records, one process for each. This command takes milliseconds for a
-    record, so all records of a large server exist within a minute. Records that exist are kept.
+    record, so all records of a large server exist within a minute. Records that exist are kept. All
+    points get a record, also if the config has a `budget`; `snakemake` keeps to the budget.
     `snakemake` with the same inventory and results then makes tables, figures and reports.
     """
     from chaosity.campaign.campaign import Campaign
@@ -207,9 +208,10 @@ def write_simulated_records_command(
 
     given = {"inventory": inventory, "results": results}
     replaced = {key: value for key, value in given.items() if value}
-    # All points, so there is no budget.
-    complete = {"budget": None, "precision": None}
-    config = {**read_config(config_file), **replaced, **complete, "known_from": []}
+    config = {**read_config(config_file), **replaced}
+    if config["budget"]:
+        echo(f"all points are simulated; the budget of {config['budget']} is not used")
+    config |= {"budget": None, "precision": None, "known_from": []}
     campaign = Campaign(config, root=ROOT)
     for mode in campaign.modes.values():
         if not mode.is_simulated:

@@ -96,13 +96,15 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     """Compare each load of points that have several loads with the same load alone.
 
     The load alone is from the same replicate block and, if possible, from the same experiment:
-    other experiments may have other durations.
+    other experiments may have other durations. Only rates and times are compared: the shares of
+    pages that a search found have no loss.
 
     Returns:
         The table of `summarise_cells` for the ratios: 1 means no loss, 0.6 means 40 % lost. It is
             empty when no load was measured both ways.
     """
-    same_levels = measurements.with_columns(levels=measurements.rows["load_parameters"])
+    performance = measurements.performance_rows()
+    same_levels = performance.with_columns(levels=performance.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.rows_of_corunning_loads()
     near = summarise_cell_ratios_paired_by_block(corunning, alone, ["experiment", *_SAME_LOAD])
     found = pd.MultiIndex.from_frame(near[[*CELL]])
