@@ -189,7 +189,7 @@ class PointExpansion(LoadCombinations):
     def template_variables(
         self, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """Return the variables for a benchmark file's templates, see docs/adding-a-benchmark.md.
+        """Return what a benchmark file's texts may use; see docs/reference/benchmark-file.md.
 
         `together` is the number of loads of this role that run at the same time.
         """

@@ -208,7 +208,7 @@ class Placement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned."""
 
     memory: Literal["target", "initiator"]
-    """Whose nodes its pages must be on; for drives see docs/adding-a-benchmark.md."""
+    """Whose nodes its pages must be on; for drives see docs/reference/benchmark-file.md."""
     pinned: NotRequired[bool]
     """The program pins one thread to each unit."""
     launcher: NotRequired[Literal[True]]

@@ -26,7 +26,7 @@ class StorageFilesReplacingDrives(TypedDict):
 
 
 class HostVariables(TypedDict, total=False):
-    """The project's own variables of a host, see docs/adding-a-host.md."""
+    """The project's own variables of a host, see docs/reference/hosts.md."""
 
     chaosity_directory: Text
     """Folder on the host of all that provisioning installs.

@@ -240,7 +240,9 @@ def read_check_history(folder: Path) -> CheckHistory:
     rows = read_series(folder)
     if not rows:
         raise UserError(
-            "there are no checks", str(folder), "run chaosity check every night; see docs/check.md"
+            "there are no checks",
+            str(folder),
+            "run chaosity check every night; see docs/how-to/every-night.md",
         )
     checks = {
         (*check.key, check.metric): check

@@ -73,7 +73,7 @@ _HOSTS_AT_ONCE = 16
 _PROVISION = "run ansible-playbook provision.yml"
 _LET_SUDO = (
     "let sudo start the runner without a password, or remove ansible_become; "
-    "docs/adding-a-host.md has the line for sudoers"
+    "docs/reference/hosts.md has the line for sudoers"
 )
 
 
