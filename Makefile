@@ -18,7 +18,7 @@ PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
 	$(BIN)/ansible-playbook
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -137,6 +137,10 @@ lint: .venv/test.installed ## run every linter and format check
 docs: .venv/run.installed ## write docs/reference from the commands, types, experiments and benchmarks
 	$(BIN)/python docs/write_reference.py
 
+site: .venv/docs.installed ## make a web site of docs/ in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
 format: .venv/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -167,7 +171,8 @@ distclean: clean ## remove the same files and the virtual environment
 
 # The file says that the environment holds what the lock names; a newer lock calls for another look.
 EXTRAS_firmware = --extra firmware
-EXTRAS_test = --all-extras
+EXTRAS_test = --extra firmware --extra lab --extra test
+EXTRAS_docs = --extra docs
 .venv/%.installed: uv.lock pyproject.toml workflow/environment.sh
 	@sh workflow/environment.sh $(EXTRAS_$*)
 	@touch $@ .venv/run.installed

@@ -50,9 +50,7 @@ SECTIONS = {
         "fleet_large",
     ),
 }
-HEAD = """<!-- Written by `make bench`; do not edit. -->
-
-# Validation
+HEAD = """# Validation
 
 What this project claims about itself is measured here by `make bench`. The page is written from the
 files of `bench/results`, one for each part. Each part says when, where and with which commit it ran
@@ -102,7 +100,8 @@ def page() -> str:
     for title, parts in SECTIONS.items():
         if found := [results[part] for part in parts if part in results]:
             lines += [f"## {title}\n", *(line for result in found for line in _part(result))]
-    return "\n".join(lines).rstrip() + "\n"
+    note = "<!-- Written by `make bench`; do not edit. -->"
+    return "\n".join(lines).rstrip() + f"\n\n{note}\n"
 
 
 def write() -> None:

@@ -338,12 +338,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "results.md": results_page,
     "yaml-files.md": yaml_page,
 }
-NOTE = "<!-- Written by `make docs`; do not edit. -->\n\n"
+NOTE = "\n<!-- Written by `make docs`; do not edit. -->\n"
 
 
 def written_pages() -> dict[Path, str]:
     """Return path -> text of each page of the reference."""
-    return {REFERENCE / name: NOTE + page() for name, page in PAGES.items()}
+    return {REFERENCE / name: page().rstrip() + "\n" + NOTE for name, page in PAGES.items()}
 
 
 if __name__ == "__main__":

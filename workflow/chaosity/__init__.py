@@ -1,3 +1,3 @@
 """Chaosity: what a server's memory and storage really do."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
