@@ -21,7 +21,7 @@ PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
 .PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 # Time of the measurements of a host, such as 2h; auto is 30 minutes, and more only where the node
 # matrices need more. A plan that takes less time is measured completely. A config or
@@ -146,7 +146,7 @@ format: .venv/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
-bench: .venv/run.installed ## compare kernels, overhead and planning with simpler programs; simulate intervals and faults; BENCH_ARGUMENTS=streaming for one part
+bench: .venv/run.installed ## compare with simpler programs, simulate intervals and faults, and write docs/validation.md; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
 lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions

@@ -176,7 +176,7 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     [
         ({"cores": 49}, "49 cores requested, 48 are free"),
         ({"memory_bytes": 1 << 50}, "of memory requested"),
-        ({"memory_bytes": 0}, "0 bytes of memory"),
+        ({"memory_bytes": 0}, "0 bytes are requested"),
         ({"goal": "latencies"}, "no goal"),
         ({"kernel": "blur"}, "no kernel"),
         ({"drives": 2}, "the goal is bandwidth"),

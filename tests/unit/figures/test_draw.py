@@ -188,7 +188,7 @@ def test_figures_that_are_compared_share_limits_and_unit(tmp_path):
         # A level of points that this host does not have is no error: nothing is drawn.
         ({"where": {"initiator_kind": "machines"}}, None),
         ({"where": {"target_kind": "all_of_package", "queue_depth": 4}}, None),
-        ({"where": {"initiator_kind": "node"}}, "points fall on the mark rows node0"),
+        ({"where": {"initiator_kind": "node"}}, "points would be one mark (rows node0"),
         ({"rows": "initator"}, "unknown column initator"),
     ],
 )

@@ -76,7 +76,7 @@ def test_who_may_not_lock_is_reported_what_root_sets():
         made.touch(mode=0o640)
         _, errors = hold(Path(folder), 0, HOLDER.replace("print(", drop)).communicate(timeout=60)
     assert "this user may not open the lock" in errors
-    assert "root names the group of those who measure here in runner_lock_group" in errors
+    assert "ask to join the group that runner_lock_group of the inventory names" in errors
 
 
 def hold(root: Path, seconds: float, code: str = HOLDER) -> subprocess.Popen[str]:

@@ -320,7 +320,8 @@ class CandidatePlaces:
             for each in sorted(better, key=lambda nodes: -scores[nodes])[:_TRIED_NEIGHBOURS]:
                 try_all(each)
         if not found:
-            what = f"{format_binary_bytes(self.request.memory_bytes)} fit nowhere with these cores"
+            size = format_binary_bytes(self.request.memory_bytes)
+            what = f"no place with these cores has {size} of memory"
             raise UserError(what, remedy="request less memory, or more cores")
         return found
 

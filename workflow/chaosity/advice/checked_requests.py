@@ -64,9 +64,10 @@ def checked_request(machine: MachineMap, request: Request) -> Request:
     check_allowed(request.goal, get_args(Goal), f"there is no goal {request.goal!r}", "goal")
     check_kernel(request.kernel, "kernel")
     if request.memory_bytes < 1:
-        raise UserError(f"{request.memory_bytes} bytes of memory requested", remedy="request some")
+        what = f"a program needs memory, but {request.memory_bytes} bytes are requested"
+        raise UserError(what, remedy="request at least 1 byte")
     if bool(request.drives) != (request.goal == "drives"):
-        remedy = "name or count drives for the goal drives, and for no other goal"
+        remedy = "name drives, or their number, with the goal drives and with no other goal"
         raise UserError(f"the goal is {request.goal}, drives: {request.drives!r}", remedy=remedy)
     drives = request.drives
     if not isinstance(drives, int):
@@ -77,7 +78,8 @@ def checked_request(machine: MachineMap, request: Request) -> Request:
         check_place(machine, running.place)
         check_kernel(running.kernel, "beside")
         if not 0 < running.percent <= 100:
-            raise UserError(f"{running.percent:g} per cent", "beside", "use 1 to 100")
+            what = f"another program cannot run at {running.percent:g} per cent"
+            raise UserError(what, "beside", "use 1 to 100")
     return replace(request, drives=drives)
 
 

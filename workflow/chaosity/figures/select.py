@@ -295,7 +295,7 @@ def _shared_mark_error(
     listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     mark = ", ".join(f"{role} {value}" for role, value in zip(by, values, strict=True))
     return UserError(
-        f"{shared.max()} points fall on the mark {mark}: {listed}",
+        f"{shared.max()} points would be one mark ({mark}): {listed}",
         spec.name_in_errors,
         "narrow `where`, add `panels`, or say how to `combine` the points",
     )

@@ -87,7 +87,9 @@ def days_of_times(times: Iterable[str]) -> list[float]:
     try:
         return [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in times]
     except (ValueError, OverflowError) as error:
-        raise UserError(f"a time is wrong: {error}", SERIES_FILE) from None
+        raise UserError(
+            f"a time has not the form 2026-03-14T02:00:00Z: {error}", SERIES_FILE
+        ) from None
 
 
 def is_simulated_host(folder: Path) -> bool:

@@ -301,7 +301,7 @@ def open_rate_source(text: str, pid: int) -> RateSource:
     if kind == SAMPLES:
         return SampleSource(rest or None)
     remedy = "use samples, samples=KEY, lines=REGEX or instructions"
-    raise UserError(f"{text!r} is not a source of a rate", "--rate", remedy)
+    raise UserError(f"{text!r} does not say where the rate comes from", "--rate", remedy)
 
 
 @dataclass

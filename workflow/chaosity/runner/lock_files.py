@@ -42,7 +42,7 @@ def open_lock_file(path: Path) -> int:
     try:
         handle = _open_or_create(path)
     except PermissionError:
-        remedy = "root names the group of those who measure here in runner_lock_group"
+        remedy = "ask to join the group that runner_lock_group of the inventory names"
         raise UserError("this user may not open the lock", str(path), remedy) from None
     except OSError as error:  # ELOOP: a link
         what = f"the lock cannot be opened: {error.strerror}"
