@@ -49,12 +49,11 @@ def compare_command(
 ) -> None:
     """Compare two SELECTIONS cell by cell; of three or more, find outlier hosts.
 
-    A selection is a tidy table (measurements.parquet, or history.parquet with its periods), a
-    folder results/HOST/CONFIGURATION, a folder results/HOST with all configurations of a host, or a
-    database of profiles. Conditions follow after a #:
-    history.parquet#era=2, or in a database cpu, configuration, drive, host, id:
-    'profiles.duckdb#cpu=EPYC 7413&configuration=nps4'. Each profile of a database that meets the
-    conditions is a separate selection.
+    A selection is a folder results/HOST/CONFIGURATION, a folder results/HOST with all
+    configurations of a host, a tidy table (measurements.parquet or history.parquet), or a database
+    of profiles. A # and conditions may follow: history.parquet#era=2 selects the second period, and
+    'profiles.duckdb#cpu=EPYC 7413&configuration=nps4' all such profiles, each as a selection. A
+    database has cpu, configuration, drive, host and id.
 
     Ratios are the first selection divided by the second. Two configurations of a host are also
     compared by the bandwidth from which on one has a lower latency under load.

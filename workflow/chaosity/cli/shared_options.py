@@ -45,7 +45,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 UNIT_OPTION = click.option(
     "--unit",
-    help="Unit of the values in MATRIX.csv, such as MB/s or ns. Default: the unit in the name of "
+    help="Unit of the values, such as MB/s or ns. Default: the unit in the name of "
     "the file; without one, the unit that fits the size of the values.",
 )
 DWP_OPTION = click.option(

@@ -144,7 +144,7 @@ def predict_command(
     config_file: Path,
     as_json: bool,
 ) -> None:
-    """Predict the bandwidth of the drive sets that a run left unmeasured, or loads together.
+    """Predict drive sets that a run left unmeasured, or loads that run at the same time.
 
     FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
     the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,

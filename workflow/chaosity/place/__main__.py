@@ -24,8 +24,8 @@ METHOD_HELP = (
 )
 SEARCH_HELP = "move pages towards the workers while the program runs, as long as it gets faster"
 RATE_HELP = (
-    "the rate for a search: samples[=KEY] (JSON lines), lines=REGEX or instructions; nothing reads "
-    "it without --search and with a policy that does not search"
+    "where a search gets the rate: samples[=KEY] (JSON lines), lines=REGEX or instructions; "
+    "only a search reads it"
 )
 
 

@@ -73,7 +73,7 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
     for number, point in enumerate(points, start=1):
         if not can_be_fitted(point):
             raise UserError(
-                "the model knows no GPUs, writes to drives, random reads or searches for a placement",
+                "the model knows no GPUs, writes to drives, random reads and placement searches",
                 f"{point['experiment']}/{point['point']}",
                 "name points that read memory, or drives in sequence",
             )
