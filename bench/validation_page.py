@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -77,9 +78,22 @@ def _said(lines: list[Any]) -> Iterator[str]:
                 cells = (one[key] for key in ("name", "median"))
                 rest = (one.get("interval", ""), one["n"], one["goal"])
                 yield f"| {' | '.join(map(str, (*cells, *rest)))} |"
+        elif what == "table":
+            yield from entries
         else:
-            yield from (one if what == "table" else f"- {' '.join(one.split())}" for one in entries)
+            yield from _texts(entries)
         yield ""
+
+
+def _texts(lines: list[str]) -> Iterator[str]:
+    """Yield lines as a table if they have the same columns, with gaps between, or as a list."""
+    rows = [re.split(r"\s{2,}", one.strip()) for one in lines]
+    [columns, *others] = {len(row) for row in rows}
+    if others or columns == 1:
+        yield from (f"- {' '.join(row)}" for row in rows)
+        return
+    yield f"|{' |' * columns}\n|{'---|' * columns}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def _part(result: Mapping[str, Any]) -> Iterator[str]:
