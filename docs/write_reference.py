@@ -145,7 +145,7 @@ def _leaf_commands(
         command = group.get_command(context, name)
         assert command
         inner = click.Context(command, context, name, help_option_names=["-h", "--help"])
-        inner.max_content_width = inner.terminal_width = 96
+        inner.max_content_width = inner.terminal_width = 78
         if isinstance(command, click.Group):
             yield from (
                 (f"{name} {below}", *rest) for below, *rest in _leaf_commands(command, inner)
@@ -162,7 +162,7 @@ def commands_page() -> str:
         text = command.get_help(context)
         if name == "place":
             parser = placement_argument_parser()
-            parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=96)
+            parser.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=78)
             text = parser.format_help().rstrip()
         note = "The workflow calls this command.\n\n" if name in OF_THE_WORKFLOW else ""
         example = f"\n```sh\n{EXAMPLES[name]}\n```\n" if name in EXAMPLES else ""
