@@ -98,7 +98,10 @@ def _texts(lines: list[str]) -> Iterator[str]:
 
 def _part(result: Mapping[str, Any]) -> Iterator[str]:
     about = result["about"].replace("``", "`").strip()
-    commit = f"commit `{result['commit']}`" if result["commit"] else "the commit was not noted"
+    # Results from before this page were written down by hand, in the commit `recorded`.
+    commit = f"commit `{result['commit'] or result['recorded']}`"
+    if not result["commit"]:
+        commit = f"commit not noted, written down in {commit}"
     machine = f", on {result['machine']}" if result["machine"] else ""
     pairs = f", {result['pairs']} pairs or seeds" if result["pairs"] else ""
     time = f", {result['seconds']} s" if result["seconds"] else ""
