@@ -16,6 +16,7 @@ from chaosity.records.record_files import replicate_numbers
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
+from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
@@ -105,10 +106,44 @@ def test_misses_of_a_run_do_not_grow_with_the_time_of_the_measurement(host, reco
     count = "last_level_misses_remote_memory_count"
     assert after[count] == pytest.approx(3 * values[count])
     assert after[REMOTE] == pytest.approx(values[REMOTE])
-    # 3/4 of the lines that a run moves are remote, and the caches hold 6 % or less.
+    # 3/4 of the lines that a run moves are remote. The core's caches hold 6 % or less, and so does
+    # each of the three L3 caches of other nodes, from which a line comes instead.
     [load] = records[key][0]["point"]["loads"]
     moves = load_benchmark(load["benchmark"])["simulation"]["programs"][load["kernel"]]["moves"]
-    assert values[REMOTE] == pytest.approx(0.75 * moves * 256 * MIB / 64, rel=0.1)
+    assert values[REMOTE] == pytest.approx(0.75 * 0.83 * moves * 256 * MIB / 64, rel=0.1)
+
+
+def test_a_line_that_another_cache_holds_comes_from_there(table):
+    runs = table.where(initiator_kind="machine", kernel="stencil", replicate=1).rows
+    found = {}
+    for runtime in ("vanilla", "locality"):
+        own = runs[runs["load_parameters"].str.contains(runtime)].set_index("metric")["value"]
+        places = ("local_memory", "remote_memory", "remote_cache")
+        found[runtime] = [own[f"{place}_misses_per_run"] for place in places]
+    local, remote, cache = found["vanilla"]
+    assert remote == pytest.approx(3 * local, rel=1e-3)
+    # 1 - (1 - 1/16)^3, since each of the other three caches holds 1/16 of the data.
+    assert cache / (local + remote + cache) == pytest.approx(0.175, rel=0.01)
+    # With the locality runtime, one access in a hundred uses data of all nodes.
+    shares = [
+        after / before for after, before in zip(found["locality"], found["vanilla"], strict=True)
+    ]
+    assert shares[1:] == pytest.approx([0.01, 0.01], rel=0.1)
+
+
+def test_the_speedup_of_means_is_one_value_of_mean_times(table):
+    means = table.where(metric="speedup_of_means", reference=False).rows
+    assert len(means) == 8 and set(means["replicate"]) == {1}
+    rates = table.where(metric="runs_per_second").rows
+    for _, row in means.iterrows():
+        own = rates[
+            (rates["kernel"] == row["kernel"])
+            & (rates["load_parameters"] == row["load_parameters"])
+        ]
+        times = (1 / own["value"]).groupby(own["initiator_kind"]).mean()
+        assert row["value"] == pytest.approx(times["pu"] / times["machine"])
+    [study] = [one for one in find_anova_studies(table) if one.metric == "speedup_of_means"]
+    assert (set(study.factors), study.block) == ({"runtime", "kernel"}, None)
 
 
 def test_an_interval_has_the_requested_confidence_only_inside_the_block():
@@ -138,7 +173,7 @@ def test_a_count_without_a_counter_has_the_reason(host):
 
 def test_only_a_count_can_be_divided_by_what_a_load_did():
     document = copy.deepcopy(load_experiment("numa_runtime"))
-    document["relative"][1]["metric"] = "locality"
+    document["relative"][2]["metric"] = "locality"
     points = planned("xeon_e5_4620", all_points=True, experiments=["numa_runtime"]).points
     with pytest.raises(UserError, match="locality is not a count"):
         add_references_to_points(document, points, PlanNotes())

@@ -99,6 +99,8 @@ def _ratios(
             "load": load["name"],
             "metric": entry["metric"],
         }
+        if "of_means" in entry:
+            metric["of_means"] = True
         match references.get(key, []):
             case []:
                 metric["reason"] = f"there is no reference with {condition}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired, Required
 
-from annotated_types import Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -63,6 +63,11 @@ class SimulatedPrograms(TypedDict, total=False):
     """Values of parameters with which each core accesses only the memory of its own node.
 
     The target must have this node. Without values always.
+    """
+    own_node_but: Annotated[float, Ge(0), Lt(1)]
+    """Share of the accesses of such cores that use data of all cores all the same.
+
+    Only counters of misses see them. Default: 0.
     """
     shares_work: bool
     """Whether the threads share the work equally and wait for the slowest."""

@@ -260,6 +260,11 @@ class RelativeMetric(TypedDict):
     """Factors, levels or columns of the load, and their level in the reference."""
     same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
     """Factors, levels or columns in which load and reference agree."""
+    of_means: NotRequired[Literal[True]]
+    """One ratio of the mean times of all replicates, instead of one ratio for each replicate.
+
+    The time is the reciprocal of a rate, or the metric itself if less of it is better.
+    """
     per: NotRequired[str]
     """A rate of the same load, such as runs_per_second.
 

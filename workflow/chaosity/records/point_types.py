@@ -272,7 +272,8 @@ class PointAndLoadNames(TypedDict):
 class MetricRatio(TypedDict):
     """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio.
 
-    With `per`, the count `metric` is divided by the work that the load did at the rate `per`.
+    With `per`, the count `metric` is divided by the work that the load did at the rate `per`. With
+    `of_means`, the ratio is one of mean times over all replicates.
     """
 
     name: str
@@ -280,6 +281,7 @@ class MetricRatio(TypedDict):
     metric: str
     to: NotRequired[PointAndLoadNames]
     reason: NotRequired[str]
+    of_means: NotRequired[bool]
     per: NotRequired[str]
 
 

@@ -211,6 +211,20 @@ class IdleMachine:
             found = max(found, hits)
         return shares
 
+    def share_in_other_nodes_l3(self, load: Load) -> float:
+        """Return the share of a load's data that L3 caches of its cores in other nodes hold.
+
+        Each cache of a core of the load holds a part of all its data, independent of the others.
+        """
+        units, size = processing_units_of_load(load), load["memory_bytes"]
+        here = self.node_of(min(units))
+        others = {
+            self._domain_of_pu[unit].index: self._domain_of_pu[unit].size_bytes or 0
+            for unit in units
+            if unit in self._domain_of_pu and self.node_of(unit) != here
+        }
+        return 1 - math.prod(1 - _share_within(size, capacity) for capacity in others.values())
+
     def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
         """Return the working sets in bytes that other loads keep in the L3 cache of a load."""
         # A working set larger than the cache does not count: its lines are evicted before reuse.

@@ -39,6 +39,7 @@ from chaosity.simulation.simulated_loads import (
     rate_share,
     read_written_and_counted_shares,
     searches_a_placement,
+    shared_access_share,
     shares_work,
     simulated_program,
     with_proximity,
@@ -188,12 +189,26 @@ class MachineModel:
                 waiting += share * part * queue * full / (1 - full)  # M/M/1, time in the queue
         return self._idle.access_ns(load, hits) + missed_share(hits) * waiting
 
-    def own_node_and_cache_miss_shares(self, load: Load) -> tuple[float, float]:
-        """Return the shares of a load's accesses to the core's own node, and beyond all caches."""
+    def own_node_share(self, load: Load) -> float:
+        """Return the share of a load's accesses that are to the core's own node."""
         pages, units = memory_shares_by_node(load["placement"]), processing_units_of_load(load)
-        shares = {unit: self._paths.access_shares(load, unit, pages) for unit in units}
-        near = sum(shares[unit].get(self._idle.node_of(unit), 0) for unit in units)
-        return near / len(units), missed_share(self._idle.hit_shares(load, [load]))
+        shares = ((self._idle.node_of(u), self._paths.access_shares(load, u, pages)) for u in units)
+        return sum(own.get(node, 0.0) for node, own in shares) / len(units)
+
+    def counted_miss_shares(self, load: Load) -> Mapping[str, float]:
+        """Return counter -> share of a load's accesses that it counts, beyond the core's caches."""
+        pages, units = memory_shares_by_node(load["placement"]), processing_units_of_load(load)
+        near = sum(pages.get(self._idle.node_of(unit), 0.0) for unit in units) / len(units)
+        shared = shared_access_share(load)
+        # A line that another node's cache holds comes from there, not from memory.
+        held = self._idle.share_in_other_nodes_l3(load)
+        shares = {
+            _LOCAL_MISSES: 1 - shared + shared * near * (1 - held),
+            _REMOTE_MISSES: shared * (1 - near) * (1 - held),
+            _REMOTE_CACHES: shared * held,
+        }
+        missed = missed_share(self._idle.hit_shares(load, [load]))
+        return {counter: share * missed for counter, share in shares.items()}
 
 
 def _limited_by_programs(
@@ -224,6 +239,7 @@ P99_OVER_MEDIAN = 1.06
 _ELEMENT_BYTES = 24
 # Counters of the model, and the time for which they count.
 _LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
+_REMOTE_CACHES = "last_level_misses_remote_cache"
 COUNTED_SECONDS = 1.0
 
 # The values of a load's metrics without noise; a metric by node has one for each node.
@@ -267,10 +283,9 @@ def _true_value(
     """Return the value of a metric without noise; None if the load has no such value."""
     devices = model.machine.get("devices")
     if "counter" in source:
-        local, missed = model.own_node_and_cache_miss_shares(load)
-        shares = {_LOCAL_MISSES: local, _REMOTE_MISSES: 1 - local}
         lines = truth.moved_bytes_per_second * COUNTED_SECONDS / LINE_BYTES
-        return shares[source["counter"]] * missed * lines if source["counter"] in shares else None
+        share = model.counted_miss_shares(load).get(source["counter"])
+        return None if share is None else share * lines
     if "by_node" in source:
         return {str(node): rate for node, rate in truth.bytes_per_second_by_node.items()}
     if metric in ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second"):
@@ -297,7 +312,7 @@ def _true_value(
     if metric == "dwp":
         return truth.dwp
     if metric == "locality":
-        return model.own_node_and_cache_miss_shares(load)[0]
+        return model.own_node_share(load)
     if devices and metric == "device_copy_bytes_per_second":
         return devices["memory_bytes_per_second"] / 2
     if devices and metric.startswith(("host_to_device", "device_to_host")):

@@ -61,6 +61,13 @@ def accesses_own_node_only(load: Load) -> bool:
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
 
 
+def shared_access_share(load: Load) -> float:
+    """Return the share of a load's accesses to data that all its cores use."""
+    if not accesses_own_node_only(load):
+        return 1.0
+    return _read_benchmark(load["benchmark"]).get("simulation", {}).get("own_node_but", 0.0)
+
+
 def shares_work(load: Load) -> bool:
     """Return whether the threads of a load share its work equally, so all wait for the slowest."""
     return _read_benchmark(load["benchmark"]).get("simulation", {}).get("shares_work", False)

@@ -12,11 +12,12 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import duckdb
@@ -34,6 +35,7 @@ from chaosity.runner.metric_values import (
     metric_values_or_reasons,
 )
 from chaosity.runner.tool_output import ExtractionError
+from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_parquet import (
     COLUMNS,
     Row,
@@ -260,10 +262,13 @@ def tidy_rows_of_derived_metrics(
 
     See `design.reference_loads`.
 
-    Value and reference are from one replicate, and therefore from one block of the random order.
+    Value and reference are from one replicate, and therefore from one block of the random order. A
+    ratio of means over all replicates has a row in the first one.
     `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).
     """
-    derived = point.get("relative", [])
+    derived = [
+        metric for metric in point.get("relative", []) if replicate == 1 or "of_means" not in metric
+    ]
     if not derived:
         return
     outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
@@ -275,7 +280,10 @@ def tidy_rows_of_derived_metrics(
         value, reason = None, metric.get("reason") or outcome.reason
         if "per" in metric and outcome.status == VALID:
             value, reason = _count_per_unit_of_rate(metric, outcome)
-        if to and outcome.status == VALID:
+        if to and "of_means" in metric:
+            keys = (point["experiment"], point["point"]), (point["experiment"], to["point"])
+            value, reason = _ratio_of_means(metric, to, *(outcomes.get(key, []) for key in keys))
+        elif to and outcome.status == VALID:
             others = outcomes.get((point["experiment"], to["point"]), [])
             other = others[replicate - 1] if len(others) >= replicate else ReplicateOutcome(MISSING)
             own = outcome.readings[metric["load"]][metric["metric"]]
@@ -320,6 +328,30 @@ def _reference_ratio(
     if isinstance(own[0], dict) or isinstance(divisor, dict):
         raise TypeError(f"{metric} has a value for each node, so it has no ratio")
     return own[0] / divisor, None
+
+
+def _ratio_of_means(
+    metric: MetricRatio,
+    to: PointAndLoadNames,
+    own: Sequence[ReplicateOutcome],
+    others: Sequence[ReplicateOutcome],
+) -> tuple[float | None, str | None]:
+    """Return the ratio of a load's mean time to that of its reference, or why there is none.
+
+    For a rate it is the reference's mean time divided by the load's own, so that more is better.
+    """
+    name, means = metric["metric"], list[float]()
+    for load, outcomes in ((metric["load"], own), (to["load"], others)):
+        readings = [
+            outcome.readings[load][name][0] if outcome.status == VALID else None
+            for outcome in outcomes
+        ]
+        values = [value for value in readings if isinstance(value, float) and value > 0]
+        if not values or len(values) < len(readings):
+            return None, "the means need a value from each replicate of the load and its reference"
+        times = values if less_is_better(name) else [1 / value for value in values]
+        means.append(fmean(times))
+    return (means[0] / means[1] if less_is_better(name) else means[1] / means[0]), None
 
 
 def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutcome:
