@@ -75,7 +75,7 @@ def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
     points = list(host.points)
     fitted = fit_machine(table, points, topology, faults_of_findings(findings, topology))
     known = map_of_results(table, points, topology, fitted)
-    truth = MachineMap(topology, read_fitted(host.machine, machine_name), known.drives)
+    truth = MachineMap(topology, read_fitted(host.machine, topology, machine_name), known.drives)
     return known, truth
 
 

@@ -90,6 +90,14 @@ class HostMap:
         """Return the components that changed after points with them were measured."""
         return self.machine.stale_components
 
+    @property
+    def unusable(self) -> str:
+        """Return why the results are useless and what to do, as the report says it, or nothing.
+
+        Other programs disturbed most measurements, for example. Then no number here is reliable.
+        """
+        return self.machine.unusable
+
     @cached_property
     def _matrices(self) -> Mapping[str, MainMatrix]:
         return read_main_matrices(read_measured_host(self.folder)) if self.folder else {}

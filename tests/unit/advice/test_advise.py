@@ -12,18 +12,21 @@ import numpy as np
 import pytest
 
 from chaosity import api
-from chaosity.advice.alike_cores import results_by_alike_cores
 from chaosity.advice.checked_requests import parse_running_load
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.open_map import map_of_results, open_map
 from chaosity.advice.requests import Place, Request, RunningLoad
+from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.components.component_history import record_component_state
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
 from chaosity.simulation.simulated_loads import processing_units_of_load
+from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import write_parquet_table
+from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import read_fitted
-from machines import SHIPPED_MACHINES, configuration_folder, planned, simulated
+from machines import SHIPPED_MACHINES, configuration_folder, planned, run_chaosity, simulated
 
 EIGHT_NODES = (
     SHIPPED_MACHINES / "epyc_7413.yaml",
@@ -70,6 +73,8 @@ def test_drives_are_read_from_the_node_that_has_them(server: api.HostMap) -> Non
     assert place.place.drives == (drive,)
     assert place.bandwidth.median == pytest.approx(6.9e9, rel=0.01)
     assert place.bandwidth.limited_by == ("drives",)
+    alone = server.expected(Place(server.topology.nodes[0].cpus, {0: 1.0}))
+    assert alone.limited_by == ("memory of node 0",)  # one, and so not "nodes"
 
 
 def test_the_cached_part_of_a_scan_ends_when_the_drives_end(server: api.HostMap) -> None:
@@ -99,11 +104,15 @@ def test_alike_cores_are_asked_once_with_the_same_result(server: api.HostMap) ->
         own = server.topology.core_of_pu
         free = tuple(unit for unit in units if busy.isdisjoint(own[unit].cpus))
         place = Place(free or (90,), shares)
-        loads = [*server.machine.loads("program", place, "triad"), *beside]
-        slowly, quickly = model.noiseless_results(loads), results_by_alike_cores(model, loads)
+        loads = server.machine.loads("program", place, "triad")
+        slowly = model.model.noiseless_results([*loads, *beside])
+        quickly = model.results(loads, beside)
         for name, value in slowly.items():
             expected = pytest.approx(value.counted_bytes_per_second)
             assert quickly[name].counted_bytes_per_second == expected
+        assert model.rate(loads, beside) == pytest.approx(
+            sum(slowly[load["name"]].counted_bytes_per_second for load in loads)
+        )
 
 
 def test_hbm_is_used_if_it_is_faster() -> None:
@@ -158,9 +167,10 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
         experiments=["memory_bandwidth", "package_bandwidth"],
     )
     points, table = list(host.points), host.table_of_records(1)
-    fitted = fit_machine(table, points, host.topology)
+    faults = faults_of_findings(analyse_host(table, host.component_facts), host.topology)
+    fitted = fit_machine(table, points, host.topology, faults)
     known = map_of_results(table, points, host.topology, fitted)
-    truth = MachineMap(host.topology, read_fitted(host.machine, "truth"))
+    truth = MachineMap(host.topology, read_fitted(host.machine, host.topology, "truth"))
     package0 = tuple(core.cpus[0] for core in host.topology.cores if core.package == 0)
     far = dict.fromkeys(host.topology.packages[1].nodes, 1 / 2)
     values = [
@@ -218,7 +228,7 @@ def test_measured_values_and_the_kept_model_are_those_of_the_results(measured: P
         first.advise(Request(goal="drives", drives=1))
 
 
-@pytest.mark.parametrize("change", ["{", '{"of_results": 1}', "machine", "misfits"])
+@pytest.mark.parametrize("change", ["{", '{"of_results": 1}', "machine", "errors"])
 def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
     told: list[str] = []
     open_map(measured, told.append)
@@ -226,8 +236,8 @@ def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
     document = json.loads(kept.read_text())
     if change == "machine":
         document["machine"] = {}
-    elif change == "misfits":
-        document["machine"]["fitted"]["misfits"] = {}
+    elif change == "errors":
+        document["machine"]["fitted"]["errors"] = {}
     kept.write_text(change if change.startswith("{") else json.dumps(document))
     open_map(measured, told.append)
     open_map(measured, told.append)
@@ -235,11 +245,43 @@ def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
 
 
 def test_a_component_that_changed_since_makes_the_map_stale(measured: Path) -> None:
+    assert "too old" not in run_chaosity("advise", measured, "--cores", "2")
     path = measured / "components/node0.json"
     changed = {**json.loads(path.read_text()), "memory_bytes": 1}
     path.write_text(json.dumps(changed))
     record_component_state(path)
+    text = run_chaosity("advise", measured, "--cores", "2")
+    assert "The map is too old: node0 changed since" in text
+    found = json.loads(run_chaosity("advise", measured, "--cores", "2", "--json"))
+    assert found["stale_components"] == ["node0"]
     assert api.open_map(measured).stale_components == ("node0",)
+
+
+def test_what_reads_unusable_results_says_so_before_any_number(measured: Path) -> None:
+    """Other programs disturbed most replicates; the report says the same sentence."""
+    table = measured / "measurements.parquet"
+    rows = Measurements.read(table).rows
+    disturbed = (rows["replicate"] > 1).map({True: "disturbed", False: None}).astype("string")
+    write_parquet_table(rows.assign(remarks=disturbed), table)
+    reason = analyse_host(Measurements.read(table)).unusable
+    assert "67 %" in reason
+    server = api.open_map(measured)
+    assert server.unusable == reason
+    words = {
+        "advise": ["--cores", "2"],
+        "predict": ["--with", f"memory_bandwidth/{first_point(measured)}"],
+    }
+    for command, options in words.items():
+        text = run_chaosity(command, measured, *options)
+        assert "GB/s" not in text[: text.index(reason)]
+        found = json.loads(run_chaosity(command, measured, *options, "--json"))
+        assert found["unusable"] == reason
+    text = run_chaosity("fit", measured)
+    assert "GB/s" not in text[: text.index(reason)]
+
+
+def first_point(folder: Path) -> str:
+    return min(path.stem for path in (folder / "points/memory_bandwidth").iterdir())
 
 
 def test_what_no_measurement_tells_is_not_answered(tmp_path: Path) -> None:

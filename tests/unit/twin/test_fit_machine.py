@@ -21,6 +21,7 @@ from chaosity.twin.fitted_description import (
     named_description,
     read_fitted,
 )
+from chaosity.twin.machine_parameters import with_capacity
 from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 from machines import TODAY, SimulatedHost, planned
 
@@ -130,7 +131,7 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
     true = model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
     check_document(document, MachineFile, "twin.yaml")
-    for machine in found, read_fitted(document, "twin.yaml"):
+    for machine in found, read_fitted(document, whole.topology, "twin.yaml"):
         [drives] = predict_loads(machine, whole.topology, point["loads"])
         assert drives.low and drives.high and drives.low < 0.6 * true < true < drives.high
         unsure = undetermined_parameters(machine, whole.topology, point["loads"])
@@ -138,15 +139,39 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
 
 
 @pytest.mark.thorough
-def test_no_factor_is_given_to_a_part_whose_capacity_another_one_can_replace() -> None:
-    """Paths of drives are slow, not the link that explains the healthy ones as well."""
+def test_a_slow_part_keeps_what_it_gives_although_nothing_determines_what_the_others_give() -> None:
+    """A path of drives is slow; the link of the packages explains the healthy paths as well."""
     slow: Fault = {"fault": "slow_drive_path", "drive_node": 2, "to_package": 0}
     host = with_a_full_drive_path({**slow, "remaining": 0.7})
     read = host.without_drives_of_several_nodes()
     found = fit_machine(read.table(1), read.points, read.topology, [slow])
-    assert not [each for each in found.parameters if each.parameter.fault and each.is_determined]
+    [factor] = [each for each in found.parameters if each.parameter.fault]
+    assert not factor.is_determined
     assert not [each for each in found.parameters if each.parameter.name == LINK and each.low]
-    assert any("node2drives" in place and 0.65 < r < 0.75 for place, r in found.departures.items())
+    [capacity] = [each for each in found.values if factor.parameter.is_share_of(each)]
+    true = 0.7 * host.machine["drives"]["remote_package_bytes_per_second"]
+    assert found.values[factor.parameter] * found.values[capacity] == pytest.approx(true, rel=0.02)
+    # A description keeps it, and other values of the capacity leave it as it is.
+    document = named_description(found, "twin", "node01", "nps4", simulated=True)
+    for machine in found, read_fitted(document, read.topology, "twin.yaml"):
+        changed = with_capacity(machine.values, capacity, 2 * machine.values[capacity])
+        assert changed[factor.parameter] * changed[capacity] == pytest.approx(true, rel=0.02)
+
+
+def test_memory_without_cores_has_a_capacity_of_its_own() -> None:
+    """A node behind a CXL link; the nodes with cores share what their packages give."""
+    host = planned("epyc_9554_cxl", all_points=True, experiments=["memory_bandwidth"])
+    found = fit_machine(host.table(1), host.points, host.topology)
+    by_name = {each.parameter.name: each for each in found.parameters}
+    cxl, ddr = by_name["memory.nodes 2"], by_name["memory.package_bytes_per_second"]
+    assert cxl.low and cxl.high and cxl.low < 2.6e10 < cxl.high < 2.7e10
+    assert ddr.value == pytest.approx(3.6e11, rel=0.01)
+    assert not found.departures
+    document = named_description(found, "twin", "node01", "nps1", simulated=True)
+    check_document(document, MachineFile, "twin.yaml")
+    assert document["memory"]["nodes"]["2"] == pytest.approx(2.6e10, rel=0.01)
+    again = read_fitted(document, host.topology, "twin.yaml")
+    assert again.values[cxl.parameter] == pytest.approx(cxl.value, rel=1e-4)
 
 
 def test_a_fit_needs_bandwidths() -> None:

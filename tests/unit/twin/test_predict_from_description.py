@@ -54,7 +54,7 @@ def test_a_file_of_a_fit_predicts_as_the_fit_does(
 ) -> None:
     by_name = {point["point"]: point for point in host.points}
     loads = joined_loads([by_name[LOCAL], by_name[REMOTE]], host.topology)
-    again = read_fitted(read_machine_description(twin, host.topology), str(twin))
+    again = read_fitted(read_machine_description(twin, host.topology), host.topology, str(twin))
     for first, second in zip(
         *(predict_loads(machine, host.topology, loads) for machine in (fitted, again)), strict=True
     ):

@@ -158,8 +158,7 @@ def _used_memory(machine: MachineMap, beside: Sequence[Load]) -> dict[int, float
     """Return node -> how full its memory is by what runs already."""
     if not beside:
         return {}
-    results = machine.model.noiseless_results([*beside])
-    full = results[beside[0]["name"]].utilisation
+    full = machine.model.results(beside)[beside[0]["name"]].utilisation
     return {node.os_index: full.get(f"node{node.os_index}", 0.0) for node in machine.topology.nodes}
 
 

@@ -1,69 +1,132 @@
-"""Ask the model for many cores at the cost of a few: cores that are alike get the same rate.
+"""Ask the model about many places quickly: cores that are alike, and loads that run beside all.
 
 The cores of a load on one node, with one L3 cache and the same speed, use the same parts of the
 machine equally. One flow stands for all of them: it grows as fast as they do together, and uses as
 much of one of these cores as each of them uses of its own. So the rates are the same, see
-`access_paths.max_min_fair_rates`.
+`access_paths.max_min_fair_rates`. The routes of what runs beside a program are the same wherever
+the program runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import cast
 
 from chaosity.advice.requests import LATENCY
 from chaosity.cpusets import format_cpu_list
 from chaosity.records.point_types import Load
+from chaosity.simulation.access_paths import LoadFlow
 from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult, Routes
-from chaosity.simulation.simulated_loads import processing_units_of_load
+from chaosity.simulation.simulated_loads import (
+    processing_units_of_load,
+    read_written_and_counted_shares,
+)
 
 
-def results_by_alike_cores(
-    model: MachineModel, loads: Sequence[Load]
-) -> Mapping[str, NoiselessLoadResult]:
-    """Return name of each load -> its rates and latency, as `MachineModel.noiseless_results` does.
+class QuickModel:
+    """A model that is asked about loads in many places, beside the same other loads.
 
-    No core may run two loads, unless one of them reads drives on just these cores. In the results,
-    the utilisation of one core stands for that of all that are alike.
+    No core may run two loads, unless one of them reads drives on just these cores.
     """
-    fewer: list[Load] = []
-    counts: dict[str, list[int]] = {}
-    for load in loads:
-        if load["target"]["drives"] or LATENCY in load["metrics"]:
-            fewer.append(load)
-            continue
-        alike = _alike_units(model, load)
-        cpus = format_cpu_list(alike)
-        counts[load["name"]] = [alike[unit] for unit in sorted(alike)]
-        places = {
-            "initiator": {**load["initiator"], "cpus": cpus},
-            "placement": {**load["placement"], "cpus": cpus},
+
+    def __init__(self, model: MachineModel) -> None:
+        self.model = model
+        self._beside: tuple[Sequence[Load], Routes] = (), Routes({}, [])
+
+    def rate(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+        """Return the bytes per second that loads count together while others run."""
+        counted = {
+            load["name"]: 1.0
+            if load["target"]["drives"]
+            else read_written_and_counted_shares(load["kernel"])[2]
+            for load in loads
         }
-        fewer.append(cast(Load, {**load, **places}))
-    routes = model.routes(fewer)
-    left = {name: iter(own) for name, own in counts.items()}
-    paths = []
-    for path in routes.paths:
-        number = next(left[path.load]) if path.load in left else 1
-        if number > 1:
-            flow = path.flow
-            uses = {
-                name: units / number if name.startswith("core") else units
-                for name, units in flow.uses.items()
+        paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
+        return sum(
+            rate * counted[path.load]
+            for path, rate in zip(paths, found.rates, strict=True)
+            if path.load in counted
+        )
+
+    def results(
+        self, loads: Sequence[Load], beside: Sequence[Load] = ()
+    ) -> Mapping[str, NoiselessLoadResult]:
+        """Return name of each load -> its rates and latency, as `noiseless_results` does.
+
+        The utilisation of one core stands for that of all that are alike.
+        """
+        return self.model.results_on(self._routes(loads, beside), [*loads, *beside])
+
+    def used_resources(
+        self, loads: Sequence[Load], beside: Sequence[Load]
+    ) -> tuple[dict[str, float], set[str]]:
+        """Return how full each resource of `loads` is (0 to 1), and the resources of all loads."""
+        paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
+        names = {load["name"] for load in loads}
+        every = {name for path in paths for name in path.flow.uses}
+        own = {name for path in paths if path.load in names for name in path.flow.uses}
+        return {name: found.utilisation.get(name, 0.0) for name in sorted(own)}, every
+
+    def _routes(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
+        """Return the routes of all loads; loads of the same cores stand together.
+
+        Data that fit into no cache leave all hits of others as they are.
+        """
+        if any(load["memory_bytes"] <= self._largest_cache for load in (*loads, *beside)):
+            return self._new_routes([*loads, *beside])
+        if self._beside[0] is not beside:
+            self._beside = beside, self._new_routes(beside)
+        own, others = self._new_routes(loads), self._beside[1]
+        return Routes({**own.hits, **others.hits}, [*own.paths, *others.paths])
+
+    @cached_property
+    def _largest_cache(self) -> int:
+        return max((domain.size_bytes or 0 for domain in self.model.topology.l3_domains), default=0)
+
+    def _new_routes(self, loads: Sequence[Load]) -> Routes:
+        """Return the routes of loads, with one flow for the cores that are alike."""
+        fewer: list[Load] = []
+        counts: dict[str, list[int]] = {}
+        for load in loads:
+            if load["target"]["drives"] or LATENCY in load["metrics"]:
+                fewer.append(load)
+                continue
+            alike = self._alike_units(load)
+            cpus = format_cpu_list(alike)
+            counts[load["name"]] = [alike[unit] for unit in sorted(alike)]
+            places = {
+                "initiator": {**load["initiator"], "cpus": cpus},
+                "placement": {**load["placement"], "cpus": cpus},
             }
-            path = replace(path, flow=replace(flow, uses=uses, pace=flow.pace * number))
-        paths.append(path)
-    return model.results_on(Routes(routes.hits, paths), fewer)
+            fewer.append(cast(Load, {**load, **places}))
+        routes = self.model.routes(fewer)
+        left = {name: iter(own) for name, own in counts.items()}
+        paths = [
+            _many_times(path, next(left[path.load])) if path.load in left else path
+            for path in routes.paths
+        ]
+        return Routes(routes.hits, paths)
+
+    def _alike_units(self, load: Load) -> dict[int, int]:
+        """Return a unit of each group of alike cores -> the number of cores in its group."""
+        topology = self.model.topology
+        groups: dict[object, list[int]] = {}
+        for unit in sorted(processing_units_of_load(load)):
+            core = topology.core_of_pu[unit]
+            speed = self.model.capacities[f"core{core.index}"]
+            key = topology.node_of_pu.get(unit), topology.l3_of_pu.get(unit), core.kind, speed
+            groups.setdefault(key, []).append(unit)
+        return {units[0]: len(units) for units in groups.values()}
 
 
-def _alike_units(model: MachineModel, load: Load) -> dict[int, int]:
-    """Return a unit of each group of alike cores -> the number of cores in its group."""
-    topology = model.topology
-    groups: dict[object, list[int]] = {}
-    for unit in sorted(processing_units_of_load(load)):
-        core = topology.core_of_pu[unit]
-        speed = model.capacities[f"core{core.index}"]
-        key = topology.node_of_pu.get(unit), topology.l3_of_pu.get(unit), core.kind, speed
-        groups.setdefault(key, []).append(unit)
-    return {units[0]: len(units) for units in groups.values()}
+def _many_times(path: LoadFlow, number: int) -> LoadFlow:
+    """Return the flow of a core as that of so many that are alike."""
+    if number == 1:
+        return path
+    uses = {
+        name: units / number if name.startswith("core") else units
+        for name, units in path.flow.uses.items()
+    }
+    return replace(path, flow=replace(path.flow, uses=uses, pace=path.flow.pace * number))

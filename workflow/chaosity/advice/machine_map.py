@@ -13,16 +13,21 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
-from chaosity.advice.alike_cores import results_by_alike_cores
+from chaosity.advice.alike_cores import QuickModel
 from chaosity.advice.requests import BANDWIDTH, LATENCY, USUAL_BYTES, Place, RunningLoad
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import DriveFacts, Load
-from chaosity.simulation.machine_model import MachineModel
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
-from chaosity.twin.machine_parameters import PARAMETERS, Parameter, ParameterUses, Values, model_of
+from chaosity.twin.machine_parameters import (
+    Parameter,
+    ParameterUses,
+    model_of,
+    sorted_parameters,
+    with_capacity,
+)
 from chaosity.twin.model_values import ALL, kind_of_value
 from chaosity.twin.predict_loads import MATTERS_FOR_PREDICTION, parameters_without_data
 
@@ -64,6 +69,8 @@ class MachineMap:
             parameter of the model explains why it is so low.
         slow_latencies: the same pair -> measured over predicted latency, where none explains it.
         stale_components: components that changed after points with them were measured.
+        unusable: why the results are useless and what to do, as the report says it; empty if they
+            are not.
         host: name of the host.
     """
 
@@ -74,40 +81,56 @@ class MachineMap:
     slow_rates: Mapping[tuple[int, int], float] = field(default_factory=dict)
     slow_latencies: Mapping[tuple[int, int], float] = field(default_factory=dict)
     stale_components: tuple[str, ...] = ()
+    unusable: str = ""
     host: str = "HOST"
 
     @cached_property
-    def model(self) -> MachineModel:
+    def model(self) -> QuickModel:
         """Return the model with the fitted values."""
-        return self._model_with({})
+        return self._model_with(self.fitted.values)
 
     @cached_property
-    def _models_with_less(self) -> dict[Parameter, MachineModel]:
+    def _models_with_less(self) -> dict[Parameter, QuickModel]:
         """Return each parameter -> the model in which only its value is slightly smaller."""
         smaller = math.exp(-_STEP)
         return {
-            own: self._model_with({own: value * smaller})
+            own: self._model_with({**self.fitted.values, own: value * smaller})
             for own, value in self.fitted.values.items()
         }
 
     @cached_property
-    def _least_models(self) -> dict[Parameter, MachineModel]:
-        """Return each capacity that is not determined -> the model with its least value."""
-        return {
-            each.parameter: self._model_with({each.parameter: each.at_least})
-            for each in self.fitted.parameters
-            if not each.is_determined and each.at_least
-        }
+    def _other_models(self) -> list[tuple[set[Parameter], QuickModel]]:
+        """Return models that the data allow, too, each with the capacities that it has otherwise.
+
+        They have the least value of a capacity that is not determined, or the numbers that explain
+        the data without it.
+        """
+        now = self.fitted.values
+        found = [({own}, with_capacity(now, own, least)) for own, least in self._least.items()]
+        found += [
+            ({own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
+            for own, values in self.fitted.others.items()
+        ]
+        return [(own, self._model_with(values)) for own, values in found]
 
     @cached_property
-    def _unusual_models(self) -> dict[Parameter, MachineModel]:
+    def _least(self) -> dict[Parameter, float]:
+        """Return each capacity that is not determined -> what was measured through it."""
+        unsure = [each for each in self.fitted.parameters if not each.is_determined]
+        return {each.parameter: each.at_least for each in unsure if each.at_least}
+
+    @cached_property
+    def _unusual_models(self) -> dict[Parameter, QuickModel]:
         """Return each latency that no point measures -> the model with an unusual value.
 
         Time in queues is assumed, and its interval is wide.
         """
         return {
             each.parameter: self._model_with(
-                {each.parameter: each.parameter.usual * math.exp(each.parameter.spread)}
+                {
+                    **self.fitted.values,
+                    each.parameter: each.parameter.usual * math.exp(each.parameter.spread),
+                }
             )
             for each in self.fitted.parameters
             if each.parameter.is_latency
@@ -120,14 +143,15 @@ class MachineMap:
         return ParameterUses(self.topology)
 
     @cached_property
-    def _sure_model(self) -> MachineModel:
+    def _sure_model(self) -> QuickModel:
         """Return the model in which each capacity that is not determined has its least value."""
-        unsure = [each for each in self.fitted.parameters if not each.is_determined]
-        return self._model_with({each.parameter: each.at_least for each in unsure if each.at_least})
+        values: Mapping[Parameter, float] = self.fitted.values
+        for own, least in self._least.items():
+            values = with_capacity(values, own, least)
+        return self._model_with(values)
 
-    def _model_with(self, changed: Values) -> MachineModel:
-        values = {**self.fitted.values, **changed}
-        return model_of(values, self.topology, self._description)
+    def _model_with(self, values: Mapping[Parameter, float]) -> QuickModel:
+        return QuickModel(model_of(values, self.topology, self._description))
 
     @cached_property
     def _description(self) -> MachineDescription:
@@ -235,7 +259,7 @@ class MachineMap:
 
         The interval joins how sure the parameters are and how far measured values of the kind are
         from the model. A capacity that no measurement determines may be as low as what was
-        measured through it.
+        measured through it, and everything that explains the measurements equally well counts.
 
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
@@ -243,7 +267,7 @@ class MachineMap:
         predicted = self._value(self.model, loads, beside)
         self._check_known(loads, beside, predicted)
         value = self._as_measured(predicted, loads)
-        used, every = self._used_resources(loads, beside)
+        used, every = self.model.used_resources(loads, beside)
         full = _plain_names(name for name, share in used.items() if share >= _FULL)
         if not self.fitted.parameters:
             return ExpectedValue(value, None, None, full)
@@ -259,22 +283,21 @@ class MachineMap:
                 slopes[place] = math.log(predicted / self._value(model, loads, beside)) / _STEP
         variance = float(slopes @ self.fitted.covariance @ slopes)
         kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
-        misfit = self.fitted.misfits.get(kind, self.fitted.misfits[ALL])
-        half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), misfit)
+        error = self.fitted.errors.get(kind, self.fitted.errors[ALL])
+        half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), error)
         ends = [value]
-        for own, model in self._least_models.items():
-            if any(map(own.limits, every)):
+        for changed, model in self._other_models:
+            if any(own.limits(name) for own in changed for name in every):
                 ends.append(self._as_measured(self._value(model, loads, beside), loads))
         low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
         return ExpectedValue(value, low, high, full)
 
     @staticmethod
-    def _value(model: MachineModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        results = results_by_alike_cores(model, [*loads, *beside])
-        own = [results[load["name"]] for load in loads]
-        if LATENCY in loads[0]["metrics"]:
-            return fmean(cast(float, each.latency_ns) for each in own)
-        return sum(each.counted_bytes_per_second for each in own)
+    def _value(model: QuickModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+        if LATENCY not in loads[0]["metrics"]:
+            return model.rate(loads, beside)
+        results = model.results(loads, beside)
+        return fmean(cast(float, results[load["name"]].latency_ns) for load in loads)
 
     def _as_measured(self, value: float, loads: Sequence[Load]) -> float:
         """Return a predicted value, corrected by measured pairs that the model does not explain.
@@ -307,32 +330,19 @@ class MachineMap:
             for own, model in self._unusual_models.items()
             if abs(math.log(self._value(model, loads, beside) / value)) > MATTERS_FOR_PREDICTION
         }
-        for own in sorted(unknown, key=PARAMETERS.index):
+        for own in sorted_parameters(unknown):
             remedy = f"measure {own.measured_by} first"
             raise UserError(f"no valid measurement depends on {own.name}", remedy=remedy)
 
-    def _used_resources(
-        self, loads: Sequence[Load], beside: Sequence[Load]
-    ) -> tuple[dict[str, float], set[str]]:
-        """Return how full each resource of `loads` is (0 to 1), and the resources of all loads."""
-        both = [*loads, *beside]
-        names = {load["name"] for load in loads}
-        own, every = set[str](), set[str]()
-        for path in self.model.routes(both).paths:
-            every |= path.flow.uses.keys()
-            own |= path.flow.uses.keys() if path.load in names else set()
-        utilisation = results_by_alike_cores(self.model, both)[loads[0]["name"]].utilisation
-        return {name: utilisation.get(name, 0.0) for name in sorted(own)}, every
 
-
-# Pattern of the model's resources -> name of such parts; a number in it is that of the part.
+# Pattern of the model's resources -> name of such a part; a number in it is that of the part.
 _NAMES = (
     (r"(?:core|slow_cores|fast_cores).*", "cores"),
-    (r"l3_(\d+)", "links of L3 domains"),
-    (r"node(\d+)", "memory of nodes"),
+    (r"l3_(\d+)", "links of L3 domain"),
+    (r"node(\d+)", "memory of node"),
     (r"node\d+->node\d+", "links between nodes"),
     (r"package\d+->package\d+|node\d+->package\d+|package\d+->node\d+", "links between packages"),
-    (r"drives([\d+]+)", "ports of the drives of nodes"),
+    (r"drives([\d+]+)", "ports of the drives of node"),
     (r"drives[\d+]+->package\d+", "paths from drives to another package"),
     (r"port_of_.*", "port that drives share"),
     (r".*", "drives"),
@@ -348,4 +358,7 @@ def _plain_names(resources: Iterable[str]) -> tuple[str, ...]:
         numbers.setdefault(text, set()).update(
             map(int, re.findall(r"\d+", "".join(match.groups())))
         )
-    return tuple(f"{text} {format_cpu_list(own)}" if own else text for text, own in numbers.items())
+    return tuple(
+        f"{text}{'s' * (len(own) > 1)} {format_cpu_list(own)}" if own else text
+        for text, own in numbers.items()
+    )

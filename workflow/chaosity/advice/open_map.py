@@ -14,11 +14,7 @@ from pathlib import Path
 
 from chaosity import __version__
 from chaosity.advice.machine_map import MachineMap
-from chaosity.advice.unexplained_values import (
-    find_slow_pairs,
-    predict_single_loads,
-    with_slow_links,
-)
+from chaosity.advice.unexplained_values import find_slow_pairs
 from chaosity.components.component_history import (
     components_changed_since,
     read_component_histories,
@@ -32,7 +28,7 @@ from chaosity.records.record_files import read_regular_file, time_in_file_name, 
 from chaosity.result_folders import measured_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, configuration_name
-from chaosity.twin.fit_results import fit_results, read_described_machine, read_folder_to_fit
+from chaosity.twin.fit_results import ResultsToFit, read_described_machine
 from chaosity.twin.fitted_description import FittedMachine, named_description, read_fitted
 from chaosity.twin.model_values import ALL
 
@@ -51,11 +47,12 @@ def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Mach
     Raises:
         UserError: the folder is not that of a run, or no bandwidth of memory was measured.
     """
-    measured, points, topology = read_folder_to_fit(folder)
-    fitted = _kept_or_new_fit(folder, measured, points, topology, tell)
+    results = ResultsToFit.read(folder)
+    fitted = _kept_or_new_fit(results, tell)
     return replace(
-        map_of_results(measured, points, topology, fitted),
-        stale_components=_stale_components(folder, measured, points),
+        map_of_results(results.measured, results.points, results.topology, fitted),
+        stale_components=_stale_components(results),
+        unusable=results.unusable,
         host=folder.resolve().parent.name,
     )
 
@@ -71,11 +68,10 @@ def map_of_results(
         topology: its topology.
         fitted: the fitted machine.
     """
-    singles = predict_single_loads(measured, points, topology, fitted)
-    slow = find_slow_pairs(singles, fitted)
+    slow = find_slow_pairs(measured, points, topology, fitted)
     return MachineMap(
         topology=topology,
-        fitted=with_slow_links(fitted, singles, topology),
+        fitted=fitted,
         drives={
             drive["component"]: drive
             for point in points
@@ -112,19 +108,14 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     return MachineMap(topology, fitted, drives, is_simulated=simulated)
 
 
-def _kept_or_new_fit(
-    folder: Path,
-    measured: Measurements,
-    points: Sequence[Point],
-    topology: Topology,
-    tell: Callable[[str], None],
-) -> FittedMachine:
+def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
     """Return the model that fits the results; it is read if it is kept and they are the same."""
+    folder = results.folder
     digest = hashlib.sha256(__version__.encode())
     parts = (folder / "components").glob("*.json")
     for path in (measured_table(folder), folder / "topology.json", *sorted(parts)):
         digest.update(read_regular_file(path))
-    for point in points:
+    for point in results.points:
         digest.update(point["definition"].encode())
     key, kept = digest.hexdigest(), folder / MODEL_FILE
     # Whatever is wrong with the file: it is only kept to save time.
@@ -132,30 +123,27 @@ def _kept_or_new_fit(
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
             check_document(document["machine"], MachineFile, str(kept))
-            found = read_fitted(document["machine"], str(kept))
-            if found.parameters and ALL in found.misfits:
+            found = read_fitted(document["machine"], results.topology, str(kept))
+            if found.parameters and ALL in found.errors:
                 return found
     tell(f"Fitting the model to the results, once; this can take minutes. It is kept in {kept}.")
-    fitted = fit_results(folder, measured, points, topology)
-    host = folder.resolve()
+    fitted, host = results.fit(), folder.resolve()
     machine = named_description(
-        *(fitted, "fitted", host.parent.name, host.name), simulated=measured.is_simulated
+        *(fitted, "fitted", host.parent.name, host.name), simulated=results.measured.is_simulated
     )
     with suppress(OSError):  # the results of others may be read only
         write_atomically(kept, json.dumps({"of_results": key, "machine": machine}) + "\n")
     return fitted
 
 
-def _stale_components(
-    folder: Path, measured: Measurements, points: Sequence[Point]
-) -> tuple[str, ...]:
+def _stale_components(results: ResultsToFit) -> tuple[str, ...]:
     """Return the components that changed after a point with them was measured."""
-    histories = read_component_histories(folder / "components")
-    rows = measured.valid_rows().rows.dropna(subset=["measured_at"])
+    histories = read_component_histories(results.folder / "components")
+    rows = results.measured.valid_rows().rows.dropna(subset=["measured_at"])
     first = rows.groupby(["experiment", "point"])["measured_at"].min()
     stale = {
         name
-        for point in points
+        for point in results.points
         if (place := (point["experiment"], point["point"])) in first.index
         for name in components_changed_since(
             time_in_file_name(first[place]), point["components"], histories

@@ -55,7 +55,7 @@ class Request:
         goal: what is best: the highest bandwidth of memory, the shortest latency of memory, or the
             highest bandwidth of drives.
         kernel: its accesses of memory, see `RunningLoad`.
-        drives: for the goal `drives`, the names of the drives, or how many of any.
+        drives: for the goal `drives`, the names of the drives, such as nvme0n1, or how many of any.
         partitioned: whether each thread accesses only data that it touched first.
         beside: what else runs.
     """

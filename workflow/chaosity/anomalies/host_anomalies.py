@@ -105,6 +105,25 @@ def host_component_facts(
     return HostComponentFacts(packages, of_node, models, kinds, first_units, descriptions, drives)
 
 
+def why_results_are_unusable(measurements: Measurements) -> str:
+    """Return why the results of a host are useless and what to do; empty if they are not.
+
+    Whatever reads the results says it first. `measurements` is the tidy table of the host.
+    """
+    valid = _valid_rates_and_times(measurements)
+    return reason_for_unusable_results(valid) if len(valid) else ""
+
+
+def _valid_rates_and_times(measurements: Measurements) -> Measurements:
+    """Return the valid rows of rates and times, without percentiles.
+
+    A few slow accesses decide percentiles, so they scatter more than the medians.
+    """
+    performance = measurements.performance_rows()
+    of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+    return performance.select(~of_few).valid_rows()
+
+
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
     """Return the findings of one host in one configuration; anomalies of one place are merged.
 
@@ -113,13 +132,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         parts: further facts about the host.
     """
     parts = parts or HostComponentFacts()
-    performance = measurements.performance_rows()
-    # A few slow accesses decide these metrics, so they scatter more than the medians.
-    of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
-    performance = performance.select(~of_few)
-    valid = performance.valid_rows()
-    unusable = reason_for_unusable_results(valid) if len(valid) else ""
-    valid = without_disturbed_replicates(valid)
+    unusable = why_results_are_unusable(measurements)
+    valid = without_disturbed_replicates(_valid_rates_and_times(measurements))
     rows = valid.single_load_rows()
     has_links = len(parts.packages or ()) > 1
     kinds: dict[str, list[CheckResult]] = {

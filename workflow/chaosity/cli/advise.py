@@ -23,6 +23,7 @@ from chaosity.cli.terminal_output import (
     print_line,
     print_table,
     print_that_nothing_was_measured,
+    print_that_results_are_unusable,
     styled,
 )
 from chaosity.cpusets import format_cpu_list
@@ -151,7 +152,7 @@ def advise_command(
         memory_bytes=memory_bytes,
         goal="drives" if drives is not None else "latency" if goal == "latency" else "bandwidth",
         kernel=kernel,
-        drives=_wanted_drives(drives, opened),
+        drives=_wanted_drives(drives),
         partitioned=partitioned,
         beside=tuple(
             parse_running_load(text, opened.topology, opened.drives, "--beside") for text in beside
@@ -163,6 +164,7 @@ def advise_command(
             {
                 "schema_version": _SCHEMA,
                 "simulated": opened.is_simulated,
+                "unusable": opened.unusable,
                 "stale_components": [*opened.stale_components],
                 "cached": advice.cached and advice.cached.to_json(),
                 "places": [place.to_json() for place in advice.places],
@@ -172,22 +174,18 @@ def advise_command(
     _print_advice(advice, request, opened)
 
 
-def _wanted_drives(text: str | None, opened: MachineMap) -> int | tuple[str, ...]:
-    """Return the number of drives in an option, or their names in points."""
-    from chaosity.advice.checked_requests import drive_of_name
-
+def _wanted_drives(text: str | None) -> int | tuple[str, ...]:
+    """Return the number or the names of drives in an option."""
     if text is None:
         return 0
-    if text.isascii() and text.isdigit():
-        return int(text)
-    names = text.split(",")
-    return tuple(drive_of_name(own, opened.topology, opened.drives, "--drives") for own in names)
+    return int(text) if text.isascii() and text.isdigit() else tuple(text.split(","))
 
 
 def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
     """Print the places, the lines to type for the best one, and what makes the advice unsure."""
     if opened.is_simulated:
         print_that_nothing_was_measured()
+    print_that_results_are_unusable(opened.unusable)
     if opened.stale_components:
         names = ", ".join(opened.stale_components)
         print_line(f"The map is too old: {names} changed since. Measure again first.", style="red")

@@ -94,6 +94,12 @@ def print_that_nothing_was_measured(style: str = "") -> None:
     print_line(f"{NOTHING_MEASURED}.", style=style)
 
 
+def print_that_results_are_unusable(reason: str) -> None:
+    """Print why the results of a host are useless and what to do, if they are."""
+    if reason:
+        print_line(reason, style="red")
+
+
 def print_table(
     rows: Iterable[Sequence[object]],
     left: Sequence[str] = (),

@@ -26,6 +26,7 @@ from chaosity.cli.terminal_output import (
     print_line,
     print_table,
     print_that_nothing_was_measured,
+    print_that_results_are_unusable,
 )
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
@@ -62,21 +63,22 @@ def fit_command(folder: Path, output: Path | None) -> None:
     from chaosity.documents.checked_yaml import check_document
     from chaosity.documents.machines import MachineFile
     from chaosity.records.record_files import write_atomically
-    from chaosity.twin.fit_results import fit_results, read_folder_to_fit
+    from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.fitted_description import named_description
 
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
-    measured, points, topology = read_folder_to_fit(folder)
-    fitted = fit_results(folder, measured, points, topology)
-    if measured.is_simulated:
+    results = ResultsToFit.read(folder)
+    fitted, is_simulated = results.fit(), results.measured.is_simulated
+    if is_simulated:
         print_line("SIMULATED: this machine does not exist.")
+    print_that_results_are_unusable(results.unusable)
     _print_fitted(fitted)
     if output:
         host = folder.resolve()
         document = named_description(
-            fitted, output.stem, host.parent.name, host.name, simulated=measured.is_simulated
+            fitted, output.stem, host.parent.name, host.name, simulated=is_simulated
         )
         check_document(document, MachineFile, str(output))
         write_atomically(output, yaml.safe_dump(document, sort_keys=False, default_flow_style=None))
@@ -103,11 +105,11 @@ def _print_fitted(fitted: FittedMachine) -> None:
 
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
     """Return the value of a parameter and its interval, or what is known if it has no interval."""
-    metric = each.parameter.key + "_ns" * each.parameter.is_latency
+    metric = each.parameter.quantity
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"
-        if each.low is None or each.high is None:
-            return value, "not determined"
+        if each.low is None or each.high is None:  # what healthy parts have is not known
+            return f"at most {value}", "not determined"
         return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
     low, high = (format_quantity(metric, end) for end in (each.low, each.high))
     if each.low is not None and each.high is not None:
@@ -212,19 +214,20 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 
 def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Print what loads of planned points get while all of them run."""
-    from chaosity.twin.fit_results import fit_results, read_folder_to_fit
+    from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.predict_loads import joined_loads, measured_medians
 
-    measured, points, topology = read_folder_to_fit(folder)
+    results = ResultsToFit.read(folder)
+    measured, points, topology = results.measured, results.points, results.topology
     chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
     loads = joined_loads(chosen, topology)
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
-    fitted = fit_results(folder, measured, points, topology)
     _print_together(
-        *(fitted, topology, loads, medians, seen),
+        *(results.fit(), topology, loads, medians, seen),
         is_simulated=measured.is_simulated,
+        unusable=results.unusable,
         as_json=as_json,
     )
 
@@ -257,6 +260,7 @@ def _print_together(
     *,
     is_simulated: bool,
     as_json: bool,
+    unusable: str = "",
 ) -> None:
     """Predict the values of loads that run at the same time, and print them."""
     from chaosity.twin.model_values import ALL
@@ -265,7 +269,11 @@ def _print_together(
     missing = undetermined_parameters(fitted, topology, loads)
     values = predict_loads(fitted, topology, loads, medians)
     if as_json:
-        document = {"simulated": is_simulated, "not_determined": [each.name for each in missing]}
+        document = {
+            "simulated": is_simulated,
+            "unusable": unusable,
+            "not_determined": [each.name for each in missing],
+        }
         rows = [
             {**asdict(each), "measured_together": seen.get((each.load, each.metric))}
             for each in values
@@ -274,6 +282,7 @@ def _print_together(
         return
     if is_simulated:
         print_that_nothing_was_measured()
+    print_that_results_are_unusable(unusable)
     print_line("What each load gets while all run: predicted by the model, not measured.")
     has_intervals = bool(fitted.parameters)
     heads = ["alone", "together"] + ["95 % interval"] * has_intervals

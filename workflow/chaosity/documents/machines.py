@@ -259,6 +259,8 @@ class FitSummary(TypedDict):
     """Standard deviation of the cells around the model, as a share."""
     misfits: dict[str, NotNegative]
     """The same for each kind of value, such as memory alone."""
+    errors: NotRequired[dict[str, NotNegative]]
+    """The part of it that the scatter of replicates does not explain: the error of the model."""
     covariance: dict[str, list[float]]
     """Of the logarithms of the numbers, a row for each, in this order."""
     parameters: dict[str, ParameterCertainty]

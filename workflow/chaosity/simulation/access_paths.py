@@ -194,11 +194,12 @@ class AccessPaths:
             for node, share in own_shares.items():
                 missed = share * beyond_caches
                 add_uses(uses, self.memory_uses(unit, node, reads, writes), missed)
-                if unit in self.topology.l3_of_pu:
-                    add_uses(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
-                cores = "slow_cores" if unit in self._slow_units else "fast_cores"
-                if cores in self.capacities:
-                    add_uses(uses, {cores: 1.0}, missed)
+            missed = sum(own_shares.values()) * beyond_caches
+            if unit in self.topology.l3_of_pu:
+                add_uses(uses, {f"l3_{self.topology.l3_of_pu[unit]}": 1.0}, missed)
+            cores = "slow_cores" if unit in self._slow_units else "fast_cores"
+            if cores in self.capacities:
+                add_uses(uses, {cores: 1.0}, missed)
             yield LoadFlow(load["name"], Flow(uses))
 
     def access_shares(

@@ -129,13 +129,7 @@ class MachineModel:
 
         The routes can be those of a model in which only what loads share has other capacities.
         """
-        for load in loads:
-            self._paths.add_drives(load)
-        paths = routes.paths
-        free = max_min_fair_rates([path.flow for path in paths], self.capacities)
-        if any(rate_share(load) < 1 or shares_work(load) for load in loads):
-            paths = _limited_by_programs(loads, paths, free.rates)
-            free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        paths, free = self.flow_rates(routes, loads)
         results = {}
         for load in loads:
             results[load["name"]] = self._result(load, routes.hits[load["name"]], paths, free)
@@ -143,6 +137,19 @@ class MachineModel:
                 wait = self._idle.wait_beside_other_l3_domains_ns(load, loads)
                 results[load["name"]].latency_ns = latency + wait
         return results
+
+    def flow_rates(
+        self, routes: Routes, loads: Sequence[Load]
+    ) -> tuple[list[LoadFlow], FlowRatesAndUtilisation]:
+        """Return the flows of loads with the limits that their programs have, and their rates."""
+        for load in loads:
+            self._paths.add_drives(load)
+        paths = routes.paths
+        free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        if any(rate_share(load) < 1 or shares_work(load) for load in loads):
+            paths = _limited_by_programs(loads, paths, free.rates)
+            free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        return paths, free
 
     def _result(
         self, load: Load, hits: HitShares, paths: list[LoadFlow], fair: FlowRatesAndUtilisation

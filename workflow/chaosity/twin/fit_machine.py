@@ -34,9 +34,11 @@ from chaosity.twin.machine_parameters import (
     ParameterUses,
     Values,
     can_be_fitted,
-    capacity_of_factor,
     description_with_values,
     factor_of_fault,
+    memory_kinds,
+    sorted_parameters,
+    with_capacity,
 )
 from chaosity.twin.model_values import (
     ALL,
@@ -68,7 +70,10 @@ _FIRST_STEPS = 6
 # Values are slower by this many deviations with a limit, at this many points: one can be an
 # outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
-_ORDER = {parameter: place for place, parameter in enumerate(PARAMETERS)}
+# The median and the 95th percentile of distances, of a normal distribution.
+_NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
+# About two standard deviations of the larger of both estimates, times the root of their number.
+_CHANCE_SIGMAS = 2.5
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
@@ -123,9 +128,11 @@ class _Fit:
     Attributes:
         points: the points that can be fitted.
         keys, logs: the cells, and the logarithm of the median of each.
+        runs: number of the load of each cell; its metrics are of the same runs.
         model: the model's values of these cells.
         least: capacity or factor -> what it is at least, so that the measured rates are possible.
         limits: the same for the capacities that can limit the machine.
+        kinds: the capacities of kinds of memory without cores.
         factors: factor of a part that a finding names -> the smallest share of its capacity with
             which the measured rates are possible.
         noise: standard deviation of the logarithms of replicates.
@@ -146,6 +153,7 @@ class _Fit:
         cells = cell_medians(measured, self.points)
         factors = [factor_of_fault(fault, topology) for fault in faults]
         uses = ParameterUses(topology, factors)
+        self.kinds = memory_kinds(topology)
         # Number of each point -> number of the first point with the same flows.
         first: dict[Hashable, int] = {}
         same = {
@@ -176,10 +184,11 @@ class _Fit:
             factor: least / self.limits[capacity]
             for factor in factors
             if (least := self.least.pop(factor, None)) is not None
-            and (capacity := capacity_of_factor(factor)) in self.limits
+            and (capacity := next(filter(factor.is_share_of, self.limits), None))
         }
         self.keys = [key for key in cells if key[0] in same]
         self.logs = np.log([cells[key][0] for key in self.keys])
+        self.runs = np.unique([f"{n} {load}" for n, load, _ in self.keys], return_inverse=True)[1]
         self.model = ModelOfPoints(topology, uses, self.points, same, self.keys)
         spread = [(variance, n - 1) for _, variance, n in cells.values() if n > 1]
         total = sum(n for _, n in spread)
@@ -197,7 +206,7 @@ class _Fit:
         A part that reaches what others of its kind reach is not slow, and has no factor.
         """
         values: Values = {}
-        for parameter in PARAMETERS:
+        for parameter in (*PARAMETERS, *self.kinds):
             if parameter.resources and parameter in self.limits:
                 values[parameter] = self.limits[parameter]
             elif not parameter.resources and (
@@ -260,10 +269,13 @@ class _Fit:
         ]
         for each, column in zip(deviations, jacobian.T, strict=True):
             rows = np.flatnonzero(np.abs(column) > _DEPENDS)
-            deviation = math.inf if each in others else deviations[each]
+            # A share of a capacity that is not determined is not determined either.
+            unsure = each in others or any(map(each.is_share_of, others))
+            deviation = math.inf if unsure else deviations[each]
             determined = len({self.keys[row][0] for row in rows})
             parameters.append(self._parameter(each, values.get(each), deviation, determined))
-        parameters.sort(key=lambda fitted: _ORDER.get(fitted.parameter, len(_ORDER)))
+        by_parameter = {own.parameter: own for own in parameters}
+        parameters = [by_parameter[own] for own in sorted_parameters(by_parameter)]
         noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
         document: MachineDescription = {**description_with_values(values), "noise": noise}
         away = self.logs - self.model.values_at(values).logs
@@ -275,51 +287,67 @@ class _Fit:
                 departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
         return FittedMachine(
             *(document, tuple(parameters), len(self.keys), self.scale, departures, values),
-            *(covariance[np.ix_(used, used)], self._misfits(away, deviations), others),
+            *(covariance[np.ix_(used, used)], *self._misfits(away, deviations), others),
         )
 
-    def _misfits(self, away: NDArray[np.float64], deviations: Values) -> dict[str, float]:
-        """Return the standard deviation of each kind of value around the model, on logarithms.
+    def _misfits(
+        self, away: NDArray[np.float64], deviations: Values
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return how far values of each kind are from the model, as standard deviations of logs.
 
         Outliers are rare in a healthy machine, but if more than one value in 20 departs, it counts.
         A value that the fit did not read is further away than those to which its parameters adapt,
         and the interval of a median is never narrower than its replicates allow.
+
+        Returns:
+            The distance of medians, and the part of it that is the model's error: what is more than
+            the scatter of replicates. It is 0 if chance can explain it.
         """
         # A parameter that only its usual value determines adapts to no value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
         cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))
-        least = self.noise * self.median_per_run
-        kinds: dict[str, list[float]] = defaultdict(list)
-        for (number, name, metric), difference in zip(self.keys, np.abs(away), strict=True):
+        replicates = self.noise * self.median_per_run
+        kinds: dict[str, list[int]] = {ALL: [*range(cells)]}
+        for row, (number, name, metric) in enumerate(self.keys):
             loads = self.points[number]["loads"]
             load = next(load for load in loads if load["name"] == name)
-            kinds[kind_of_value(load, metric, len(loads))].append(float(difference))
-        kinds[ALL] = [*map(float, np.abs(away))]
-        normal = stats.norm.ppf((0.75, 0.975))
-        spreads = {kind: np.quantile(own, (0.5, 0.95)) / normal for kind, own in kinds.items()}
-        return {
-            kind: max(least, further * max(_LEAST_SCALE, float(spreads[kind].max())))
-            for kind, own in kinds.items()
-            if len(own) >= _FEWEST_OF_KIND or kind == ALL
-        }
+            kinds.setdefault(kind_of_value(load, metric, len(loads)), []).append(row)
+        misfits, errors = {}, {}
+        for kind, rows in kinds.items():
+            if len(rows) >= _FEWEST_OF_KIND or kind == ALL:
+                spreads = np.quantile(np.abs(away[rows]), (0.5, 0.95)) / _NORMAL_QUANTILES
+                misfit = further * max(_LEAST_SCALE, float(spreads.max()))
+                by_chance = 1 + _CHANCE_SIGMAS / math.sqrt(len({*self.runs[rows]}))
+                misfits[kind] = max(replicates, misfit)
+                errors[kind] = math.sqrt(max(0.0, misfit**2 - replicates**2))
+                if misfit < replicates * by_chance:
+                    errors[kind] = 0.0
+        return misfits, errors
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values that the data determine, and what could replace some of the capacities.
 
-        The result has no part that is faster than the parts without a fault. A part whose
-        capacity the data do not determine has no factor: the fault can be in another part.
+        The result has no part that is faster than the parts without a fault. A part whose own
+        capacity is determined keeps its factor, also if nothing determines that of the other parts.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
         values, others = self._explained(values)
         now = self.model.values_at(values)
-        deviations = np.sqrt(np.diag(self._covariance(now, self.model.jacobian(now))))
+        covariance = self._covariance(now, self.model.jacobian(now))
+        places = {own: place for place, own in enumerate(values)}
+
+        def part_is_determined(factor: Parameter) -> bool:
+            both = [
+                place for own, place in places.items() if own is factor or factor.is_share_of(own)
+            ]
+            return len(both) == 2 and math.sqrt(covariance[np.ix_(both, both)].sum()) < _DETERMINED
+
         sure = {
             own: value
-            for (own, value), deviation in zip(values.items(), deviations, strict=True)
-            if not own.fault
-            or (value < 1 and deviation < _DETERMINED and capacity_of_factor(own) not in others)
+            for own, value in values.items()
+            if not own.fault or (value < 1 and part_is_determined(own))
         }
         return (values, others) if sure == values else self._determined(self.refined(sure))
 
@@ -351,13 +379,12 @@ class _Fit:
         are.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
-        kept = {each: own for each, own in values.items() if each is not parameter}
-        factors = {own for own in values if own.fault and capacity_of_factor(own) is parameter}
+        kept = with_capacity(values, parameter, values[parameter] * NO_LIMIT)
+        without_limit = kept.pop(parameter)
         if parameter.required:
             spare = {}
-        if parameter.required or factors:
-            fixed = {parameter: values[parameter] * NO_LIMIT}
-            kept |= {factor: values[factor] / NO_LIMIT for factor in factors}
+        if parameter.required or any(own.is_share_of(parameter) for own in values):
+            fixed = {parameter: without_limit}
         now = self.model.values_at(values)
         adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_unneeded(adapted) or adapted
@@ -398,9 +425,14 @@ class _Fit:
         freedom = max(1, len(self.keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
         variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
-        spreads = np.array([parameter.spread for parameter in now.values])
-        information = jacobian.T @ jacobian / variance + np.diag(1 / spreads**2)
-        return np.asarray(np.linalg.inv(information), dtype=np.float64)
+        usual = np.diag([parameter.spread**-2 for parameter in now.values])
+        inverse = np.linalg.inv(jacobian.T @ jacobian / variance + usual)
+        # All metrics of a load are of the same runs, so they are one value and not several.
+        of_runs = np.zeros((self.runs.max() + 1, len(now.values)))
+        np.add.at(of_runs, self.runs, jacobian)
+        return np.asarray(
+            inverse @ (of_runs.T @ of_runs / variance + usual) @ inverse, dtype=np.float64
+        )
 
     def _parameter(
         self, parameter: Parameter, value: float | None, deviation: float, points: int

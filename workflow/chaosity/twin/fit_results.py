@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
+from chaosity.anomalies.host_anomalies import (
+    analyse_host,
+    host_component_facts,
+    why_results_are_unusable,
+)
 from chaosity.components.component_files import read_component_documents
 from chaosity.errors import UserError
 from chaosity.records.point_types import Point
@@ -20,30 +26,50 @@ from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import FittedMachine, read_fitted
 
 
-def read_folder_to_fit(folder: Path) -> tuple[Measurements, list[Point], Topology]:
-    """Return the tidy table, the planned points and the topology of a host.
+@dataclass(frozen=True)
+class ResultsToFit:
+    """The results of a host in one configuration, to which the model is fitted.
 
-    Raises:
-        UserError: the folder is not that of a run.
+    Attributes:
+        folder: ``results/HOST/CONFIGURATION``.
+        measured: the tidy table.
+        points: the planned points.
+        topology: the topology of the host.
     """
-    measured = Measurements.read(measured_table(folder))
-    topology = read_topology(folder / "topology.json")
-    if topology is None:
-        remedy = "name a folder results/HOST/CONFIGURATION of a run"
-        raise UserError("topology.json is missing", str(folder), remedy)
-    return measured, list(read_points(folder / "points")), topology
 
+    folder: Path
+    measured: Measurements
+    points: Sequence[Point]
+    topology: Topology
 
-def fit_results(
-    folder: Path, measured: Measurements, points: Sequence[Point], topology: Topology
-) -> FittedMachine:
-    """Return the machine that fits the results in a folder best, see `read_folder_to_fit`.
+    @classmethod
+    def read(cls, folder: Path) -> ResultsToFit:
+        """Return the results in a folder.
 
-    The faulty parts are those that the findings of the host name.
-    """
-    components = read_component_documents(folder / "components")
-    findings = analyse_host(measured, host_component_facts(topology, components))
-    return fit_machine(measured, points, topology, faults_of_findings(findings, topology))
+        Raises:
+            UserError: the folder is not that of a run.
+        """
+        measured = Measurements.read(measured_table(folder))
+        topology = read_topology(folder / "topology.json")
+        if topology is None:
+            remedy = "name a folder results/HOST/CONFIGURATION of a run"
+            raise UserError("topology.json is missing", str(folder), remedy)
+        return cls(folder, measured, list(read_points(folder / "points")), topology)
+
+    @cached_property
+    def unusable(self) -> str:
+        """Return why the results are useless and what to do, as the report says it, or nothing."""
+        return why_results_are_unusable(self.measured)
+
+    def fit(self) -> FittedMachine:
+        """Return the machine that fits the results best.
+
+        The faulty parts are those that the findings of the host name.
+        """
+        components = read_component_documents(self.folder / "components")
+        facts = host_component_facts(self.topology, components)
+        faults = faults_of_findings(analyse_host(self.measured, facts), self.topology)
+        return fit_machine(self.measured, self.points, self.topology, faults)
 
 
 def read_described_machine(machine: Path, topology_file: Path) -> tuple[FittedMachine, Topology]:
@@ -57,4 +83,5 @@ def read_described_machine(machine: Path, topology_file: Path) -> tuple[FittedMa
         UserError: a file is not readable or wrong.
     """
     topology = discover_topology(str(topology_file))
-    return read_fitted(read_machine_description(machine, topology), str(machine)), topology
+    description = read_machine_description(machine, topology)
+    return read_fitted(description, topology, str(machine)), topology

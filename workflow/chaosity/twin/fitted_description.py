@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -10,10 +10,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.documents.machines import FitSummary, MachineDescription, ParameterCertainty
+from chaosity.documents.machines import (
+    Fault,
+    FitSummary,
+    MachineDescription,
+    ParameterCertainty,
+)
 from chaosity.errors import UserError
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.twin.machine_parameters import PARAMETERS, Parameter, Values, description_with_values
+from chaosity.topology.topology_model import Topology
+from chaosity.twin.machine_parameters import (
+    PARAMETERS,
+    Parameter,
+    Values,
+    can_be_factor,
+    description_with_values,
+    factor_of_fault,
+    memory_kinds,
+    with_capacity,
+)
 
 # Standard deviation of the logarithm of an exact number; the draws need one above zero.
 _EXACT = 1e-9
@@ -55,6 +70,8 @@ class FittedMachine:
     # Kind of value -> standard deviation of logarithms of such values around the model, see
     # `kind_of_value`; a kind with few values is only in that of all values.
     misfits: Mapping[str, float]
+    # The same for what the machine itself does: `misfits` without the scatter of replicates.
+    errors: Mapping[str, float]
     # A capacity that the data do not determine, since others can replace it -> values without it
     # that explain the data as well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
@@ -78,10 +95,10 @@ class FittedMachine:
         for number, drawn in enumerate(np.exp(logs - centre)):
             own = explanations[number // 2 % len(explanations)]
             changes = dict(zip(self.values, map(float, drawn), strict=True))
-            values = {
-                parameter: max(value * changes.get(parameter, 1.0), least.get(parameter, 0.0))
-                for parameter, value in own.items()
-            }
+            values = {each: value * changes.get(each, 1.0) for each, value in own.items()}
+            for parameter, value in least.items():
+                if parameter in values and values[parameter] < value:
+                    values = with_capacity(values, parameter, value)
             yield {**(without_estimate if number % 2 else {}), **values}
 
 
@@ -114,6 +131,7 @@ def named_description(
         "cells": fitted.cells,
         "residual": round(fitted.scale, 5),
         "misfits": {kind: round(each, 5) for kind, each in fitted.misfits.items()},
+        "errors": {kind: round(each, 5) for kind, each in fitted.errors.items()},
         "covariance": dict(zip(names, fitted.covariance.tolist(), strict=True)),
         "parameters": certainty,
         "others": {
@@ -135,32 +153,30 @@ def named_description(
     }
 
 
-def read_fitted(description: MachineDescription, where: str) -> FittedMachine:
+def read_fitted(description: MachineDescription, topology: Topology, where: str) -> FittedMachine:
     """Return the machine of a description, with intervals if its key `fitted` keeps them.
 
     A number that the fit did not write is exact.
 
     Args:
         description: the description.
+        topology: the topology of the machine.
         where: its file, for errors.
 
     Raises:
         UserError: a number is outside of its interval, so that somebody changed one of them.
     """
-    sections = cast(dict[str, Any], description)
-    values: Values = {
-        each: float(sections[each.section][each.key])
-        for each in PARAMETERS
-        if each.key in sections.get(each.section, {})
-    }
+    summary = description.get("fitted")
+    every = _numbers_of_description(description, topology, summary["parameters"] if summary else {})
+    values = {each: value for each, value in every.items() if value is not None}
     covariance = np.eye(len(values)) * _EXACT**2
-    if (summary := description.get("fitted")) is None:
-        return FittedMachine(description, (), 0, 0.0, {}, values, covariance, {})
+    if summary is None:
+        return FittedMachine(description, (), 0, 0.0, {}, values, covariance, {}, {})
     parameters = []
-    for each in PARAMETERS:
+    for each, value in every.items():
         if (own := summary["parameters"].get(each.name)) is None:
             continue
-        value, low, high = values.get(each), own.get("low"), own.get("high")
+        low, high = own.get("low"), own.get("high")
         if value is not None and low is not None and high is not None and not low <= value <= high:
             what = f"{each.name} is {value:g}, but its interval is {low:g} to {high:g}"
             remedy = "remove the key fitted, whose intervals are not of these numbers"
@@ -171,16 +187,40 @@ def read_fitted(description: MachineDescription, where: str) -> FittedMachine:
     kept = pd.DataFrame.from_dict(rows, orient="index", columns=[*rows])
     kept = kept.reindex(index=names, columns=names)
     covariance = np.where(kept.isna(), covariance, kept)
-    by_name = {each.name: each for each in PARAMETERS}
+    by_name = {each.name: each for each in every}
     added = {each: value for each, value in values.items() if each.name not in rows}
     others = {
         by_name[name]: added | {by_name[key]: own[key] for key in own.keys() & by_name.keys()}
         for name, own in summary.get("others", {}).items()
     }
+    misfits = summary["misfits"]
     return FittedMachine(
         *(description, tuple(parameters), summary["cells"], summary["residual"], {}),
-        *(values, covariance, summary["misfits"], others),
+        *(values, covariance, misfits, summary.get("errors", misfits), others),
     )
+
+
+def _numbers_of_description(
+    description: MachineDescription, topology: Topology, fitted: Container[str]
+) -> dict[Parameter, float | None]:
+    """Return each parameter of a machine -> its number in a description, None without one.
+
+    Of the faults, only those count whose names are in `fitted`.
+    """
+    sections = cast(dict[str, Any], description)
+    found: dict[Parameter, float | None] = {
+        each: sections.get(each.section, {}).get(each.key) for each in PARAMETERS
+    }
+    own_rates = {int(node): rate for node, rate in description["memory"].get("nodes", {}).items()}
+    for kind in memory_kinds(topology):
+        rates = {own_rates.get(node) for node in kind.nodes}
+        found[kind] = rates.pop() if len(rates) == 1 else None
+    for fault in description.get("faults", []):
+        place = cast(Fault, {key: part for key, part in fault.items() if key != "remaining"})
+        factor = factor_of_fault(place, topology) if can_be_factor(fault) else None
+        if factor and factor.name in fitted:
+            found[factor] = fault["remaining"]
+    return found
 
 
 def _rounded(value: float) -> float:

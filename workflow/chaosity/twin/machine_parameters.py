@@ -10,13 +10,14 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
+from chaosity.cpusets import format_cpu_list
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.point_types import Load, Point
 from chaosity.simulation.idle_machine_with_faults import affected_resources
@@ -45,6 +46,8 @@ class Parameter:
     spread: float = 3.0
     required: bool = False  # whether each description needs the number
     fault: str = ""  # JSON of the fault of a single part of which the number is what remains
+    share_of: str = ""  # name of the capacity of which a faulty part has this share
+    nodes: tuple[int, ...] = ()  # nodes with controllers of their own, such as HBM; each has it
     # Pattern of the resources that are full sooner or later with another value, but have another
     # capacity; empty for capacities.
     fills: str = ""
@@ -77,6 +80,17 @@ class Parameter:
         """
         own_parts = ("core_bytes_per_second", "core_bytes_in_flight", "read_bytes_per_second")
         return not self.resources or bool(self.fault) or self.key in own_parts
+
+    @property
+    def quantity(self) -> str:
+        """The metric that has the unit of the number, such as ``latency_ns``."""
+        if self.is_latency:
+            return "latency_ns"
+        return "bandwidth_bytes_per_second" if self.nodes else self.key
+
+    def is_share_of(self, capacity: Parameter) -> bool:
+        """Return whether this is the factor of a single part with a capacity."""
+        return self.share_of == capacity.name
 
     def is_capacity_of(self, resource: str) -> bool:
         """Return whether a resource has this capacity."""
@@ -153,6 +167,11 @@ _CAPACITY_OF_FAULT = {
 }
 
 
+def can_be_factor(fault: Fault) -> bool:
+    """Return whether a fit can find what remains of the part that has a fault."""
+    return fault["fault"] in _CAPACITY_OF_FAULT
+
+
 def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
     """Return the parameter that says what remains of a single part.
 
@@ -161,14 +180,48 @@ def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
         topology: the topology of the machine.
     """
     [part] = affected_resources(fault, topology, {})
-    name = f"{fault['fault']} {part}"
-    return Parameter("faults", name, re.escape(part), usual=1.0, fault=json.dumps(fault))
+    capacity = _CAPACITY_OF_FAULT[fault["fault"]]
+    for kind in memory_kinds(topology):
+        capacity = kind.name if kind.is_capacity_of(part) else capacity
+    return Parameter(
+        *("faults", f"{fault['fault']} {part}", re.escape(part)),
+        usual=1.0,
+        fault=json.dumps(fault),
+        share_of=capacity,
+    )
 
 
-def capacity_of_factor(factor: Parameter) -> Parameter:
-    """Return the capacity of which a factor of a single part leaves a share."""
-    name = _CAPACITY_OF_FAULT[json.loads(factor.fault)["fault"]]
-    return next(each for each in PARAMETERS if each.name == name)
+def memory_kinds(topology: Topology) -> list[Parameter]:
+    """Return the capacity of a node of each kind of memory without cores, such as HBM and CXL."""
+    nodes: dict[str, list[int]] = defaultdict(list)
+    for node in topology.memory_nodes:
+        if not node.has_cpus:
+            nodes[node.kind].append(node.os_index)
+    return [
+        Parameter(
+            *("memory", f"nodes {format_cpu_list(own)}", f"node({'|'.join(map(str, own))})"),
+            required=True,
+            nodes=tuple(own),
+        )
+        for own in nodes.values()
+    ]
+
+
+def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
+    """Return parameters in the order of `PARAMETERS`, and those of a single machine at the end."""
+    order = {parameter: place for place, parameter in enumerate(PARAMETERS)}
+    return sorted(parameters, key=lambda each: order.get(each, len(order)))
+
+
+def with_capacity(values: Mapping[Parameter, float], capacity: Parameter, value: float) -> Values:
+    """Return values with another value of a capacity, also of one that they do not have yet.
+
+    Slower parts stay as slow as they are: their factors become shares of the new value.
+    """
+    ratio = values.get(capacity, value) / value
+    return {
+        own: each * ratio if own.is_share_of(capacity) else each for own, each in values.items()
+    } | {capacity: value}
 
 
 def description_with_values(
@@ -189,6 +242,10 @@ def description_with_values(
             place = json.loads(parameter.fault)
             others = [own for own in document.get("faults", []) if not place.items() <= own.items()]
             document["faults"] = [*others, {**place, "remaining": value}]
+            continue
+        if parameter.nodes:
+            own_rates = document.setdefault("memory", {}).setdefault("nodes", {})
+            own_rates |= {str(node): value for node in parameter.nodes}
             continue
         document.setdefault(parameter.section, {})[parameter.key] = value
     return cast(MachineDescription, document)
@@ -231,8 +288,10 @@ class ParameterUses:
 
     def __init__(self, topology: Topology, factors: Sequence[Parameter] = ()) -> None:
         fast, waiting, *others = PARAMETERS
-        self._every = (*PARAMETERS, *factors)
-        units = {parameter: parameter.usual or 1.0 for parameter in (*others, *factors)}
+        self._kinds = memory_kinds(topology)
+        own_parts = (*self._kinds, *factors)
+        self._every = (*PARAMETERS, *own_parts)
+        units = {parameter: parameter.usual or 1.0 for parameter in (*others, *own_parts)}
         self._own_speed = model_of({fast: 1.0, **units}, topology)
         # These cores have one byte in flight and no other limit, so they only wait.
         self._in_flight = model_of({fast: math.inf, waiting: 1.0, **units}, topology)
@@ -319,10 +378,15 @@ class ParameterUses:
             for name, units in (item for uses in flows for item in uses.items()):
                 if alike or all(other.get(name) == units for other in flows):
                     used[name] += units * moved / len(flows)
-            holders = {
-                name: [own for own in self._every if own.is_capacity_of(name)] for name in used
-            }
+            holders = {name: self._holders(name) for name in used}
             found.append({(own, name): used[name] for name in used for own in holders[name]})
+        return found
+
+    def _holders(self, resource: str) -> list[Parameter]:
+        """Return the parameters that say what a resource gives."""
+        found = [own for own in self._every if own.is_capacity_of(resource)]
+        if any(own in self._kinds for own in found):  # not what the nodes of a package share
+            found = [own for own in found if own.nodes or own.fault]
         return found
 
 

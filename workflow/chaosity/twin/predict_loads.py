@@ -23,12 +23,13 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
 from chaosity.twin.machine_parameters import (
-    PARAMETERS,
     Parameter,
     ParameterUses,
     Values,
     can_be_fitted,
     model_of,
+    sorted_parameters,
+    with_capacity,
 )
 from chaosity.twin.model_values import ALL, RATES, cell_medians, departs, kind_of_value
 
@@ -192,7 +193,7 @@ def parameters_without_data(
     }
     if not fitted.parameters:  # a part without a capacity has no limit
         needed = {own for own in needed if own.required}
-    return sorted(needed - known, key=PARAMETERS.index)
+    return sorted_parameters(needed - known)
 
 
 def undetermined_parameters(
@@ -224,7 +225,7 @@ def undetermined_parameters(
             continue
         # A latency that is as far from its estimate as usual latencies are from each other.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
-        values = fitted.others.get(own, {**fitted.values, own: other})
+        values = fitted.others.get(own) or with_capacity(fitted.values, own, other)
         changed = _values(fitted, topology, loads, values)
         if any(abs(math.log(changed[key] / usual[key])) > MATTERS_FOR_PREDICTION for key in usual):
             if not (each.at_least or each.value):
