@@ -1,4 +1,7 @@
-"""Writes docs/validation.md from the results that ``make bench`` keeps in bench/results."""
+"""Writes docs/validation.md from the results that ``make bench`` keeps in bench/results.
+
+The table of the part ``papers`` goes into docs/explanation/papers.md instead, between two comments.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PAGE = RESULTS.parents[1] / "docs" / "validation.md"
+PAPERS = RESULTS.parents[1] / "docs" / "explanation" / "papers.md"
+_PAPERS_BEGIN, _PAPERS_END = "<!-- Written by `make bench`: -->\n", "<!-- end -->\n"
 
 # Title of a section -> its parts, in order.
 SECTIONS = {
@@ -121,9 +126,20 @@ def page() -> str:
     return "\n".join(lines).rstrip() + f"\n\n{note}\n"
 
 
+def papers_page() -> str:
+    """Return the text of the page of the papers, with the present table of their numbers."""
+    before, _, rest = PAPERS.read_text().partition(_PAPERS_BEGIN)
+    _, _, after = rest.partition(_PAPERS_END)
+    result = json.loads((RESULTS / "papers.json").read_text())
+    about = f"*{result['date']}, commit `{result['commit']}`.*"
+    table = "\n".join(result["said"])
+    return f"{before}{_PAPERS_BEGIN}\n{table}\n\n{about}\n\n{_PAPERS_END}{after}"
+
+
 def write() -> None:
-    """Write the page."""
+    """Write the pages."""
     PAGE.write_text(page(), encoding="utf-8")
+    PAPERS.write_text(papers_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
