@@ -60,8 +60,10 @@ HEAD = """# Validation
 
 What this project claims about itself is measured here by `make bench`. The page is written from the
 files of `bench/results`, one for each part. Each part says when, where and with which commit it ran
-last; a part that was not run again keeps its older numbers. "Before" and "earlier" compare with a
-version of that time. On simulated machines the true value of each cell is known; the simulated
+last; a part that was not run again keeps its older numbers. Where the commit was not noted, the
+numbers come from a table of the documents, which was written down with the named commit.
+
+On simulated machines the true value of each cell is known. The simulated
 machines follow the model exactly, so such a part shows that the analysis is right for the model,
 and not how close a real machine is to it. Shares have 95 % intervals by Clopper and Pearson.
 """
