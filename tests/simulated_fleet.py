@@ -10,9 +10,9 @@ from typing import cast
 
 import numpy as np
 
-from chaosity.components.component_files import write_changed_components
-from chaosity.components.make_component_documents import (
+from chaosity.components.component_documents import (
     make_component_documents,
+    write_changed_components,
 )
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.report.problems import OK

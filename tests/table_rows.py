@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.components.make_component_documents import (
+from chaosity.components.component_documents import (
     drive_component_name,
 )
 from chaosity.records.record_types import FAILED, SIMULATED, VALID

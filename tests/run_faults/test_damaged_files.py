@@ -14,7 +14,7 @@ import yaml
 
 from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity, record_files
 from chaosity.campaign.campaign import Campaign
-from chaosity.campaign.damaged_files import set_damaged_derived_files_aside
+from chaosity.campaign.files_made_again import set_damaged_derived_files_aside
 from chaosity.documents.config import read_config
 from chaosity.records.record_files import load_record, save_record
 from workflow_folder import Workflow

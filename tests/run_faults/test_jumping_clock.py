@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broken_runs import ResultsFolder, chaosity, record_files
-from chaosity.components.component_files import write_changed_components
+from chaosity.components.component_documents import write_changed_components
 from chaosity.components.component_history import read_component_histories
 from chaosity.records.record_types import VALID, Record
 from chaosity.runner.metric_values import metric_values_or_reasons

@@ -26,7 +26,7 @@ from chaosity.hosts.runner_command import (
     ssh_transport,
 )
 from chaosity.result_folders import note_skipped_host, read_skipped_host
-from chaosity.slurm.slurm_commands import parse_slurm_nodes
+from chaosity.slurm import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
 from chaosity.store.csv_tables import csv_text, without_formula
 from chaosity.store.profile_bundles import read_bundle

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chaosity.components.component_files import (
+from chaosity.components.component_documents import (
     read_component_documents,
     write_changed_components,
 )

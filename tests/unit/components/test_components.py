@@ -13,12 +13,12 @@ from typing import Any
 import hostile_texts
 import pytest
 
-from chaosity.components.component_files import write_changed_components
-from chaosity.components.component_history import notes_on_missing_components
-from chaosity.components.make_component_documents import (
+from chaosity.components.component_documents import (
     drive_component_name,
     make_component_documents,
+    write_changed_components,
 )
+from chaosity.components.component_history import notes_on_missing_components
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Gpu, NvmeDrive

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
-from chaosity.design.endpoint_types import PlannedDrive
+from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
-from chaosity.design.endpoint_types import PlannedDrive
+from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.design.selectors import first_of_each_relation

@@ -10,7 +10,7 @@ from expansions import expansion
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.design.endpoint_types import PlannedDrive
+from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.topology.topology_discovery import discover_topology

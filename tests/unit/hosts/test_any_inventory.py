@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from chaosity.hosts.ansible_inventory import read_inventory
 from chaosity.hosts.runner_command import runner_command_line, ssh_transport
-from chaosity.slurm.job_watch import (
+from chaosity.slurm import (
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
     parse_slurm_jobs_of_run,
+    parse_slurm_nodes,
 )
-from chaosity.slurm.slurm_commands import parse_slurm_nodes, reasons_of_unusable_nodes
 from strategies import (
     ODD_TEXTS,
     Draw,
@@ -105,7 +105,7 @@ def parse_inventory(text: str, folder: Path) -> None:
 
 
 def parse_slurm(text: str, _folder: Path) -> None:
-    reasons_of_unusable_nodes(parse_slurm_nodes(text).values())
+    [str(node.unusable_reason) for node in parse_slurm_nodes(text).values()]
     jobs = parse_slurm_jobs_of_run(text, {"node01"}, "chaosity-", "/work", 0.0)
     describe_queue_and_job_times(jobs.values(), {"node01": (3, 20.0)})
     check_finished_jobs_stay_visible(text)

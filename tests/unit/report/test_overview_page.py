@@ -9,7 +9,7 @@ import duckdb
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
-from chaosity.components.component_files import processor_model
+from chaosity.components.component_documents import processor_model
 from chaosity.report.equal_hosts import compare_equal_hosts
 from chaosity.report.overview import write_overview
 from chaosity.report.page import has_outdated_skip_note

@@ -16,7 +16,7 @@ import pytest
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.record_files import load_record, save_record
 from chaosity.records.record_types import FAILED, VALID
-from chaosity.runner import load_process, metric_values, opencl_device_lookup
+from chaosity.runner import load_devices, load_process, metric_values
 from chaosity.runner.point_measurement import (
     is_measured_enough,
     measure_point,
@@ -194,7 +194,7 @@ def test_an_incomplete_record_is_an_error(tmp_path, text):
 @pytest.mark.alone
 def test_a_missing_opencl_device_fails_the_point(make_point, monkeypatch):
     listed = {"loader": None, "devices": []}
-    monkeypatch.setattr(opencl_device_lookup, "list_opencl_devices", lambda: listed)
+    monkeypatch.setattr(load_devices, "list_opencl_devices", lambda: listed)
     point = make_point()
     device = {"name": "opencl7", "platform": "None such", "device": "gone", "twin": 0, "pci": None}
     point["loads"][0]["target"]["device"] = device

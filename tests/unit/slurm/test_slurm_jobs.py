@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.slurm.job_watch import (
+from chaosity.slurm import (
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
     parse_slurm_jobs_of_run,
+    parse_slurm_nodes,
 )
-from chaosity.slurm.slurm_commands import parse_slurm_nodes
 
 # Recorded from Slurm 22.05.8 with SLURM_TIME_FORMAT=%s.
 QUEUE = """\

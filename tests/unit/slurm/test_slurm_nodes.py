@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chaosity.campaign.slurm_jobs import JOB_PREFIX
-from chaosity.slurm.slurm_commands import (
+from chaosity.slurm import (
     parse_slurm_nodes,
-    reasons_of_unusable_nodes,
     slurm_node_name,
     srun_command_for_description,
 )
@@ -34,9 +33,8 @@ def test_a_drained_node_says_why():
     nodes = parse_slurm_nodes(RECORDED)
     assert list(nodes) == ["nodea", "nodeb"]
     assert nodes["nodea"].unusable_reason is None
-    assert reasons_of_unusable_nodes(nodes.values()) == {
-        "nodeb": "node nodeb is drained: reason bad fan, see ticket 7"
-    }
+    reason = "node nodeb is drained: reason bad fan, see ticket 7"
+    assert nodes["nodeb"].unusable_reason == reason
     assert (nodes["nodeb"].processors, nodes["nodeb"].memory_mib) == (2, 21504)
 
 

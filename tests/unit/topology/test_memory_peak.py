@@ -11,7 +11,7 @@ from struct import pack_into
 
 import pytest
 
-from chaosity.components.make_component_documents import make_component_documents
+from chaosity.components.component_documents import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.runner import describe_host

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.requests import Place
-from chaosity.components.make_component_documents import (
+from chaosity.components.component_documents import (
     drive_component_name,
     drive_device_path,
 )

@@ -22,13 +22,18 @@ import yaml
 
 from chaosity.campaign.budgeted_plan import RoundsOfPlan, has_budget, plan_of_rounds
 from chaosity.campaign.command_line import CommandLine
-from chaosity.campaign.damaged_files import (
+from chaosity.campaign.files_made_again import (
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
 )
-from chaosity.campaign.host_in_mode import NO_BOOT, HostInMode, boot_commands, hosts_with_modes
+from chaosity.campaign.host_in_mode import (
+    NO_BOOT,
+    HostInMode,
+    boot_commands,
+    hosts_with_modes,
+    lock_results,
+)
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.campaign.results_lock import lock_results
 from chaosity.components.component_history import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.documents.config import check_config
@@ -341,7 +346,7 @@ class Campaign:
 
     def repetitions(self) -> str | None:
         """Return a sentence on the records that are measured again, and why; None without any."""
-        from chaosity.campaign.reasons_of_repetitions import describe_repetitions
+        from chaosity.campaign.files_made_again import describe_repetitions
 
         measurements = (job for job in self.needed_jobs() if job.rule.name.endswith("measure"))
         return describe_repetitions((job, self.point_of(job.wildcards)) for job in measurements)

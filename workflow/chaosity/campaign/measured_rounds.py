@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -18,7 +17,7 @@ from chaosity.campaign.budgeted_plan import (
     needs_rounds,
 )
 from chaosity.compare.selections import read_selections
-from chaosity.components.component_files import read_component_documents
+from chaosity.components.component_documents import read_component_documents
 from chaosity.components.component_history import (
     components_changed_since,
     read_component_histories,
@@ -62,34 +61,6 @@ from chaosity.units import format_duration
 _DIGEST_FILE = ".unmeasured_digest"
 
 
-def record_states(
-    plan: HostPlan,
-    folder: Path,
-    components: Path,
-    rounds: Sequence[Round],
-    *,
-    writes: bool = True,
-) -> dict[Replicate, RecordState]:
-    """Return (point, replicate) -> state of each record in a host's folder."""
-    histories = read_component_histories(components)
-    asked = MachineSoFar((), plan.host.topology).replicates_of(rounds)
-    found = {}
-    with kept_readings(folder, "rounds", writes=writes) as kept:
-        for point in plan.points:
-            key = point_key(point)
-            for number in range(1, 1 + max(asked[key], len(point["orders"]))):
-                path = folder / record_file(*key, number)
-                if not path.exists():
-                    continue
-                seconds, is_valid, definition = _facts_of_record(path, kept)
-                written = time_in_file_name(file_time(path))
-                is_outdated = definition not in (None, point["definition"]) or bool(
-                    components_changed_since(written, point["components"], histories)
-                )
-                found[key, number] = RecordState(seconds, is_valid, is_outdated)
-    return found
-
-
 def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str | None]:
     """Return duration, validity and definition; 0, False and None for a broken record.
 
@@ -109,55 +80,6 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
     except ValueError:
         return 0.0, False, None
     return float(seconds), bool(is_valid), str(definition)
-
-
-def machine_so_far(
-    plan: HostPlan,
-    folder: Path,
-    components: Path,
-    rounds: Sequence[Round],
-    states: RecordStates,
-    known: pd.DataFrame | None = None,
-    *,
-    writes: bool = True,
-) -> MachineSoFar:
-    """Return what is known of the machine from the records of the rounds."""
-    facts = host_component_facts(plan.host.topology, read_component_documents(components))
-    measured = missing_rows_of_points(())
-    if rounds and (folder / "points").exists():
-        rows = build_tidy_table(folder / "points", folder, writes=writes)
-        outdated = [(*key, number) for (key, number), each in states.items() if each.is_outdated]
-        places = pd.MultiIndex.from_frame(rows[["experiment", "point", "replicate"]])
-        measured = Measurements.from_table(rows[~places.isin(outdated)])
-    seconds = {
-        key: [
-            states[key, number].seconds
-            for number in range(1, count + 1)
-            if (key, number) in states and not states[key, number].is_outdated
-        ]
-        for key, count in MachineSoFar((), plan.host.topology).replicates_of(rounds).items()
-    }
-    return MachineSoFar(plan.points, plan.host.topology, facts, rounds, measured, seconds, known)
-
-
-def rounds_with_unrequested_records(
-    plan: HostPlan, rounds: Sequence[Round], states: RecordStates
-) -> list[Round]:
-    """Return the rounds, and one round more with the records that no round requested.
-
-    Only records that count are in it. Runs without a budget took them, before the first round or
-    between rounds.
-    """
-    planned = MachineSoFar((), plan.host.topology).replicates_of(rounds)
-    found: list[PointKey] = []
-    for point in plan.points:
-        key = point_key(point)
-        for replicate in range(1 + planned[key], 1 + len(point["orders"])):
-            if (key, replicate) not in states or not states[key, replicate].counts:
-                break
-            found.append(key)
-    other = Round("records of runs without a budget", tuple(found), earlier=True)
-    return [*rounds, other] if found else [*rounds]
 
 
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
@@ -193,23 +115,12 @@ def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
     return known_cells(Measurements.concatenated(tables), keys, place)
 
 
-class NextChoice(NamedTuple):
-    """What a run measures next."""
-
-    rounds: list[Round]  # the rounds so far, with the records of other runs
-    next_round: Round | None  # None if the budget is used or nothing is worth its time
-    known: MachineSoFar  # from what it was chosen
-
-
 class RoundsOfHost:
     """The rounds of one host within a budget.
 
-    Args:
-        plan: the complete plan of the host.
-        folder: ``results/<host>/<configuration>``.
-        config: the config of the run with the budget.
-        facts: the same folder, or in a dry run that of what discovery finds.
-        writes: whether what is read of the records may be kept in the folder.
+    `plan` is its complete plan, `folder` ``results/<host>/<configuration>``, and `facts` the same,
+    or in a dry run the folder of what discovery finds. `writes` says whether what is read of the
+    records may be kept in the folder.
     """
 
     def __init__(
@@ -227,7 +138,7 @@ class RoundsOfHost:
         self.budget = budget_of_config(config, plan)
         self.known = _known_before(plan, config["known_from"])
         rounds = rounds_of(self.steps)
-        states = record_states(plan, folder, self.components, rounds, writes=writes)
+        states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.counts}
         own = [each for each in rounds if not each.earlier]
@@ -249,21 +160,6 @@ class RoundsOfHost:
         )
         self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
 
-    def choose(self, rounds: Sequence[Round]) -> NextChoice:
-        """Return the next round after these rounds."""
-        states = record_states(self.plan, self.folder, self.components, rounds, writes=self.writes)
-        known = rounds_with_unrequested_records(self.plan, rounds, states)
-        so_far = machine_so_far(
-            self.plan,
-            self.folder,
-            self.components,
-            known,
-            states,
-            self.known,
-            writes=self.writes,
-        )
-        return NextChoice(known, next_round(so_far, self.budget, self.config["seed"]), so_far)
-
     def choose_first(self) -> tuple[RoundStep, str]:
         """Return what a run measures first, and what it says on the terminal, which can be nothing.
 
@@ -273,49 +169,91 @@ class RoundsOfHost:
         if not self.in_rounds:
             text = f"{name}: the budget is enough for all missing measurements, {whole}"
             return RoundStep((), is_last=False), text if self.missing_seconds else ""
-        known, chosen, so_far = self.choose(self.resumed.rounds)
         first = self.resumed.first_measurements
-        text = self._state(known, chosen, so_far, first) + self.resumed.note_on_left_out
-        text += f" Without a budget, the run would take {whole}."
-        if first:
-            return RoundStep((), is_last=False), text
-        return self._step(self.resumed.rounds, known, chosen), text
+        step, text = self.choose_step(self.resumed.rounds, first)
+        text += f"{self.resumed.note_on_left_out} Without a budget, the run would take {whole}."
+        return RoundStep((), is_last=False) if first else step, text
 
-    def describe_next_round(self) -> str:
-        """Return what a run would measure next, as a line for the terminal."""
-        return self.choose_first()[1]
+    def choose_step(
+        self, rounds: Sequence[Round], first: str | None = None
+    ) -> tuple[RoundStep, str]:
+        """Return the next choice after these rounds, and what it says on the terminal.
 
-    def choose_step(self, rounds: Sequence[Round]) -> tuple[RoundStep, str]:
-        """Return the next choice after these rounds, and what it says on the terminal."""
-        known, chosen, so_far = self.choose(rounds)
-        return self._step(rounds, known, chosen), self._state(known, chosen, so_far)
-
-    def _step(
-        self, rounds: Sequence[Round], known: Sequence[Round], chosen: Round | None
-    ) -> RoundStep:
-        added = (*known[len(rounds) :], *([chosen] if chosen else []))
-        return RoundStep(added, chosen is None)
-
-    def _state(
-        self,
-        rounds: Sequence[Round],
-        chosen: Round | None,
-        so_far: MachineSoFar,
-        first: str | None = None,
-    ) -> str:
-        """Return the time used, and `first` or the next round, as a line for the terminal."""
+        The text has the time used, and `first` or the chosen round.
+        """
+        states = self._record_states(rounds)
+        known = self._with_unrequested_records(rounds, states)
+        so_far = self._machine_so_far(known, states)
+        chosen = next_round(so_far, self.budget, self.config["seed"])
         used = format_duration(so_far.spent_seconds)
         if self.budget.seconds is not None:
             used += f" of {format_duration(self.budget.seconds)}"
-        number = 1 + sum(not each.earlier for each in rounds)
         following = first or "no further round"
         if chosen is not None and not first:
+            number = 1 + sum(not each.earlier for each in known)
             seconds = SecondsOfPoints(so_far).total_of(chosen.measurements)
             following = describe_round(number, chosen, seconds)
-        known = ""
+        text = f"{self.plan.host.name}: {used} used; {following}."
         if len(so_far.measured):
-            measured = len(so_far.replicates_of(rounds))
-            known = f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
+            measured = len(so_far.replicates_of(known))
+            text += f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
             # The list of tests is for the report.
-            known += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
-        return f"{self.plan.host.name}: {used} used; {following}.{known}"
+            text += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
+        added = (*known[len(rounds) :], *([chosen] if chosen else []))
+        return RoundStep(added, chosen is None), text
+
+    def _record_states(self, rounds: Sequence[Round]) -> dict[Replicate, RecordState]:
+        """Return (point, replicate) -> state of each record in the host's folder."""
+        histories = read_component_histories(self.components)
+        asked = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
+        found = {}
+        with kept_readings(self.folder, "rounds", writes=self.writes) as kept:
+            for point in self.plan.points:
+                key = point_key(point)
+                for number in range(1, 1 + max(asked[key], len(point["orders"]))):
+                    path = self.folder / record_file(*key, number)
+                    if not path.exists():
+                        continue
+                    seconds, is_valid, definition = _facts_of_record(path, kept)
+                    written = time_in_file_name(file_time(path))
+                    is_outdated = definition not in (None, point["definition"]) or bool(
+                        components_changed_since(written, point["components"], histories)
+                    )
+                    found[key, number] = RecordState(seconds, is_valid, is_outdated)
+        return found
+
+    def _with_unrequested_records(
+        self, rounds: Sequence[Round], states: RecordStates
+    ) -> list[Round]:
+        """Return the rounds, and one more with the records that count and no round requested."""
+        # Runs without a budget took them, before the first round or between rounds.
+        planned = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
+        found: list[PointKey] = []
+        for point in self.plan.points:
+            key = point_key(point)
+            for replicate in range(1 + planned[key], 1 + len(point["orders"])):
+                if (key, replicate) not in states or not states[key, replicate].counts:
+                    break
+                found.append(key)
+        other = Round("records of runs without a budget", tuple(found), earlier=True)
+        return [*rounds, other] if found else [*rounds]
+
+    def _machine_so_far(self, rounds: Sequence[Round], states: RecordStates) -> MachineSoFar:
+        """Return what is known of the machine from the records of the rounds."""
+        points, topology = self.plan.points, self.plan.host.topology
+        facts = host_component_facts(topology, read_component_documents(self.components))
+        measured = missing_rows_of_points(())
+        if rounds and (self.folder / "points").exists():
+            rows = build_tidy_table(self.folder / "points", self.folder, writes=self.writes)
+            outdated = [(*key, number) for (key, number), one in states.items() if one.is_outdated]
+            places = pd.MultiIndex.from_frame(rows[["experiment", "point", "replicate"]])
+            measured = Measurements.from_table(rows[~places.isin(outdated)])
+        seconds = {
+            key: [
+                states[key, number].seconds
+                for number in range(1, count + 1)
+                if (key, number) in states and not states[key, number].is_outdated
+            ]
+            for key, count in MachineSoFar((), topology).replicates_of(rounds).items()
+        }
+        return MachineSoFar(points, topology, facts, rounds, measured, seconds, self.known)

@@ -26,12 +26,10 @@ from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.records.record_files import RUN_BEGAN, load_record, utc_now_text
 from chaosity.result_folders import note_skipped_host
-from chaosity.slurm.job_watch import (
+from chaosity.slurm import (
     SlurmJobAndNodeWatch,
     check_finished_jobs_stay_visible,
     describe_queue_and_job_times,
-)
-from chaosity.slurm.slurm_commands import (
     list_slurm_nodes,
     remove_hyper_thread_hint_variables,
     run_slurm_command,

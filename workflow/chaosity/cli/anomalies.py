@@ -124,7 +124,7 @@ def _group_row(group: CellGroup, metric: str) -> tuple[str, str, str]:
 def analyse_results(path: Path) -> Findings:
     """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-    from chaosity.components.component_files import read_component_documents
+    from chaosity.components.component_documents import read_component_documents
     from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import read_topology

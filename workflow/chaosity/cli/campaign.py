@@ -105,7 +105,7 @@ def plan_command(
         if has_budget(config):
             from chaosity.campaign.measured_rounds import RoundsOfHost
 
-            echo(RoundsOfHost(host_plan, folder, config, writes=False).describe_next_round())
+            echo(RoundsOfHost(host_plan, folder, config, writes=False).choose_first()[1])
 
 
 def _print_summary(summary: PlanSummary) -> None:

@@ -173,7 +173,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     FOLDER is results/HOST/CONFIGURATION. It is compared with published values of the processor
     (templates/processors), and with other hosts in the database, if there is one.
     """
-    from chaosity.components.component_files import processor_model
+    from chaosity.components.component_documents import processor_model
     from chaosity.result_folders import measured_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.values_normal_for_processor import (

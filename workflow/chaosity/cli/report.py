@@ -103,7 +103,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
-    from chaosity.components.component_files import discovered_host
+    from chaosity.components.component_documents import discovered_host
     from chaosity.report.overview import write_overview
     from chaosity.report.page import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files

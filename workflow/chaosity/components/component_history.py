@@ -21,7 +21,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from chaosity.components.make_component_documents import Components
 from chaosity.errors import MALFORMED, malformed_as_user_error, printable_short_line
 from chaosity.records.record_files import (
     file_time,
@@ -32,6 +31,11 @@ from chaosity.records.record_files import (
     write_atomically,
 )
 from chaosity.units import format_binary_bytes, format_quantity
+
+# JSON values by key; `component` is the kind of component.
+ComponentDocument = Mapping[str, object]
+# Documents by the name of their component.
+Components = Mapping[str, ComponentDocument]
 
 HISTORY_FOLDER = ".history"
 CHECKS_FILE = "check_components.jsonl"

@@ -9,34 +9,120 @@ if its benchmark has kernels, and levels as ``NAME-LEVEL``: ``chase=pu3+node4+by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
 
-from chaosity.design.endpoint_types import Endpoint, Initiator, Target
-from chaosity.design.host_resources import HostResources
+from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.documents.experiments import FactorLevelRule
-from chaosity.records.point_types import Level
+from chaosity.records.point_types import DriveFacts, Level, LoadInitiator
+from chaosity.topology.topology_parts import OpenclDevice
 from chaosity.units import format_exact_bytes
+
+if TYPE_CHECKING:
+    from chaosity.design.host_resources import HostResources
 
 
 @dataclass(frozen=True)
-class LoadName:
-    """The parts of a load's name: `load` is its role, `levels` are pairs of factor and level."""
+class Initiator:
+    """Processing units that issue accesses; `nodes` are the nodes of these units."""
 
-    load: str
-    initiator: str
-    target: str
-    kernel: str | None
-    levels: tuple[tuple[str, str], ...] = ()
+    name: str
+    kind: str
+    cpus: CpuSet
+    nodes: tuple[int, ...]
 
-    def __str__(self) -> str:
-        kernel = [self.kernel] if self.kernel else []
-        levels = [f"{name}-{level}" for name, level in self.levels]
-        return f"{self.load}={'+'.join([self.initiator, self.target, *kernel, *levels])}"
+    @cached_property
+    def cpu_list(self) -> str:
+        """Return the units of the initiator as a Linux list, such as ``0-3,8``."""
+        return format_cpu_list(self.cpus)
+
+    @cached_property
+    def point_entry(self) -> LoadInitiator:
+        """Return name, kind, nodes and units in the form of points and of the tidy table."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "nodes": list(self.nodes),
+            "cpus": self.cpu_list,
+            "threads": len(self.cpus),
+        }
 
 
-def make_point_name(loads: list[LoadName]) -> str:
-    """Return the name of the point with these loads, sorted by role."""
-    return ".".join(str(load) for load in sorted(loads, key=lambda name: name.load))
+@dataclass(frozen=True)
+class PlannedDrive:
+    """A drive in a point. Its component names the slot, since kernel names change between boots."""
+
+    component: str
+    node: int | None
+    pci: str | None = None
+    serial: str | None = None
+    path: str | None = None
+    file: str | None = None
+    size_bytes: int | None = None
+    link_bytes_per_second: int | None = None
+    destructive: bool = False
+
+    @cached_property
+    def point_entry(self) -> DriveFacts:
+        """Return the drive's entry in a point: `component`, `node` and the known fields."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        # Compared by identity, since node 0 equals False.
+        known = {name: v for name, v in values.items() if v is not None and v is not False}
+        return cast(DriveFacts, {"node": None, **known})
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a load accesses: memory nodes, drives or a device.
+
+    The kind "none" means that the load is left out. A placement of pages (kind "policy") has
+    `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` is true
+    if pages move while the load runs.
+    """
+
+    name: str
+    kind: str
+    nodes: tuple[int, ...]
+    drives: tuple[PlannedDrive, ...] = ()
+    is_drive_set: bool = False
+    shares: tuple[tuple[int, float], ...] | None = None
+    settles: bool = False
+    device: OpenclDevice | None = None
+
+    @property
+    def is_memory(self) -> bool:
+        """Return whether the load accesses the memory of nodes; false for drives and devices."""
+        return not self.is_drive_set and self.device is None
+
+    @property
+    def is_page_placement(self) -> bool:
+        """Return whether the target is a placement of pages over nodes."""
+        return self.kind == "policy"
+
+    @property
+    def page_shares_text(self) -> str:
+        """Return the shares as text for commands, such as 0:0.25,1:0.75; empty without shares."""
+        return ",".join(f"{node}:{share:g}" for node, share in self.shares or ())
+
+    @property
+    def page_shares_by_node(self) -> dict[str, float] | None:
+        """Return node -> share of the pages, as in a point."""
+        return {str(node): share for node, share in self.shares} if self.shares else None
+
+    @cached_property
+    def drive_entries(self) -> list[DriveFacts]:
+        """Return the target's drives, as in a point."""
+        return [drive.point_entry for drive in self.drives]
+
+    @property
+    def link_bytes_per_second(self) -> int | None:
+        """Return the total bandwidth of the drives' links in bytes/s; None if any is unknown."""
+        links = [drive.link_bytes_per_second for drive in self.drives]
+        return None if not links or None in links else sum(filter(None, links))
+
+
+Endpoint = Initiator | Target
 
 
 def format_level(name: str, level: Level) -> str:
@@ -96,21 +182,28 @@ class LoadsOfRole:
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
-    def make_group_name(self, host: HostResources) -> LoadName:
-        """Return the group's part of the point's name."""
+    def name_in_point(self, host: HostResources) -> str:
+        """Return the part of the point's name that is about these loads."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
             target = host.target_of_nodes(
                 {node for member in self.members for node in member.target.nodes}
             )
-        responder = [("responder", first.responder.name)] if first.responder else []
-        levels = tuple((name, format_level(name, level)) for name, level in first.levels)
-        return LoadName(self.role, self.initiator, target.name, first.kernel, (*responder, *levels))
+        parts = [self.initiator, target.name, *([first.kernel] if first.kernel else [])]
+        if first.responder:
+            parts.append(f"responder-{first.responder.name}")
+        parts += [f"{name}-{format_level(name, level)}" for name, level in first.levels]
+        return f"{self.role}={'+'.join(parts)}"
 
 
 # Role of a design -> the loads that were chosen for it.
 Combination = Mapping[str, LoadsOfRole]
+
+
+def make_point_name(chosen: Combination, host: HostResources) -> str:
+    """Return the name of the point with these loads, sorted by role."""
+    return ".".join(chosen[role].name_in_point(host) for role in sorted(chosen))
 
 
 def factor_level_of_point(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict
 
-from chaosity.components.make_component_documents import drive_component_name
+from chaosity.components.component_documents import drive_component_name
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
-from chaosity.design.endpoint_types import PlannedDrive
+from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.reference_loads import add_references_to_points

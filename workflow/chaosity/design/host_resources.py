@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.design.endpoint_types import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.topology.topology_model import Topology

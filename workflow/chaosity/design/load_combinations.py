@@ -15,8 +15,14 @@ from itertools import product
 from typing import TypeVar, cast
 
 from chaosity.design.benchmark_templates import LoadMaker
-from chaosity.design.chosen_loads import ChosenLoad, Combination, LoadsOfRole
-from chaosity.design.endpoint_types import Endpoint, Initiator, Target
+from chaosity.design.chosen_loads import (
+    ChosenLoad,
+    Combination,
+    Endpoint,
+    Initiator,
+    LoadsOfRole,
+    Target,
+)
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import PlanNotes, note_with_nodes
 from chaosity.design.selectors import (

@@ -9,17 +9,18 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from chaosity.components.make_component_documents import gpu_component_name
+from chaosity.components.component_documents import gpu_component_name
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.benchmark_templates import LoadMaker, find_counter_events
 from chaosity.design.chosen_loads import (
     ChosenLoad,
     Combination,
+    Initiator,
     LoadsOfRole,
+    Target,
     factor_level_of_point,
     make_point_name,
 )
-from chaosity.design.endpoint_types import Initiator, Target
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.errors import DesignLeftOutError, UserError
@@ -101,9 +102,7 @@ class PointExpansion(LoadCombinations):
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
-            "point": make_point_name(
-                [group.make_group_name(self.host) for group in chosen.values()]
-            ),
+            "point": make_point_name(chosen, self.host),
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + _TIMEOUT_SECONDS,

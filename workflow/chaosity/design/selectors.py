@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar, cast
 
-from chaosity.design.endpoint_types import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector

@@ -13,7 +13,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, Info, write_to_textfile
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from chaosity.components.make_component_documents import drive_component_name, drive_device_path
+from chaosity.components.component_documents import drive_component_name, drive_device_path
 from chaosity.errors import UserError, file_system_error, printable_short_line
 from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,

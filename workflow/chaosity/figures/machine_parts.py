@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.components.make_component_documents import drive_component_name
+from chaosity.components.component_documents import drive_component_name
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import printable_short_line
 from chaosity.export.main_matrices import (

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import median_filter
 
+from chaosity.components.component_documents import SYSTEM
 from chaosity.components.component_history import ComponentLog
-from chaosity.components.make_component_documents import SYSTEM
 from chaosity.errors import UserError
 from chaosity.health.change_points import Segment, date_interval, find_segments
 from chaosity.health.check_series import days_of_times, is_simulated_host, read_series

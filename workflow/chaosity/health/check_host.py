@@ -18,9 +18,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.components.component_files import is_virtual_machine
-from chaosity.components.component_history import keep_components_of_check
-from chaosity.components.make_component_documents import Components, make_component_documents
+from chaosity.components.component_documents import is_virtual_machine, make_component_documents
+from chaosity.components.component_history import Components, keep_components_of_check
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_series import (
     append_check,
@@ -64,8 +63,8 @@ from chaosity.records.record_types import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
-from chaosity.runner.drive_protection import find_device
 from chaosity.runner.host_state import read_processor_seconds
+from chaosity.runner.load_devices import find_device
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from chaosity.components.component_files import discovered_host, processor_model_and_group
+from chaosity.components.component_documents import discovered_host, processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue, RecentValues

@@ -17,8 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
-from chaosity.components.component_files import write_changed_components
-from chaosity.components.make_component_documents import make_component_documents
+from chaosity.components.component_documents import (
+    make_component_documents,
+    write_changed_components,
+)
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.point_expansion import json_fingerprint
@@ -51,12 +53,13 @@ from chaosity.result_folders import (
     remove_skipped_host_note,
 )
 from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
+from chaosity.runner.describe_host import ToolFacts
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
     firmware_topology,
     read_machine_description,
 )
-from chaosity.slurm.slurm_commands import (
+from chaosity.slurm import (
     list_slurm_nodes,
     slurm_node_name,
     srun_command_for_description,
@@ -77,20 +80,11 @@ _LET_SUDO = (
 )
 
 
-class ToolOnHost(TypedDict):
-    """A tool on a host; all keys but `program` are null if the tool is not installed."""
-
-    program: str
-    path: str | None
-    version: str | None
-    sha256: str | None
-
-
 class DescribedFacts(TypedDict):
     """Facts in a host's description that discovery uses, see `runner.describe_host`."""
 
     boot_id: str | None
-    tools: list[ToolOnHost]
+    tools: list[ToolFacts]
     runner_sha256: str | None
 
 
@@ -101,7 +95,7 @@ def parse_version_number(text: str) -> tuple[int, ...]:
 
 
 def checked_tool_versions_and_hashes(
-    needs: Sequence[RequiredProgram], seen: Sequence[ToolOnHost]
+    needs: Sequence[RequiredProgram], seen: Sequence[ToolFacts]
 ) -> dict[str, str]:
     """Return tool -> text with the tool's version and hash on a host.
 

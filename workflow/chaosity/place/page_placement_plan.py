@@ -23,7 +23,8 @@ from chaosity.place.page_shares import (
     largest_share_deviation,
     uniform_shares,
 )
-from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS, read_setting
+from chaosity.runner.host_state import read_file_if_present
+from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_placement import read_cpus_by_node
 
@@ -78,7 +79,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
         UserError: this host cannot meet the request.
     """
     # On a kernel without NUMA, all memory is on node 0.
-    listed = read_setting(request.root, "sys/devices/system/node/has_memory") or "0"
+    listed = read_file_if_present(request.root / "sys/devices/system/node/has_memory") or "0"
     memory = set(parse_cpu_list(listed))
     cpus = _find_worker_cpus(request)
     wanted = _find_wanted_shares(request, memory)
@@ -173,7 +174,9 @@ def _choose_method(
     if request.method != AUTO or obstacle:
         return MOVE_PAGES if obstacle else request.method
     settings = kernel_weight_settings(wanted)
-    are_set = all(read_setting(request.root, name) == value for name, value in settings.items())
+    are_set = all(
+        read_file_if_present(request.root / name) == value for name, value in settings.items()
+    )
     writable = all(os.access(request.root / name, os.W_OK) for name in settings)
     # Moving pages changes no kernel setting, so it works without root.
     return WEIGHTED_INTERLEAVE if are_set or writable else MOVE_PAGES
@@ -182,7 +185,7 @@ def _choose_method(
 def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
     """Return why the kernel cannot interleave by weights; None if it can."""
     files = (f"{WEIGHTS}/node{node}" for node in nodes)
-    missing = next((name for name in files if read_setting(root, name) is None), None)
+    missing = next((name for name in files if read_file_if_present(root / name) is None), None)
     if missing:
         return f"this kernel has no /{missing}, which came with Linux 6.9"
     if not numa_system_calls.supports_policy(numa_system_calls.WEIGHTED_INTERLEAVE, nodes):
@@ -201,7 +204,7 @@ def _needed_settings(
 ) -> dict[str, str]:
     """Return the settings that a plan needs, as far as this kernel has them."""
     settings = kernel_weight_settings(wanted) if wanted and method == WEIGHTED_INTERLEAVE else {}
-    has_autonuma = read_setting(request.root, NUMA_BALANCING) is not None
+    has_autonuma = read_file_if_present(request.root / NUMA_BALANCING) is not None
     if request.policy == AUTONUMA and not has_autonuma:
         raise UserError(
             f"this kernel has no /{NUMA_BALANCING}, so it does not move pages",

@@ -22,7 +22,7 @@ from chaosity.compare.host_deviations import MIN_HOSTS
 from chaosity.compare.matched_cells import ARROW
 from chaosity.compare.outlier_hosts import OutlierHosts, ResourceSpeeds, find_outlier_hosts
 from chaosity.compare.two_sides import BETTER, WORSE, compare_selections
-from chaosity.components.component_files import processor_model_and_group
+from chaosity.components.component_documents import processor_model_and_group
 from chaosity.errors import UserError
 from chaosity.report.report_summary import NightlyChecks, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE

@@ -15,9 +15,15 @@ from typing import Any, TypeVar
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.components.component_files import facts_of_system_component, read_component_documents
-from chaosity.components.component_history import ComponentState, read_component_histories
-from chaosity.components.make_component_documents import Components
+from chaosity.components.component_documents import (
+    facts_of_system_component,
+    read_component_documents,
+)
+from chaosity.components.component_history import (
+    Components,
+    ComponentState,
+    read_component_histories,
+)
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error

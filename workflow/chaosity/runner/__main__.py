@@ -18,7 +18,7 @@ from chaosity.runner.point_measurement import measure_point
 
 
 def _parse_arguments() -> argparse.Namespace:
-    """Parse the command line (by argparse, since the runner uses the standard library alone)."""
+    # By argparse, since the runner uses the standard library alone.
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",

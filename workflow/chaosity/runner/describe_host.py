@@ -25,6 +25,7 @@ from typing import TextIO, TypedDict, cast
 from chaosity.errors import UserError
 from chaosity.records.point_types import OpenclDeviceFacts, RequiredProgram
 from chaosity.runner.guardian_process import kill_program
+from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.load_process import VERSION_SECONDS
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
@@ -90,18 +91,13 @@ class OpenclDeviceList(TypedDict):
     devices: list[ListedOpenclDevice]
 
 
-class _ToolFacts(TypedDict):
+class ToolFacts(TypedDict):
     """A benchmark's program on this host, with None for unknown facts."""
 
     program: str
     path: str | None
     version: str | None
     sha256: str | None
-
-
-def _search_path() -> str:
-    """Return the search path for programs, including the folders for root such as /sbin."""
-    return f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"
 
 
 def lstopo_environment() -> dict[str, str]:
@@ -113,10 +109,7 @@ def lstopo_environment() -> dict[str, str]:
 def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> list[str]:
     """Return the command that prints hwloc's XML in format 2, with every I/O device.
 
-    Args:
-        program: path of lstopo.
-        version: hwloc's major version.
-        source: arguments that select another machine; empty for this machine.
+    `version` is hwloc's major version; `source` are arguments that select another machine.
     """
     format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # version 3 has another format
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
@@ -182,7 +175,7 @@ def _read_lstopo_xml() -> bytes:
 
 def read_dmidecode_output() -> str | None:
     """Return the output of ``dmidecode --type 17``; None without root, dmidecode or SMBIOS."""
-    program = shutil.which("dmidecode", path=_search_path())
+    program = shutil.which("dmidecode", path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}")
     if program is None or os.geteuid() != 0:
         return None
     return _run_and_read([program, "--quiet", "--type", "17"])
@@ -200,7 +193,7 @@ def list_opencl_devices() -> OpenclDeviceList | None:
         return None
 
 
-def find_tool_path_version_and_hash(need: RequiredProgram) -> _ToolFacts:
+def find_tool_path_version_and_hash(need: RequiredProgram) -> ToolFacts:
     """Return the path, version and hash of a benchmark's program on this host."""
     name, path = need["program"], shutil.which(need["program"])
     if path is None:
@@ -221,7 +214,7 @@ def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
     return {
         "hostname": platform.node(),
         "architecture": platform.machine(),
-        "boot_id": _read_kernel_file(Path("/proc/sys/kernel/random/boot_id")),
+        "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
         "memory_modules": read_dmidecode_output(),  # output of dmidecode
         "module_table": read_memory_modules(),
         "opencl_devices": listed and listed["devices"],
@@ -233,20 +226,12 @@ def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
     }
 
 
-def _read_kernel_file(path: Path) -> str | None:
-    """Return the content of a kernel file; None if it cannot be read."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return None
-
-
 def _read_kernel_files() -> Iterator[tuple[str, str]]:
     """Return the names and contents of the files of /sys and /proc that discovery reads."""
     for folder, names in KERNEL_FILES.items():
         for name in names.split():
             for path in sorted(Path("/").glob(f"{folder}/{name}")):
-                if (text := _read_kernel_file(path)) is not None:
+                if (text := read_file_if_present(path)) is not None:
                     yield str(path.relative_to("/")), text
 
 

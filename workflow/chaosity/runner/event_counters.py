@@ -90,14 +90,9 @@ class _EventAttributes(ctypes.Structure):
 
 
 class LoadCounters:
-    """The counters of one load, which count from its release to its stop.
+    """The counters of one load, which count on its units from its release to its stop.
 
-    Args:
-        wanted: name of each counter -> its `events`, or the `reason` why it has none.
-        cpus: processing units to count on.
-
-    Attributes:
-        counted: name of each counter -> its result, complete after `stop_counting`.
+    `counted` is name of each counter -> its result, complete after `stop_counting`.
     """
 
     def __init__(self, wanted: Mapping[str, CounterRequest], cpus: Iterable[int]) -> None:
@@ -115,9 +110,12 @@ class LoadCounters:
         opened: list[tuple[EventCount, int]] = []
         try:
             for event in request["events"]:
+                # Events of the processor are counted for the load's own accesses. Events of the
+                # kernel, such as task switches, happen in the kernel.
+                flags = DISABLED | (ONLY_USER if event.get("type", RAW) == RAW else 0)
                 for cpu in cpus:
                     count = cast(EventCount, {**event, "cpu": cpu})
-                    opened.append((count, _open_event_on_cpu(event, cpu)))
+                    opened.append((count, _open_event(event, flags, cpu=cpu)))
         except CounterError as error:
             for _, handle in opened:
                 os.close(handle)
@@ -155,14 +153,6 @@ def _raise_file_limit(number: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = soft + number if hard == resource.RLIM_INFINITY else min(soft + number, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-
-
-def _open_event_on_cpu(event: CounterEvent, cpu: int) -> int:
-    """Return a file descriptor that counts an event on a unit, for all programs."""
-    # Events of the processor are counted for the load's own accesses. Events of the kernel, such as
-    # task switches, happen in the kernel.
-    only_load = ONLY_USER if event.get("type", RAW) == RAW else 0
-    return _open_event(event, DISABLED | only_load, cpu=cpu)
 
 
 def open_event_for_process(event: CounterEvent, pid: int) -> int:
@@ -295,10 +285,8 @@ def clock_of_load(
 ) -> LoadClock:
     """Return the mean clock of a load in hertz with its source, or the reason why it is unknown.
 
-    Args:
-        counted: results of `clock_counter_requests`, summed over the units by `counter_value`.
-        units: number of the load's processing units.
-        frequencies: values of `read_scaling_frequency` while the load ran, in hertz.
+    `counted` are the results of `clock_counter_requests` on the load's `units`, `frequencies` the
+    values of `read_scaling_frequency` while the load ran, in hertz.
     """
     try:
         if not counted:

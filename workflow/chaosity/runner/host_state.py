@@ -1,4 +1,4 @@
-"""Read the state of the host before and after a measurement."""
+"""Read the state of the host before and after a measurement, and the memory that a load can get."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.records.record_types import HostState
@@ -59,11 +60,7 @@ def units_with_siblings(units: Collection[int]) -> set[int]:
 
 
 def read_host_state(units: Collection[int]) -> HostState:
-    """Return the host's state at this time.
-
-    Args:
-        units: the processing units of the loads, with their siblings.
-    """
+    """Return the host's state at this time; `units` are those of the loads, with their siblings."""
     stat = read_file_if_present("/proc/stat") or "cpu"
     return {
         "taken_monotonic_seconds": time.monotonic(),
@@ -105,3 +102,67 @@ def _parse_meminfo(text: str) -> dict[str, int]:
         if words and words[0].isdigit():
             fields[name.split()[-1]] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
     return fields
+
+
+# Version 1 has no word for "no limit": it shows the largest multiple of a page below 2^63.
+_UNLIMITED_BYTES = 2**62
+# File system of each version of cgroups -> its controller in /proc/self/cgroup, the files with
+# limit and usage, and the counts of clean page cache. Page cache counts as usage, but the kernel
+# drops it before it refuses memory.
+_CGROUP_FILES = {
+    "cgroup2": ("", "memory.max", "memory.current", ("active_file", "inactive_file")),
+    "cgroup": (
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_active_file", "total_inactive_file"),
+    ),
+}
+
+
+class CgroupMemory(NamedTuple):
+    """The memory that a cgroup allows: the file with its limit, and the bytes below the limit."""
+
+    limit_file: Path
+    available_bytes: int
+
+
+def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
+    """Return the cgroup of this process that allows the least memory; None if none has a limit.
+
+    A batch system, a container or a service limits its processes to less memory than their nodes
+    have, see cgroups(7). A limit also holds for the cgroups below it. `root` has `proc` and `sys`.
+    """
+    lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))
+    own = {name: Path(path) for _, names, path in lines for name in names.split(",")}
+    found = []
+    for line in _lines(root / "proc/self/mountinfo"):  # see proc_pid_mountinfo(5)
+        left, _, right = line.partition(" - ")
+        file_system, _, options = right.split(maxsplit=2)
+        controller, limit, usage, cache = _CGROUP_FILES.get(file_system, (None, "", "", ()))
+        if controller not in own or controller not in ("", *options.split(",")):
+            continue
+        # A container may see only a part of the hierarchy, whose path is not `/`.
+        mounted, place = left.split()[3:5]
+        if not own[controller].is_relative_to(mounted):
+            continue
+        mount = root / place.lstrip("/")
+        folder = mount / own[controller].relative_to(mounted)
+        for each in (folder, *folder.parents):
+            if each.is_relative_to(mount):
+                available = _available_bytes(each / limit, each / usage, cache)
+                found += [] if available is None else [CgroupMemory(each / limit, available)]
+    return min(found, key=lambda one: one.available_bytes, default=None)
+
+
+def _available_bytes(limit_file: Path, usage_file: Path, cache: Collection[str]) -> int | None:
+    """Return the bytes that a cgroup still allows; None without a limit."""
+    limit, usage = read_file_if_present(limit_file), read_file_if_present(usage_file)
+    if not limit or not usage or limit == "max" or int(limit) >= _UNLIMITED_BYTES:
+        return None
+    counters = dict(line.split()[:2] for line in _lines(limit_file.with_name("memory.stat")))
+    return max(0, int(limit) - int(usage) + sum(int(counters.get(name, 0)) for name in cache))
+
+
+def _lines(path: Path) -> list[str]:
+    return (read_file_if_present(path) or "").splitlines()

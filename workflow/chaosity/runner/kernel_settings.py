@@ -21,6 +21,7 @@ from pathlib import Path
 from chaosity.errors import UserError
 from chaosity.records.record_files import write_atomically
 from chaosity.runner.guardian_process import Guardian, guarded
+from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.lock_files import (
     ROOT,
     SETTINGS,
@@ -40,14 +41,6 @@ FORMER_VALUES = "run/chaosity-settings.json"
 _AUTO = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
-
-
-def read_setting(root: Path, name: str) -> str | None:
-    """Return a setting's value; None if this kernel lacks the setting."""
-    try:
-        return (root / name).read_text().strip()
-    except OSError:
-        return None
 
 
 def _write_setting(root: Path, name: str, value: str) -> None:
@@ -70,9 +63,9 @@ def _restore_settings(root: Path) -> None:
         return
     except ValueError:  # not a file of `hold_kernel_settings`, which writes whole files
         left = {"boot_id": None, "former": {}}
-    if left["boot_id"] == read_setting(root, BOOT_ID):
+    if left["boot_id"] == read_file_if_present(root / BOOT_ID):
         for name in sorted(left["former"], key=lambda name: Path(name).name in _AUTO):
-            if read_setting(root, name) != left["former"][name]:
+            if read_file_if_present(root / name) != left["former"][name]:
                 _write_setting(root, name, left["former"][name])
     (root / FORMER_VALUES).unlink()
 
@@ -107,10 +100,8 @@ def _try_to_restore(root: Path) -> None:
 class HeldKernelSettings:
     """Kernel settings that a run changes; they are restored when the run ends.
 
-    Args:
-        root: the folder that holds `proc`, `sys`, `run` and `tmp`.
-        former: name -> former value of each setting that the run changes.
-        guardian: kills the programs of the run and restores the settings if the run is killed.
+    `former` is name -> former value of each setting that the run changes, below `root`. The
+    guardian kills the programs of the run and restores the settings if the run is killed.
     """
 
     def __init__(self, root: Path, former: SettingValues, guardian: Guardian) -> None:
@@ -123,17 +114,17 @@ class HeldKernelSettings:
             UserError: the kernel did not accept a value.
         """
         for name, value in wanted.items():
-            if read_setting(self.root, name) == value:
+            if read_file_if_present(self.root / name) == value:
                 continue
             with contextlib.suppress(OSError):
                 _write_setting(self.root, name, value)
-            if (now := read_setting(self.root, name)) != value:
+            if (now := read_file_if_present(self.root / name)) != value:
                 raise UserError(f"it is {now} after {value} was written", str(self.root / name))
 
     def former_and_present_values(self) -> dict[str, dict[str, str | None]]:
         """Return name -> former and present value of each changed setting."""
         return {
-            name: {"was": value, "is": read_setting(self.root, name)}
+            name: {"was": value, "is": read_file_if_present(self.root / name)}
             for name, value in self.former.items()
         }
 
@@ -146,10 +137,8 @@ def hold_kernel_settings(
 
     Runs that change no setting may run at the same time; a run that changes a setting runs alone.
 
-    Args:
-        wanted: name below `root` -> value.
-        root: see `HeldKernelSettings`.
-        varied: names of settings whose values change again while the block runs.
+    `wanted` is name below `root` -> value; `root` holds `proc`, `sys`, `run` and `tmp`. `varied`
+    are names of settings whose values change again while the block runs.
 
     Raises:
         UserError: this kernel lacks a setting, only root may write it, another run uses it, or its
@@ -175,7 +164,7 @@ def hold_kernel_settings(
             return
         for name, value in different.items():
             if not os.access(root / name, os.W_OK):
-                now = read_setting(root, name)
+                now = read_file_if_present(root / name)
                 what = f"the setting is {now} and must be {value}, but this user may not write it"
                 remedy = "run as root, or write the value with playbooks/configure.yml"
                 raise UserError(what, str(root / name), remedy)
@@ -186,7 +175,7 @@ def hold_kernel_settings(
 
 
 def _required_setting(root: Path, name: str) -> str:
-    value = read_setting(root, name)
+    value = read_file_if_present(root / name)
     if value is None:
         raise UserError("this kernel lacks the setting", str(root / name))
     return value
@@ -210,7 +199,7 @@ def _guarded(
         auto = (f"{WEIGHTS}/{name}" for name in _AUTO)
         names += [name for name in auto if (root / name).exists()]
     former = {name: _required_setting(root, name) for name in names}
-    document = {"boot_id": read_setting(root, BOOT_ID), "former": former}
+    document = {"boot_id": read_file_if_present(root / BOOT_ID), "former": former}
     write_atomically(root / FORMER_VALUES, json.dumps(document) + "\n")
     try:
         with guarded(lambda: _restore_settings(root)) as guardian:

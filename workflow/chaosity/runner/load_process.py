@@ -60,12 +60,9 @@ SITE_VARIABLES = (
 
 
 class LoadProcess:
-    """A load of a point while it runs.
+    """A load of a point while it runs, in its own working `folder`, which must exist.
 
-    Args:
-        spec: the load, as the point describes it.
-        folder: working folder of this load, which must exist.
-        guardian: kills the load if this process is killed.
+    The guardian kills the load if this process is killed.
     """
 
     def __init__(self, spec: Load, folder: Path, guardian: Guardian) -> None:
@@ -148,13 +145,12 @@ class LoadProcess:
         self.counters = LoadCounters(wanted, self.cpus)
         if not self.has_barrier:
             self.counters.start_counting()
+        own = {k: value for k, value in os.environ.items() if not k.startswith(SITE_VARIABLES)}
         try:
             self.process = subprocess.Popen(
                 self.spec["command"],
                 cwd=self.folder,
-                env=_environment_without_site_variables()
-                | {"LC_ALL": "C"}
-                | self.spec["environment"],
+                env={**own, "LC_ALL": "C", **self.spec["environment"]},
                 stdin=subprocess.PIPE if self.has_barrier else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
@@ -397,22 +393,14 @@ class LoadProcess:
         }
 
 
-def _environment_without_site_variables() -> dict[str, str]:
-    """Return the environment variables of this process without `SITE_VARIABLES`."""
-    kept = os.environ.items()
-    return {name: value for name, value in kept if not name.startswith(SITE_VARIABLES)}
-
-
 def _total(bytes_by_node: dict[str, int] | None) -> int:
     """Return the bytes on all nodes; 0 before they are known."""
     return sum((bytes_by_node or {}).values())
 
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
-    """Return the lines that a version query printed; none if it takes too long.
-
-    A slow file system or licence server delays the answer, which is no reason to lose the values.
-    """
+    """Return the lines that a version query printed; none if it takes too long."""
+    # A slow file system or licence server delays the answer: no reason to lose the values.
     if query is None:
         return []
     try:

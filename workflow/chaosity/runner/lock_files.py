@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 
 from chaosity.errors import UserError
+from chaosity.runner.host_state import read_file_if_present
 
 ROOT = Path("/")
 MEASURING, SETTINGS = "measuring", "settings"
@@ -24,9 +25,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 def lock_file(name: str, root: Path = ROOT) -> Path:
     """Return the path of a lock: that of provisioning if it exists, else the one in /tmp.
 
-    Args:
-        name: MEASURING or SETTINGS.
-        root: the folder that holds `run` and `tmp`.
+    `name` is MEASURING or SETTINGS; `root` holds `run` and `tmp`.
     """
     made = root / f"run/chaosity/{name}.lock"
     return made if made.exists() else root / f"tmp/chaosity-{name}.lock"
@@ -85,10 +84,7 @@ def describe_holders(handle: int) -> str:
     """
     status = os.fstat(handle)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    try:
-        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
+    lines = (read_file_if_present("/proc/locks") or "").splitlines()
     # 1: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF
     numbers = [line.split()[4] for line in lines if "FLOCK" in line and device in line.split()]
     return ", ".join(map(_describe_process, numbers)) or "an unknown process"

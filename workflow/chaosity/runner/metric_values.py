@@ -171,10 +171,8 @@ def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Return whether the tool's progress shows this metric over a part of the run.
-
-    The metric must be a rate, and no metric may be read from the progress samples. Shares and
-    counts always refer to the whole run.
-    """
+    """Return whether the tool's progress shows this metric over a part of the run."""
+    # It must be a rate, and no metric may be read from the progress samples. Shares and counts
+    # always refer to the whole run.
     from_progress = any(source.get("progress") for source in load["metrics"].values())
     return metric.endswith("_per_second") and not from_progress

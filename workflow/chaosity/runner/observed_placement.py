@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.record_types import ThreadPlacement
+from chaosity.runner.host_state import read_file_if_present
 
 NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
@@ -165,24 +166,15 @@ def read_process_memory(
     """
     nodes: Counter[int] = Counter()
     readable = False
-    not_counted = _command_line(pid) if launcher else None
+    launched = read_file_if_present(f"/proc/{pid}/cmdline") if launcher else None
     for process in process_and_descendants(pid):
-        try:
-            numa_maps = Path(f"/proc/{process}/numa_maps").read_text()
-        except OSError:
+        numa_maps = read_file_if_present(f"/proc/{process}/numa_maps")
+        if numa_maps is None:
             continue  # no NUMA in this kernel, or the process has just ended
         readable = True
-        if not launcher or _command_line(process) != not_counted:
+        if not launcher or read_file_if_present(f"/proc/{process}/cmdline") != launched:
             nodes.update(private_bytes_by_node(numa_maps, addresses))
     return {str(node): nodes[node] for node in sorted(nodes)} if readable else None
-
-
-def _command_line(pid: int) -> bytes:
-    """Return the command line of a process; empty after its end."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def page_share_deviations(

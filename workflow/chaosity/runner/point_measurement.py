@@ -29,13 +29,11 @@ from chaosity.records.record_types import (
     make_verdict,
 )
 from chaosity.runner import (
-    cgroup_memory,
-    drive_protection,
     host_state,
     kernel_settings,
+    load_devices,
     lock_files,
     observed_placement,
-    opencl_device_lookup,
 )
 from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.load_process import LoadProcess
@@ -87,13 +85,10 @@ def hold_host_lock() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _working_folder() -> Iterator[tuple[Path, Guardian]]:
-    """Make a working folder, and remove the folders that killed runners of this user left behind.
-
-    If this runner is killed, the guardian kills its loads and removes the folder.
-
-    This process must hold the lock of this host, so that no other folder of the host is in use. The
-    host's name is part of the prefix, because hosts may share their temporary folder.
-    """
+    """Make a working folder, and remove those that killed runners of this user left behind."""
+    # This process must hold the lock of this host, so that no other folder of the host is in use.
+    # Hosts may share their temporary folder. If this runner is killed, the guardian kills its loads
+    # and removes the folder.
     prefix = f"chaosity-point-{socket.gethostname()}-"
     for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
         status = leftover.lstat()
@@ -124,7 +119,7 @@ def check_free_memory(point: Point) -> Check:
             raise MeasurementError(f"node {node} has no memory on this host")
         if size > free[node]:
             raise MeasurementError(f"node {node} has {free[node]} bytes free, {size} are needed")
-    cgroup, total = cgroup_memory.tightest_cgroup_memory(), sum(needed.values())
+    cgroup, total = host_state.tightest_cgroup_memory(), sum(needed.values())
     if cgroup and total > cgroup.available_bytes:
         raise MeasurementError(
             f"{cgroup.limit_file} allows {cgroup.available_bytes} more bytes, {total} are needed; "
@@ -159,10 +154,8 @@ def _units_of_loads(point: Point) -> set[int]:
 
 
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
-    """Check that the units of every initiator are on the nodes that the plan names.
-
-    The nodes differ after a boot into another mode, or if another host answers.
-    """
+    """Check that the units of every initiator are on the nodes that the plan names."""
+    # The nodes differ after a boot into another mode, or if another host answers.
     cpus_by_node = observed_placement.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     for load in point["loads"]:
@@ -178,7 +171,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
 
 
 def _prepare_loads(
-    point: Point, folder: Path, guardian: Guardian, held: drive_protection.HeldDrives
+    point: Point, folder: Path, guardian: Guardian, held: load_devices.HeldDrives
 ) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load."""
     checks = [
@@ -190,22 +183,19 @@ def _prepare_loads(
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += drive_protection.check_and_link_drives(spec, own_folder, held)
-        spec, device_checks = opencl_device_lookup.fill_in_device_numbers(spec)
+        checks += load_devices.check_and_link_drives(spec, own_folder, held)
+        spec, device_checks = load_devices.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder, guardian))
     return loads, checks
 
 
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
-    """Start all loads: those with a barrier get ready first, then all begin at the same time.
-
-    The exceptions are loads that cannot begin with the others. If a load's pages settle while it
-    runs, the loads that the runner stops begin before it, because the best placement depends on
-    their traffic. The remaining loads begin when its pages have settled. A load whose program
-    reports no progress begins last, when all other loads run. The result is the time at which the
-    last load began, in seconds on the monotonic clock.
-    """
+    """Start all loads at the same time; return when the last began, in monotonic seconds."""
+    # Those with a barrier get ready first. Some loads cannot begin with the others. If a load's
+    # pages settle while it runs, the loads that the runner stops begin before it, because the best
+    # placement depends on their traffic. The remaining loads begin when its pages have settled. A
+    # load whose program reports no progress begins last, when all other loads run.
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
@@ -244,10 +234,7 @@ def _release_loads(loads: list[LoadProcess], lock: int) -> None:
 
 
 def _wait_for_samples(loads: list[LoadProcess]) -> None:
-    """Wait until each load has reported a first sample; this takes longer on a busy host.
-
-    A load that never reports a sample is found later, by the check of the output.
-    """
+    """Wait until each load has reported a first sample; the check of the output finds others."""
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
         while not load.has_reported_progress and load.is_running():
@@ -259,10 +246,8 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
 def is_measured_enough(loads: list[LoadProcess], wanted: float, longest: float) -> bool:
     """Return whether all rates are precise enough in the common window, or one cannot become so.
 
-    Args:
-        loads: the running loads.
-        wanted: the wanted half width of the rates' 95 % intervals, relative to the rates.
-        longest: the longest duration of the window, in seconds.
+    `wanted` is the half width of the rates' 95 % intervals, relative to the rates; `longest` the
+    longest duration of the window, in seconds.
     """
     series = [list(load.samples) for load in loads]
     if not all(series):
@@ -281,16 +266,11 @@ def is_measured_enough(loads: list[LoadProcess], wanted: float, longest: float) 
 def _wait_for_end(
     loads: list[LoadProcess], began: float, stopping: PointStoppingRule, timeout: float
 ) -> None:
-    """Wait until the point is measured, by the stopping rule.
-
-    If loads end by themselves, the window closes when the first load ends. Otherwise the point ends
-    when its rates are precise enough, when one cannot become so, or when its time is over. Each
-    load gets the time for one report, because a pass over its memory may take longer on a busy
-    host.
-
-    Raises:
-        MeasurementError: the point hangs: it did not end within `timeout` seconds.
-    """
+    """Wait until the point is measured, by the stopping rule; an error if it hangs."""
+    # If loads end by themselves, the window closes when the first load ends. Otherwise the point
+    # ends when its rates are precise enough, when one cannot become so, or when its time is over.
+    # Each load gets the time for one report, because a pass over its memory may take longer on a
+    # busy host.
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
@@ -326,11 +306,8 @@ def _run_loads(
     guardian: Guardian,
     spent_before: float,
 ) -> list[Check]:
-    """Run the loads of a point and return the checks of the verdict.
-
-    The record gets the data of all loads that were started, also after a failure.
-    """
-    with drive_protection.HeldDrives() as held:
+    """Run the loads of a point and return the checks; the record gets all loads that started."""
+    with load_devices.HeldDrives() as held:
         loads, checks = _prepare_loads(point, folder, guardian, held)
         try:
             began = _start_loads(loads, lock)
@@ -349,7 +326,7 @@ def _run_loads(
     units = parse_cpu_list(record["environment_before"]["load_units"])
     record["environment_after"] = host_state.read_host_state(units)
     check_room(folder, FULL_BYTES)
-    checks += drive_protection.check_drives_are_still_there(point["loads"])
+    checks += load_devices.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 
 

@@ -46,10 +46,8 @@ def progress_series(
 ) -> list[Series]:
     """Return the series of a finished load.
 
-    Args:
-        source: the entry ``progress`` of the load's benchmark file.
-        outputs: name -> raw output of the load.
-        realtime_minus_monotonic: offset of the two clocks in seconds.
+    `source` is ``progress`` of the benchmark file, `outputs` is name -> raw output of the load, and
+    `realtime_minus_monotonic` the offset of the two clocks in seconds.
 
     Raises:
         ExtractionError: the output has no progress in the form that the benchmark file describes.
@@ -94,10 +92,8 @@ def samples_from_json_lines(source: ProgressSource, text: str) -> Series:
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Series:
-    """Return the samples in CSV rows; a row has an end time and the mean rate since the last row.
-
-    The first row covers the requested averaging time, ``interval_seconds``.
-    """
+    """Return the samples in CSV rows; each has an end time and the mean rate since the last."""
+    # The first row covers the requested averaging time.
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
     samples: Series = []
@@ -165,14 +161,8 @@ def sample_quantile_in_window(
     """Return a quantile of the values that were counted within a window.
 
     Each sample counts how often each value occurred, e.g. ``"blocks": {"98.3": 12}``. The values
-    are the centres of narrow bins and set the resolution of the quantile.
-
-    Args:
-        progress: the ``progress`` of the benchmark file.
-        metric: source of the metric: ``key`` names the counts, ``quantile`` is from 0 to 1.
-        text: the output with the samples.
-        begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window, on the same clock.
+    are the centres of narrow bins and set the resolution of the quantile. In `metric`, ``key``
+    names the counts, and ``quantile`` is from 0 to 1. The window is in monotonic seconds.
 
     Raises:
         ExtractionError: no sample with counts lies within the window.
@@ -220,16 +210,8 @@ def rates_if_all_threads_used_one_node(
     Each sample has the amount moved per node and the time that all threads together spent on it,
     e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
     different times. So the value is the rate of one thread at this node, times the number of all
-    threads. Samples across an edge of the window count in part.
-
-    Args:
-        progress: the ``progress`` of the benchmark file.
-        metric: source of the metric: ``by_node`` names amount and time.
-        text: the output with the samples.
-        begin: begin of the window, in seconds on the monotonic clock.
-        end: end of the window, on the same clock.
-        nodes: nodes of the target; each must have been accessed.
-        threads: number of threads of the load.
+    threads. Samples across an edge of the window count in part. In `metric`, ``by_node`` names
+    amount and time. The window is in monotonic seconds.
 
     Raises:
         ExtractionError: a node was not accessed within the window, or a sample lacks a key.

@@ -239,12 +239,10 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
 
 
 def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
-    """Return a note on the processor time that other programs and the hypervisor took.
-
-    The loads run only on their own units; on which units the runner ran is unknown. So there are
-    two upper limits for other programs on these units: the busy time of the units without that of
-    the loads, and the busy time of the host without that of the loads and of the runner.
-    """
+    """Return a note on the processor time that other programs and the hypervisor took."""
+    # The loads run only on their own units; on which units the runner ran is unknown. So there are
+    # two upper limits for other programs on these units: the busy time of the units without that of
+    # the loads, and the busy time of the host without that of the loads and of the runner.
     before, after = record["environment_before"], record["environment_after"]
     # The interrupts of drives are work of the loads that read them: some per cent at full speed.
     reads_drives = any(load["target"].get("drives") for load in record["loads"])

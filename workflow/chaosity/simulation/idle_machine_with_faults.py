@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from chaosity.components.make_component_documents import drive_component_name
+from chaosity.components.component_documents import drive_component_name
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.point_types import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node

@@ -1,7 +1,7 @@
 """Find earlier values of the points that were measured again because a component changed.
 
 An attempt counts for the state that the components of its point had at its end; see
-`components.component_files` for the start of each state. Snakemake compares the same times to
+`components.component_history` for the start of each state. Snakemake compares the same times to
 decide what to measure again. Successive attempts in one state are a period of the point.
 """
 

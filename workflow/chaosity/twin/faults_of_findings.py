@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
-from chaosity.components.make_component_documents import drive_component_name
+from chaosity.components.component_documents import drive_component_name
 from chaosity.documents.machines import Fault
 from chaosity.place_names import PlaceName, packages_of_link, parse_place_name
 from chaosity.store.measurements import less_is_better

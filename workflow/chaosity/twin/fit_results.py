@@ -12,7 +12,7 @@ from chaosity.anomalies.host_anomalies import (
     host_component_facts,
     why_results_are_unusable,
 )
-from chaosity.components.component_files import read_component_documents
+from chaosity.components.component_documents import read_component_documents
 from chaosity.errors import UserError
 from chaosity.records.point_types import Point
 from chaosity.result_folders import measured_table

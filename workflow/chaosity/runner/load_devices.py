@@ -1,8 +1,13 @@
-"""Find the drives of a point by slot and serial number, and refuse writes that destroy data.
+"""Find the drives and OpenCL devices of a point, and refuse writes that destroy data.
 
 Kernel names such as ``nvme3n1`` change from boot to boot. So a point names the PCI address and the
 serial number, and the device is looked up just before the measurement. Loads use a symbolic link
 ``drives/<component>`` in their working folder, so no command contains a kernel name.
+
+A point has the names and the slot of its OpenCL device, by which this project's kernels choose it.
+Other tools take numbers. These change when a driver is added or removed, and two loaders on one
+host (a distribution's and CUDA's) number the platforms differently. So a tool gets the numbers just
+before it starts, and runs with the loader that gave them.
 """
 
 from __future__ import annotations
@@ -19,8 +24,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from chaosity.errors import MeasurementError, UserError, check_room
-from chaosity.records.point_types import DriveFacts, Load
+from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
 from chaosity.records.record_types import Check, make_check
+from chaosity.runner.describe_host import (
+    OPENCL_PROGRAM,
+    ListedOpenclDevice,
+    OpenclDeviceList,
+    list_opencl_devices,
+)
 from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
@@ -43,10 +54,8 @@ _FURTHER_NAMESPACE = re.compile(r"-n(\d+)$")
 def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None) -> Path:
     """Return the device file of the NVMe namespace at a PCI address.
 
-    Args:
-        pci: the PCI address.
-        serial: the serial number of the drive; None if it is unknown.
-        namespace: the number of the namespace in its kernel name; None for the first one.
+    `serial` is None if it is unknown. `namespace` is the number in its kernel name, None for the
+    first one.
 
     Raises:
         MeasurementError: the slot has no drive, or a drive with another serial number.
@@ -282,3 +291,57 @@ def _opened_without_cache(device: Path) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+# Words of a command that are replaced by the numbers of the load's device.
+PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
+
+
+def find_opencl_device(
+    wanted: OpenclTargetDevice, listed: OpenclDeviceList | None
+) -> ListedOpenclDevice:
+    """Return the listed device with the wanted slot or, without slot, wanted names.
+
+    Raises:
+        MeasurementError: the device is missing, or another device is in its slot.
+    """
+    name = f"{wanted['device']!r} of the platform {wanted['platform']!r}"
+    if listed is None:
+        raise MeasurementError(
+            f"{name} cannot be looked up: {OPENCL_PROGRAM} lists no devices;"
+            " run ansible-playbook provision.yml"
+        )
+    keys = ("platform", "device", "pci" if wanted["pci"] else "twin")
+    for device in listed["devices"]:
+        if all(device.get(key) == wanted.get(key) for key in keys):
+            return device
+    others = "; ".join(f"{d['device']!r} of {d['platform']!r}" for d in listed["devices"])
+    raise MeasurementError(f"{name} is missing since discovery; present: {others or 'no device'}")
+
+
+def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
+    """Return a load with its OpenCL device's numbers in its command, and checks for the record.
+
+    A command with numbers gets the loader that gave them. A load without a device is unchanged.
+
+    Raises:
+        MeasurementError: the device is missing.
+    """
+    wanted = load["target"].get("device")
+    if wanted is None:
+        return load, []
+    listed = list_opencl_devices()
+    device = find_opencl_device(wanted, listed)
+    platform, number = device["platform_number"], device["device_number"]
+    numbers = {PLATFORM_NUMBER: str(platform), DEVICE_NUMBER: str(number)}
+    detail = (
+        f"platform {platform} ({device['platform']}), device {number} ({device['device']}),"
+        f" driver {device['driver']}"
+    )
+    same = device["driver"] == wanted.get("driver")
+    check = make_check(f"device {wanted['name']}", same, detail, decisive=False)
+    command = [numbers.get(word, word) for word in load["command"]]
+    if command != load["command"] and listed and (loader := listed["loader"]):
+        environment = {"LD_PRELOAD": loader, **load["environment"]}
+        return {**load, "command": command, "environment": environment}, [check]
+    return load, [check]

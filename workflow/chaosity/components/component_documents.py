@@ -1,31 +1,43 @@
-"""Make the document of each component of a host: JSON values that change only with the component.
+"""Make, write and read the document of each component of a host, which changes only with it.
 
 A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address of the
 slot). Its document describes the part in that place. When a drive is replaced, the document of one
 component changes, and the points that depend on that component are measured again. When `nvme3n1`
-becomes `nvme1n1`, nothing changes.
+becomes `nvme1n1`, nothing changes. Changes of the files make Snakemake measure points again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
+from typing import cast
 
+from chaosity.components.component_history import (
+    ComponentDocument,
+    Components,
+    history_file,
+    read_json_object_or_none,
+    read_states,
+    record_component_state,
+)
 from chaosity.cpusets import format_cpu_list
+from chaosity.errors import UserError
 from chaosity.place_names import PlaceName, node_name, package_name
-from chaosity.topology.topology_model import Topology, configuration_name
-from chaosity.topology.topology_parts import Gpu, Node, NvmeDrive, OpenclDevice, Package
-
-# JSON values by key; `component` is the kind of component.
-ComponentDocument = Mapping[str, object]
-# Documents by the name of their component.
-Components = Mapping[str, ComponentDocument]
+from chaosity.records.record_files import read_regular_file, write_atomically
+from chaosity.topology.topology_model import Topology, configuration_name, read_topology
+from chaosity.topology.topology_parts import Gpu, HostFacts, Node, NvmeDrive, OpenclDevice, Package
 
 SYSTEM = "system"
+# The file with the fingerprints of the last discovery's documents.
+_DISCOVERY_FINGERPRINTS = ".discovered.json"
 # Firmware reserves a few pages more or fewer from boot to boot; no memory module is that small.
 _MEMORY_STEP_BYTES = 64 * 2**20
 _NAMESPACE = re.compile(r"nvme\d+n(\d+)")
+_LONGEST_NAME = 100
 # Fields of devices in their documents. Left out are the kernel's name of a drive, which can change
 # with the next boot, and the libraries that show a GPU, which depend on the installation.
 _DRIVE_KEYS = ("pci", "serial", "model", "firmware", "size_bytes", "link_bytes_per_second", "node")
@@ -40,11 +52,8 @@ def make_component_documents(
 ) -> dict[str, ComponentDocument]:
     """Return the documents of all components of a host, by name.
 
-    Args:
-        topology: topology of the host.
-        tools: version and hash of each tool, for the system component.
-        extra_drives: component -> drive, for all drives of the inventory; drives that discovery
-            found too are ignored.
+    `tools` has version and hash of each tool, for the system component. `extra_drives` has all
+    drives of the inventory by component; drives that discovery found too are ignored.
     """
     drives = [drive for drive in topology.drives if drive.name]  # unnamed: not measurable
     return {
@@ -58,9 +67,6 @@ def make_component_documents(
         },
         **{device.name: _opencl_device(device) for device in topology.opencl_devices},
     }
-
-
-_LONGEST_NAME = 100
 
 
 def drive_component_name(drive: NvmeDrive) -> str:
@@ -173,3 +179,115 @@ def _opencl_device(device: OpenclDevice) -> ComponentDocument:
     """Return a device's document; a processor's memory is left out, since a balloon changes it."""
     memory_bytes = None if device.is_processor else device.memory_bytes
     return {**_device("opencl_device", device, _OPENCL_KEYS), "memory_bytes": memory_bytes}
+
+
+def write_changed_components(directory: Path, documents: Components) -> list[str]:
+    """Write the file `<name>.json` of each component that has changed.
+
+    A component has changed when *discovery* returns another document than last time. So a person
+    can add a fact that discovery cannot see ("DIMM A1 reseated") to the file. The edit stays, and
+    the points that depend on the component are measured again, once. `component_history` keeps the
+    previous states. Files of absent components are deleted.
+
+    Returns the names of components that were added, changed or deleted, sorted.
+
+    Raises:
+        OSError: the directory cannot be written. No file is left incomplete.
+    """
+    fingerprints = directory / _DISCOVERY_FINGERPRINTS
+    before = read_json_object_or_none(fingerprints) or {}
+    changed = []
+    for path in directory.glob("[!.]*.json"):
+        if not read_regular_file(path).strip(b"\0 \n"):  # left by a crash; nobody's edit
+            _restore_from_history(path)
+        record_component_state(path)  # the file may have a person's edits
+        if path.stem not in documents:
+            path.unlink()
+            record_component_state(path)
+            changed.append(path.stem)
+    now: dict[str, str] = {}
+    for name, document in documents.items():
+        path, text = directory / f"{name}.json", _sorted_json(document)
+        now[name] = _fingerprint(text.encode())
+        known = before.get(name) or (path.exists() and _fingerprint(read_regular_file(path)))
+        if not path.exists() or known != now[name]:
+            write_atomically(path, text)
+            record_component_state(path)
+            changed.append(name)
+    if now != before:
+        write_atomically(fingerprints, _sorted_json(now))
+    return sorted(changed)
+
+
+def _restore_from_history(path: Path) -> None:
+    """Write the last content of a component again, so that nothing is measured for a lost file."""
+    known = [state.content for state in read_states(history_file(path)) if state.content]
+    if known:
+        write_atomically(path, _sorted_json(known[-1]))
+    else:
+        path.unlink()
+
+
+def _fingerprint(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _sorted_json(document: ComponentDocument) -> str:
+    """Return JSON with sorted keys, so that equal documents have equal texts."""
+    return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
+    """Return the documents of the components by name, without files that are not JSON objects.
+
+    A person may have edited a file, so keys may be missing or have unusual values.
+    """
+    documents = {
+        path.stem: read_json_object_or_none(path) for path in sorted(folder.glob("[!.]*.json"))
+    }
+    return {name: document for name, document in documents.items() if document is not None}
+
+
+def facts_of_system_component(components: Components) -> HostFacts:
+    """Return the facts in the system component; empty if the component is missing."""
+    return cast(HostFacts, components.get(SYSTEM, {}))
+
+
+def processor_model(folder: Path) -> str | None:
+    """Return the processor model of ``results/HOST/CONFIGURATION``; None if unknown.
+
+    The system component comes before the topology, since a person may have edited it.
+    """
+    if model := _system_component(folder).get("cpu_model"):
+        return str(model)
+    try:
+        topology = read_topology(folder / "topology.json")
+    except UserError:
+        return None
+    return topology.cpu_model if topology else None
+
+
+def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
+    """Return what the hosts that are compared as equal have in common: model and group.
+
+    The group is the host's variable ``chaosity_equal_hosts``, empty by default.
+    """
+    return processor_model(folder), str(discovered_host(folder).get("equal_hosts") or "")
+
+
+def discovered_host(folder: Path) -> Mapping[str, object]:
+    """Return ``host.json`` of the host of ``results/HOST/CONFIGURATION``; empty if unreadable."""
+    return read_json_object_or_none(folder.resolve().parent / "host.json") or {}
+
+
+def is_virtual_machine(folder: Path) -> bool:
+    """Return whether the host of ``results/HOST/CONFIGURATION`` says that it is a virtual machine.
+
+    Only x86 processors report it.
+    """
+    return _system_component(folder).get("hypervisor") is True
+
+
+def _system_component(folder: Path) -> ComponentDocument:
+    """Return the system component of ``results/HOST/CONFIGURATION``; empty if there is none."""
+    return read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}

@@ -1,4 +1,4 @@
-"""Set damaged files of results aside before a run, so that the run makes them again.
+"""Set damaged files of results aside, so that a run makes them again, and say why it does.
 
 A file can be empty, cut or garbage after a crash of the machine or an interrupted copy. Something
 else can also stand in its place: a folder, a FIFO, a link to nothing. Snakemake sees only that the
@@ -11,21 +11,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
-from chaosity.errors import MALFORMED, UserError, describe_malformed
+from chaosity.errors import MALFORMED, UserError, describe_malformed, printable_short_line
+from chaosity.records.point_types import Point
 from chaosity.records.record_files import (
+    load_record,
     read_regular_file,
     record_file,
     replicate_numbers,
     time_in_file_name,
     utc_now_text,
 )
+from chaosity.records.record_types import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.round_types import ROUNDS_FOLDER, point_key
+from chaosity.units import format_count, join_with_and
 
 _REPORT = "report.html"
 # Read by every start, so they are always checked.
@@ -48,10 +54,7 @@ def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
     A complete report has read all files that are older than the report, so only younger files are
-    read.
-
-    Args:
-        folder: ``results/<host>/<configuration>``.
+    read. `folder` is ``results/<host>/<configuration>``.
     """
     for name in _READ_ALWAYS:
         if reason := _damage(folder / name, 0):
@@ -71,10 +74,7 @@ def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
     """Rename damaged records of a plan; yield a sentence for each.
 
     A record that is older than the tidy table was read for it, so only its end is read again.
-
-    Args:
-        plan: the plan of the host.
-        folder: ``results/<host>/<configuration>``.
+    `folder` is ``results/<host>/<configuration>`` of the plan's host.
     """
     read_at = _changed_ns(folder / MEASUREMENTS_FILE) or 0
     for point in plan.points:
@@ -94,13 +94,9 @@ def _changed_ns(path: Path) -> int | None:
 
 
 def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
-    """Return what is wrong with a file; None for a whole one, and for one that does not exist.
-
-    Args:
-        path: the file.
-        read_at: time in ns since 1970 at which all files were read that have not changed since.
-        key: a key that the JSON object in the file must have; None for other files.
-    """
+    """Return what is wrong with a file; None for a whole one, and for one that does not exist."""
+    # All files that have not changed since `read_at` (in ns since 1970) were read at that time. The
+    # JSON object in the file must have the `key`.
     changed = _changed_ns(path)
     if changed is None:
         return None
@@ -151,3 +147,61 @@ def _set_aside(path: Path, what: str, again: str) -> str:
     kept = path.with_name(f"{path.name}.damaged-{time_in_file_name(utc_now_text())}")
     path.rename(kept)
     return f"{path}: {what}; it is kept as {kept.name}, and {again} again."
+
+
+# What a point's definition depends on, see `design.point_expansion`.
+_DEFINED_BY = ("loads", "stopping")
+
+
+class InputsOfMeasurement(Protocol):
+    """The input files of a job that measures, by their names in rule `measure`."""
+
+    changed_components: Iterable[str]
+
+
+class Repetition(Protocol):
+    """A job of Snakemake: its changed components as inputs, and its record as output."""
+
+    input: InputsOfMeasurement
+    output: list[str]
+
+
+def describe_repetitions(jobs: Iterable[tuple[Repetition, Point]]) -> str | None:
+    """Return how many records are measured again and why, as a sentence; None without any.
+
+    `jobs` are the measurements that are to run, each with its planned point.
+    """
+    reasons = Counter(_reason(job, point) for job, point in jobs if Path(job.output[0]).exists())
+    if not reasons:
+        return None
+    listed = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
+    verb = "is" if reasons.total() == 1 else "are"
+    return f"{format_count(reasons.total(), 'record')} {verb} measured again: {listed}"
+
+
+def _reason(job: Repetition, point: Point) -> str:
+    """Return why a record is measured again, as a clause."""
+    if changed := [Path(file).stem for file in job.input.changed_components]:
+        return f"{join_with_and(changed)} changed"
+    try:
+        record = load_record(Path(job.output[0]))
+    except ValueError:
+        return "damaged"
+    if record["point"]["definition"] != point["definition"]:
+        before, now = map(dict, (record["point"], point))
+        found = (_first_difference(before.get(key), now[key], key) for key in _DEFINED_BY)
+        return f"another definition: {next(filter(None, found), 'a new version')}"
+    return "failed before" if record["verdict"]["status"] != VALID else "asked for"
+
+
+def _first_difference(before: Any, now: Any, place: str) -> str | None:
+    """Return place and values of the first difference of two JSON documents; None without any."""
+    if before == now:
+        return None
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        before, now = dict(enumerate(before)), dict(enumerate(now))
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in {**before, **now}:
+            if found := _first_difference(before.get(key), now.get(key), f"{place}.{key}"):
+                return found
+    return printable_short_line(f"{place} was {before!r}, is {now!r}")

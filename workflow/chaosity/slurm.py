@@ -1,0 +1,405 @@
+"""Call Slurm's programs: list its nodes, make the requests of jobs, and watch the jobs of a run.
+
+A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
+job. So a job requests the node's own numbers. With ``--hint`` or ``--threads-per-core`` the job
+would lose half of the processing units.
+
+If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
+ever. Such jobs are cancelled by number. Snakemake retries cancelled jobs as often as the profile
+allows, and then leaves their points to a later run. Another early end of a job is reported in a
+line with the job's number and host. Only ``squeue`` is used, since it needs no accounting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+
+from chaosity.documents.config import SlurmConfig
+from chaosity.documents.inventory import HostVariables
+from chaosity.errors import UserError
+from chaosity.units import format_count
+
+# Slurm's programs answer at once, or try for minutes if slurmctld is down.
+ANSWER_SECONDS = 30
+# Time limit of the job in which a host describes itself; lstopo may take two minutes.
+DESCRIBE_MINUTES = 5
+# Variables by which sites take hyper-threads away from jobs, without a message (sbatch(1)).
+HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
+# States and flags in which no new job starts (sinfo(1), NODE STATE CODES). POWERED_DOWN and
+# POWERING_UP are not among them: Slurm wakes such a node for a job.
+UNUSABLE = {
+    "DOWN": "down",
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "draining",
+    "ERROR": "in error",
+    "FAIL": "failing",
+    "FAILING": "failing",
+    "FUTURE": "not available yet",
+    "INVAL": "different from its configuration",
+    "INVALID_REG": "different from its configuration",
+    "MAINT": "under maintenance",
+    "NOT_RESPONDING": "not responding",
+    "REBOOT_ISSUED": "rebooting",
+    "UNKNOWN": "in an unknown state",
+}
+
+
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node in Slurm."""
+
+    name: str
+    states: tuple[str, ...]  # state and flags of the node, such as ``("IDLE", "DRAIN")``
+    reason: str  # why it is drained or down, from an administrator or Slurm; may be empty
+    processors: int  # number that Slurm manages, without processors reserved for the system
+    memory_mib: int  # memory in MiB that Slurm manages; 0 if the site does not manage memory
+
+    @property
+    def unusable_reason(self) -> str | None:
+        """Return why no job can start on the node, as a clause; None if a job can start."""
+        words = dict.fromkeys(UNUSABLE[state] for state in self.states if state in UNUSABLE)
+        text = f"node {self.name} is {' and '.join(words)}: reason {self.reason or 'not given'}"
+        return text if words else None
+
+
+def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
+    """Return name -> node, from the output of ``scontrol show node --oneliner``.
+
+    A ``*`` after the state means that the node does not respond. Other signs mean that the node
+    sleeps, wakes up or is under maintenance; newer releases have flags for most of these states.
+    """
+    found = {}
+    for line in text.splitlines():
+        # The name becomes an option of Slurm's programs.
+        name = re.match(r"NodeName=([A-Za-z0-9][A-Za-z0-9._-]*)(?:\s|$)", line)
+        state = re.search(r"\bState=(\S+)", line)
+        if name is None or state is None:
+            continue
+        states = [word for word in re.split(r"[^A-Z_]+", state[1]) if word]
+        if "*" in state[1]:
+            states.append("NOT_RESPONDING")
+        # The reason is at the end, with its author and time in brackets.
+        reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?(?: Comment=.*)?$", line.rstrip())
+        memory = _whole_number(line, "RealMemory") - _whole_number(line, "MemSpecLimit")
+        found[name[1]] = SlurmNode(
+            name=name[1],
+            states=tuple(states),
+            reason=reason[1].strip() if reason else "",
+            processors=_whole_number(line, "CPUEfctv") or _whole_number(line, "CPUTot"),
+            # Slurm's default of 1 MiB means that the site did not configure the memory.
+            memory_mib=memory if memory > 1 else 0,
+        )
+    return found
+
+
+def _whole_number(text: str, name: str) -> int:
+    """Return the whole number called `name` in a node's description; 0 if it is missing."""
+    match = re.search(rf"\b{name}=(\d{{1,15}})\b", text)
+    return int(match[1]) if match else 0
+
+
+def slurm_node_name(host: str, variables: HostVariables) -> str:
+    """Return a host's name in Slurm: its variable ``chaosity_slurm_node``, else its own name."""
+    return variables.get("chaosity_slurm_node", host)
+
+
+def run_slurm_command(*command: str) -> str:
+    """Return the output of one of Slurm's programs.
+
+    Raises:
+        UserError: the program is not installed, failed, or gave no answer in time.
+    """
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_SECONDS,
+            check=False,
+            # Times as seconds since 1970, whatever the site's format and time zone.
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+        )
+    except FileNotFoundError:
+        remedy = "submit from a machine that has Slurm's programs"
+        raise UserError("the program is not installed", command[0], remedy) from None
+    except subprocess.TimeoutExpired:
+        raise UserError(f"{command[0]} gave no answer in {ANSWER_SECONDS} s", "Slurm") from None
+    if answer.returncode:
+        message = (answer.stderr.strip() or "without a message").splitlines()[-1]
+        raise UserError(f"{command[0]} failed: {message}", "Slurm")
+    return answer.stdout
+
+
+def transport_of_dry_run(transport: str) -> str:
+    """Return the transport for a dry run: that of the inventory where Slurm's programs are missing.
+
+    So a campaign can be planned on any machine; the nodes are not asked, and a sentence says so.
+    """
+    if transport != "slurm" or shutil.which("scontrol"):
+        return transport
+    text = "Slurm's programs are not installed here, so this dry run does not ask Slurm's nodes"
+    print(f"chaosity: {text}; hosts are described as without Slurm.", file=sys.stderr)
+    return "inventory"
+
+
+def list_slurm_nodes() -> dict[str, SlurmNode]:
+    """Return all nodes of Slurm, by name."""
+    return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
+
+
+def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) -> None:
+    """Remove the environment variables by which a site excludes hyper-threads from jobs."""
+    for name in HINTS:
+        environment.pop(name, None)
+
+
+def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
+    """Return the command that makes the host's description on a node, as a separate job.
+
+    Standard input and output are those of the program. If the node is busy, ``srun`` waits as long
+    as the config allows, then fails with a message.
+    """
+    queue = {"partition": slurm["partition"], "account": slurm["account"]}
+    return [
+        "srun",
+        "--quiet",
+        # No prefix of the measurements' jobs: only jobs with that prefix are counted and watched.
+        "--job-name=chaosity-describe",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={node.processors}",
+        *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
+        f"--nodelist={node.name}",
+        "--exclusive",
+        # Without binding, so that the program sees exactly what the job may use.
+        "--cpu-bind=none",
+        f"--time={DESCRIBE_MINUTES}",
+        f"--immediate={60 * slurm['wait_minutes']}",
+        *(f"--{name}={value}" for name, value in queue.items() if value),
+    ]
+
+
+def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
+    """Return the resources of a measurement's job, which must get the whole node.
+
+    The executor plugin converts the resources into options of ``sbatch``, and ``srun`` in the job.
+    Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
+    """
+    found: dict[str, str | int | None] = {
+        "slurm_extra": f"--nodelist={node.name} --exclusive",
+        # The step inside the job needs this number too; otherwise the step gets one processor.
+        "cpus_per_task": node.processors,
+        "mem_mb": node.memory_mib,
+        "slurm_partition": slurm["partition"],
+        "slurm_account": slurm["account"],
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+# The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
+# 1970, see `run_slurm_command`.
+SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
+# The executor plugin looks at its jobs at least every 180 s. If a job vanishes in between, the
+# plugin waits for ever.
+OLDEST_LOOK_SECONDS = 200
+# States of jobs that Slurm or a person ended; such an end says nothing about a measurement.
+CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
+CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
+FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
+# Each look costs two short queries.
+LOOK_SECONDS = 15.0
+# A node is given up after this many looks in a row found it unusable, since a node may answer late.
+LOOKS_IN_TROUBLE = 2
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job in Slurm's queue. Times are seconds since 1970; a time in the future is None."""
+
+    number: str
+    state: str
+    node: str
+    submitted: float
+    started: float | None
+    ended: float | None
+
+
+def parse_slurm_jobs_of_run(
+    text: str, nodes: Container[str], prefix: str, folder: str, since: float
+) -> dict[str, SlurmJob]:
+    """Return number -> job of a run, from ``squeue --format`` with `SQUEUE_FORMAT`.
+
+    Jobs of the run have names with `prefix`, run in `folder` on one of `nodes`, and were submitted
+    after `since`. Runs of other hosts use the same prefix and folder at the same time.
+    """
+    found = {}
+    for line in text.splitlines():
+        fields = line.split("|", 8)
+        if len(fields) < 9 or not fields[7].startswith(prefix) or fields[8] != folder:
+            continue
+        number, state, node, *texts = fields[:6]
+        # A missing time is `N/A` or the like.
+        submitted, started, ended = (float(x) if x.isdecimal() else None for x in texts)
+        job = SlurmJob(
+            number,
+            state,
+            node,
+            submitted=submitted or 0.0,
+            started=started if state != "PENDING" else None,
+            ended=ended if state in FINISHED else None,
+        )
+        if job.submitted >= since and node in nodes:
+            found[job.number] = job
+    return found
+
+
+def check_finished_jobs_stay_visible(configuration: str) -> None:
+    """Check in Slurm's configuration that the executor plugin sees the end of every job.
+
+    Raises:
+        UserError: a job may leave the list too early, and there is no accounting to query instead.
+    """
+    age = re.search(r"^MinJobAge\s*=\s*(\d{1,9})\b", configuration, re.MULTILINE)
+    storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
+    if age is None or int(age[1]) >= OLDEST_LOOK_SECONDS:
+        return
+    if storage is None or storage[1].endswith("/none"):
+        raise UserError(
+            f"Slurm forgets finished jobs after {age[1]} s (MinJobAge) and has no accounting, so"
+            " the end of a job could be missed",
+            "Slurm",
+            f"set MinJobAge to {OLDEST_LOOK_SECONDS} or more, or set up accounting",
+        )
+
+
+def describe_queue_and_job_times(
+    jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
+) -> str | None:
+    """Return the waiting and run times of the jobs in one sentence.
+
+    It is None if no job has run, or if nothing was measured. `measured` is node -> number of
+    measurements, and the seconds that their records say.
+
+    For each node, the time from the first submission to the last end has two parts: the run times
+    of its jobs, and waiting. The run times consist of measuring and of overhead: the start of
+    Snakemake in the job, the start of the step, reading the last discovery.
+    """
+    nodes: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
+    for job in jobs:
+        if job.started is not None and job.ended is not None:
+            nodes[job.node].append((job.submitted, job.started, job.ended))
+    times = [own for each in nodes.values() for own in each]
+    points = sum(number for number, _ in measured.values())
+    if not times or not points:
+        return None
+    total = sum(max(end for *_, end in own) - min(own)[0] for own in nodes.values())
+    ran = sum(ended - started for _, started, ended in times)
+    measuring = sum(seconds for _, seconds in measured.values())
+    return (
+        f"{points} measurements in {format_count(len(times), 'Slurm job')} on"
+        f" {format_count(len(nodes), 'node')}: {total:.0f} s from submission"
+        f" to end, summed over nodes, {measuring:.0f} s of it measuring. Per measurement,"
+        f" {(total - ran) / points:.2f} s of waiting in the queue and"
+        f" {(ran - measuring) / points:.2f} s of start and end of the jobs"
+    )
+
+
+def _print_message(text: str) -> None:
+    """Print one line for the user, between the lines that Snakemake prints."""
+    print(f"chaosity: {text}", file=sys.stderr, flush=True)
+
+
+class SlurmJobAndNodeWatch:
+    """A thread that watches a run's jobs and nodes until the run ends.
+
+    Args:
+        hosts: name of the node -> its host.
+        prefix: prefix of the names of the run's jobs.
+
+    Attributes:
+        jobs: number -> job of the run.
+        given_up: hosts whose jobs were cancelled, with the reason.
+    """
+
+    def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:
+        self.hosts, self.prefix = hosts, prefix
+        self.folder = os.getcwd()  # noqa: PTH109 - the same text that Snakemake gives to sbatch
+        self.began = float(int(time.time()))  # Slurm counts whole seconds
+        self.jobs: dict[str, SlurmJob] = {}
+        self.given_up: dict[str, str] = {}
+        self._reported: set[str] = set()
+        self._looks_in_trouble: Counter[str] = Counter()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
+
+    def start_watching(self) -> None:
+        """Start to look at jobs and nodes at intervals."""
+        self._thread.start()
+
+    def stop_watching(self) -> None:
+        """Look once more at jobs and nodes, then stop."""
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> None:
+        """Look once at jobs and nodes; if Slurm does not answer, the next look follows as usual."""
+        try:
+            text = run_slurm_command(
+                "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
+            )
+            self.jobs.update(
+                parse_slurm_jobs_of_run(text, self.hosts, self.prefix, self.folder, self.began)
+            )
+            nodes = list_slurm_nodes()
+        except UserError:
+            return
+        for job in self.jobs.values():
+            self._report_cut_short(job)
+        for node in self.hosts:
+            reason = nodes[node].unusable_reason if node in nodes else None
+            self._looks_in_trouble[node] = self._looks_in_trouble[node] + 1 if reason else 0
+            if reason and self._looks_in_trouble[node] >= LOOKS_IN_TROUBLE:
+                self._give_up(node, reason)
+
+    def _report_cut_short(self, job: SlurmJob) -> None:
+        """Report once that a job ended too early; its points do not count as failed."""
+        if job.state not in CUT_SHORT or job.number in self._reported:
+            return
+        self._reported.add(job.number)
+        ran = f"after {job.ended - job.started:.0f} s" if job.started and job.ended else "unstarted"
+        _print_message(
+            f"Slurm job {job.number} on host {self.hosts.get(job.node, job.node)} ended {ran} as"
+            f" {job.state}; its finished measurements are kept"
+        )
+
+    def _give_up(self, node: str, reason: str) -> None:
+        """Cancel the pending jobs of a node that cannot start them."""
+        waiting = [
+            job.number for job in self.jobs.values() if job.node == node and job.state == "PENDING"
+        ]
+        if not waiting:
+            return
+        self.given_up[self.hosts[node]] = reason
+        _print_message(
+            f"host {self.hosts[node]}: {reason}; cancelling {', '.join(waiting)}, which would wait"
+            " for it; a later run measures its points"
+        )
+        try:
+            run_slurm_command("scancel", "--state=PENDING", *waiting)
+        except UserError as error:
+            _print_message(str(error))
