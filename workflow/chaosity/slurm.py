@@ -322,13 +322,8 @@ def _print_message(text: str) -> None:
 class SlurmJobAndNodeWatch:
     """A thread that watches a run's jobs and nodes until the run ends.
 
-    Args:
-        hosts: name of the node -> its host.
-        prefix: prefix of the names of the run's jobs.
-
-    Attributes:
-        jobs: number -> job of the run.
-        given_up: hosts whose jobs were cancelled, with the reason.
+    `hosts` is name of the node -> its host, `prefix` that of the names of the run's jobs. `jobs` is
+    number -> job, and `given_up` has the hosts whose jobs were cancelled, with the reason.
     """
 
     def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:

@@ -70,11 +70,8 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 class RoundsOfPlan:
     """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
 
-    Args:
-        complete: the complete plan of the host.
-        folder: ``results/<host>/<configuration>``.
-        steps: the choices of earlier runs that this run keeps.
-        are_written: whether the files below ``rounds/`` already hold exactly these choices.
+    `complete` is the complete plan, `steps` are the choices of earlier runs that this run keeps,
+    and `are_written` says whether the files below ``rounds/`` already hold exactly these choices.
     """
 
     def __init__(
@@ -106,14 +103,11 @@ class RoundsOfPlan:
 def needs_rounds(
     plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
 ) -> bool:
-    """Return whether a run within the budget cannot measure the complete plan.
+    """Return whether a run within the budget cannot measure the complete `plan`.
 
-    Args:
-        plan: the complete plan of the host.
-        budget: when to end.
-        used_seconds: planned time of the measurements in the rounds so far that count.
-        missing_seconds: planned time of all measurements of the plan without a record that counts.
-        is_new: whether no record counts.
+    `used_seconds` is the planned time of the measurements in the rounds so far that count,
+    `missing_seconds` that of all measurements without a record that counts; `is_new` says whether
+    no record counts.
 
     Raises:
         UserError: the budget is too short to measure the node matrices once.

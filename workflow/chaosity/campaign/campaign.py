@@ -87,15 +87,9 @@ def measuring_resource_name(host: str) -> str:
 class Campaign:
     """The hosts of one run, each in its configurations.
 
-    Args:
-        config: the merged config from Snakemake.
-        root: the repository.
-        command_line: Snakemake's command line, which says what this process may do.
-
-    Attributes:
-        modes: (host, configuration) -> the host in this configuration.
-        skipped: hosts that cannot be discovered, with the reason.
-        began: when this run began, as in the name of a file.
+    `config` is the merged config from Snakemake, `root` the repository; the command line says what
+    this process may do. `modes` has each host by (host, configuration), `skipped` the reason why a
+    host cannot be discovered, and `began` when this run began, as in the name of a file.
 
     Raises:
         UserError: config, inventory or a host is wrong.
@@ -155,11 +149,7 @@ class Campaign:
             self._plan(mode, host)
 
     def _add_hosts_with_modes(self, repeats: bool) -> None:
-        """Add each host in each configuration.
-
-        A configuration is booted only if its measurements are incomplete or unknown, or if the run
-        repeats.
-        """
+        """Add each host in each configuration; boot those of which measurements are missing."""
         inventory = self.config["inventory"]
         to_boot: dict[str, InventoryHost] = {}
         hosts = hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory)
@@ -244,11 +234,8 @@ class Campaign:
             mode.plan.write_plan(mode.folder, points=False)
 
     def _take_plan_within_budget(self, mode: HostInMode, complete: HostPlan) -> str | None:
-        """Take the complete plan of a host, or that of the rounds for which the budget is enough.
-
-        The first round is chosen here, so that a dry run lists its measurements. Returns what to
-        say about the budget; None without one.
-        """
+        """Take the plan that fits into the budget; return what to say, None without a budget."""
+        # The first round is chosen here, so that a dry run lists its measurements.
         if not has_budget(self.config):
             mode.take_plan(complete)
             return None

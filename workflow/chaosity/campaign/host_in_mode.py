@@ -58,19 +58,11 @@ CONFIGURED_FILE, DISCOVERED_FILE = "configured.txt", "discovered.txt"
 class HostInMode:
     """A host in one configuration of its firmware.
 
-    Args:
-        host: its entry of the inventory, or the discovered host.
-        configuration: the name of the configuration.
-        results: the folder of all results.
-        discovered: the same, or in a dry run the folder of what discovery finds.
-        began: when this run began, as in the name of a file.
+    `discovered` is the folder of all results, or in a dry run that of what discovery finds; `began`
+    is when this run began, as in the name of a file.
 
     Attributes:
-        folder: ``results/<host>/<configuration>``.
-        facts: the same below `discovered`.
-        host: the name of the host in the inventory.
-        variables: those of the host in the inventory.
-        is_simulated: whether the host does not exist, so that its records come from a description.
+        folder: ``results/<host>/<configuration>``; `facts` is the same below `discovered`.
         local: whether its measurements are processes of this machine.
         boot_commands: what boots the host into the configuration and sets its state.
         before: the configuration that is measured before this one boots; None for the first one.
@@ -166,10 +158,8 @@ class HostInMode:
         return self.record_paths(self.rounds.plan_until(number))
 
     def lost_records(self) -> list[str]:
-        """Return the paths of records that are missing although their table exists.
-
-        Without a table, the rule that makes it asks for the records.
-        """
+        """Return the paths of records that are missing although their table exists."""
+        # Without a table, the rule that makes it asks for the records.
         if not (self.folder / MEASUREMENTS_FILE).exists():
             return []
         return [path for path in self.record_paths() if not os.path.exists(path)]  # noqa: PTH110
@@ -198,9 +188,8 @@ class HostInMode:
 
     def is_up_to_date(self, point: Point, replicate: int) -> bool:
         """Return whether a measurement has a record that counts."""
-        return is_measured(self.folder, point, replicate) and not self.changed_component_files(
-            *point_key(point), str(replicate)
-        )
+        changed = self.changed_component_files(*point_key(point), str(replicate))
+        return not changed and is_measured(self.folder, point, replicate)
 
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
         """Return the files of a point's components that changed after its record was written.

@@ -41,11 +41,8 @@ class HostPageWeights:
     """The weights of one host in one configuration.
 
     A call with the name of the weights (CANONICAL or CONTENDED) and the workers' nodes returns the
-    share of each node, or None if they were not measured.
-
-    Args:
-        folder: folder of the host and configuration.
-        recalculate: whether to use the measurements; if not, only the kept weights are used.
+    share of each node, or None if they were not measured. Without `recalculate`, only the kept
+    weights are used, and no measurements.
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:

@@ -46,11 +46,7 @@ RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm
 
 
 class CampaignSlurmJobs:
-    """The Slurm jobs of a campaign.
-
-    Args:
-        campaign: the hosts, plans and records of the run.
-        repeats: whether measurements that are complete are made again.
+    """The Slurm jobs of a campaign; `repeats` says whether complete measurements are made again.
 
     Raises:
         UserError: Slurm does not answer, or removes jobs from its list before their end is seen.
@@ -120,11 +116,9 @@ class CampaignSlurmJobs:
         return self._limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
-        """Return what a measurement adds to the time limit of its job: nothing if it is in a batch.
-
-        Snakemake adds the minutes of all jobs of a group. A minute for each of a hundred points of
-        two seconds would be too long, so the job that opens the batch has the whole limit.
-        """
+        """Return what a measurement adds to the limit of its job: nothing if it is in a batch."""
+        # Snakemake adds the minutes of all jobs of a group. A minute for each of a hundred points
+        # of two seconds would be too long, so the job that opens the batch has the whole limit.
         mode = self.campaign.mode(wildcards.host, wildcards.configuration)
         if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
@@ -217,14 +211,10 @@ def planned_seconds(batch: Iterable[ReplicateToMeasure]) -> float:
 
 
 def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int = 1) -> int:
-    """Return the time limit of a job in minutes.
+    """Return the time limit of a job in minutes; `seconds` is the planned time, times `factor`.
 
-    Args:
-        seconds: planned duration of its measurements.
-        factor: factor by which the planned time is multiplied.
-        slack: minutes that are added for the start of the job, and for a point that waits for
-            its memory or for another measurement on the host.
-        attempt: 1, 2, ...; every retry adds the whole time once more.
+    `slack` are minutes for the start of the job, and for a point that waits for its memory or for
+    another measurement on the host. Every further `attempt` adds the whole time once more.
     """
     return math.ceil(attempt * (seconds * factor / 60.0 + slack))
 

@@ -147,9 +147,7 @@ def notes_on_missing_components(directory: Path) -> list[str]:
 def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     """Return the state of a component at a time; before the history begins, the first state.
 
-    Args:
-        stamp: the time, in the form of `time_in_file_name`.
-        states: the states of the component, the oldest first; at least one.
+    `stamp` has the form of `time_in_file_name`; `states` are the oldest first, at least one.
     """
     before = [state for state in states if time_in_file_name(state.since) <= stamp]
     return before[-1] if before else states[0]

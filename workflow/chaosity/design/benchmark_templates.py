@@ -75,10 +75,7 @@ def _collect_templates(part: Any, templates: list[str]) -> _Fill:
 
 
 class LoadMaker:
-    """Makes the loads of one benchmark from its file.
-
-    `parameters` are values from the config that replace the file's values.
-    """
+    """Makes the loads of one benchmark from its file, with `parameters` from the config."""
 
     def __init__(self, document: BenchmarkDocument, parameters: Mapping[str, Level]) -> None:
         self.document = document
@@ -249,7 +246,10 @@ def _counter(name: str, host: HostFacts) -> CounterRequest:
     # A point's definition includes its reason. Points with a changed reason are measured again.
     document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:
-        return {"reason": f"which events count it is not known for {_processor(host)}"}
+        numbers = [host.get(key) for key in ("cpu_vendor", "cpu_family", "cpu_model_number")]
+        known = "{} family {} model {}".format(*numbers)
+        processor = "this processor" if None in numbers else known
+        return {"reason": f"which events count it is not known for {processor}"}
     if name not in document["events"]:
         return {"reason": f"{document['summary']}: has no events that count it"}
     vendor = host["cpu_vendor"]
@@ -293,12 +293,3 @@ def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
 def _within(model: int, models: int | list[int]) -> bool:
     first, last = (models, models) if isinstance(models, int) else models
     return first <= model <= last
-
-
-def _processor(host: HostFacts) -> str:
-    """Return the host's processor as a text of the numbers that the files use."""
-    family, model = host.get("cpu_family"), host.get("cpu_model_number")
-    vendor = host.get("cpu_vendor")
-    if None in (vendor, family, model):
-        return "this processor"
-    return f"{vendor} family {family} model {model}"

@@ -189,10 +189,7 @@ class _DesignedLoad:
                 yield from self._with_buffers(chosen, earlier)
 
     def _with_buffers(self, chosen: ChosenLoad, earlier: EarlierEndpoints) -> Iterator[ChosenLoad]:
-        """Yield the load once for each memory that the key `buffers` selects.
-
-        Without this key, yield the load unchanged.
-        """
+        """Yield the load once for each memory that the key `buffers` selects, else unchanged."""
         spec, where = self.spec, f"{self.where}.buffers"
         if "buffers" not in spec:
             yield chosen

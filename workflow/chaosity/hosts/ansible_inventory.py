@@ -126,11 +126,9 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
 
 
 def _unreadable(errors: str, inventory: str) -> UserError:
-    """Return the error for an inventory, with the file and reason in what Ansible printed.
-
-    Ansible's last line on a value says where it is written. It tries a file with several plugins,
-    and says for each why it failed; the reason is that of the plugin for the file's format.
-    """
+    """Return the error for an inventory, with the file and reason in what Ansible printed."""
+    # Ansible's last line on a value says where it is written. It tries a file with several plugins,
+    # and says for each why it failed; the reason is that of the plugin for the file's format.
     # In a JSON file, Ansible knows no lines.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
     if "Task failed" in errors and values:
@@ -188,11 +186,7 @@ def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:
-    """Return the hosts of an inventory.
-
-    Args:
-        inventory: path of the file or folder.
-        wanted: names of hosts; all hosts if empty.
+    """Return the hosts of an inventory, a file or folder; `wanted` are names, all if empty.
 
     Raises:
         UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.

@@ -11,11 +11,11 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import TypedDict, TypeVar, cast
 
 from chaosity.components.component_documents import (
     make_component_documents,
@@ -68,6 +68,7 @@ from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_model import configuration_name, read_topology, topology_to_json
 from chaosity.topology.topology_sources import LIVE, read_description
 
+T = TypeVar("T")
 _DESCRIPTION_FILE = "description.json"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
 _DESCRIBE_SECONDS = 180
@@ -120,13 +121,8 @@ def checked_tool_versions_and_hashes(
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
-    """Return the transport that runs commands on a node of Slurm by a job in the queue.
-
-    The job runs the programs of this installation, on a file system that the node shares.
-
-    Raises:
-        UserError: Slurm has no such node, or no job can start on it now.
-    """
+    """Return the transport that runs commands on a node of Slurm by a job in the queue."""
+    # The job runs the programs of this installation, on a file system that the node shares.
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
@@ -143,11 +139,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
 
 
 def _choose_transport(host: InventoryHost, config: Config) -> Transport:
-    """Return the transport to the runner on a host.
-
-    Raises:
-        UserError: the inventory names a connection that the workflow does not support.
-    """
+    """Return the transport to the runner on a host."""
     if config["transport"] == SLURM:
         return _slurm_transport(host, config)
     if host.local_or_ssh == SSH:
@@ -162,15 +154,7 @@ def _request_description(
     path: Path,
     queue_seconds: float = 0,
 ) -> DescribedFacts:
-    """Return the facts of a host that are in neither hwloc nor /sys, and save its description.
-
-    `needs` are the tools to look for, `path` is the file for the description, and `queue_seconds`
-    is the longest wait for a busy host.
-
-    Raises:
-        UserError: the host cannot be reached, or its runner is missing, of another version, or
-            failed.
-    """
+    """Return the facts of a host that are in neither hwloc nor /sys; save its description."""
     command, environment = runner_command_line(transport, "--describe"), None
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
@@ -208,9 +192,6 @@ def _ask_live_host(
     """Ask a host to describe itself, into the file `path`, and check that it has the tools.
 
     Returns how the host is reached, its facts, and tool -> version and hash.
-
-    Raises:
-        UserError: the host cannot describe itself, or a tool is missing or too old.
     """
     transport = _choose_transport(host, config)
     queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
@@ -229,29 +210,36 @@ def find_unready_hosts(
     """
     benchmarks = load_benchmark_of_each_category(config).values()
     needs = [benchmark.document["needs"] for benchmark in benchmarks]
-
-    def error_of(host: InventoryHost) -> UserError | None:
-        try:
-            _ask_live_host(host, config, results / host.name / _DESCRIPTION_FILE, needs)
-        except UserError as error:
-            note_skipped_host(results / host.name, host.name, str(error))
-            return error
-        return None
-
     asked = []
     if config["transport"] != SLURM:
         asked = [host for host in hosts if host.topology_source == LIVE]
+
+    def ask(host: InventoryHost) -> object:
+        return _ask_live_host(host, config, results / host.name / _DESCRIPTION_FILE, needs)
+
+    return _do_for_hosts(ask, asked, results)[1]
+
+
+def _do_for_hosts(
+    work: Callable[[InventoryHost], T], hosts: Sequence[InventoryHost], results: Path
+) -> tuple[list[T], dict[str, UserError]]:
+    """Do some work for hosts at the same time; return the outcomes, and skipped host -> error."""
+
+    def work_or_skip(host: InventoryHost) -> tuple[list[T], dict[str, UserError]]:
+        try:
+            return [work(host)], {}
+        except UserError as error:
+            note_skipped_host(results / host.name, host.name, str(error))
+            return [], {host.name: error}
+
     with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
-        errors = list(pool.map(error_of, asked))
-    return {host.name: error for host, error in zip(asked, errors, strict=True) if error}
+        found = list(pool.map(work_or_skip, hosts))
+    errors = {name: error for _, skipped in found for name, error in skipped.items()}
+    return [outcome for outcomes, _ in found for outcome in outcomes], errors
 
 
 def _discover_host(host: InventoryHost, config: Config, results: Path) -> PlannedHost:
-    """Discover a host and write its topology, its components and ``host.json`` below `results`.
-
-    Raises:
-        UserError: the host cannot be discovered.
-    """
+    """Discover a host and write its topology, its components and ``host.json`` below `results`."""
     documents = [each.document for each in load_benchmark_of_each_category(config).values()]
     needs = [document["needs"] for document in documents]
     tools: dict[str, str] = {}
@@ -338,23 +326,10 @@ def discover_hosts(
         UserError: the inventory is wrong, or no host could be discovered.
     """
     below = results or Path(config["results"])
-
-    def discover_or_skip(host: InventoryHost) -> PlannedHost | UserError:
-        try:
-            return _discover_host(host, config, below)
-        except UserError as error:
-            note_skipped_host(below / host.name, host.name, str(error))
-            return error
-
     inventory = inventory or read_inventory(config["inventory"], config["hosts"])
-    with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
-        outcomes = list(pool.map(discover_or_skip, inventory))
-    hosts = [outcome for outcome in outcomes if isinstance(outcome, PlannedHost)]
-    errors = {
-        host.name: outcome
-        for host, outcome in zip(inventory, outcomes, strict=True)
-        if isinstance(outcome, UserError)
-    }
+    hosts, errors = _do_for_hosts(
+        lambda host: _discover_host(host, config, below), inventory, below
+    )
     if not hosts:
         *others, last = errors.values()
         for error in others:

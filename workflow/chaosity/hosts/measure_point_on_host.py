@@ -156,12 +156,8 @@ def measure_replicate(
 ) -> Record:
     """Measure one replicate of a point on its host and return the record.
 
-    Args:
-        host: the host, from ``host.json``.
-        point: the planned point.
-        replicate: 1, 2, ...
-        folder: ``results/HOST``.
-        spent_before: see `measure_point`; it matters only on this machine.
+    `host` is from ``host.json``, `folder` is ``results/HOST``. `spent_before` matters only on this
+    machine, see `measure_point`.
 
     Raises:
         HostLostOrChangedError: the host does not answer any more.

@@ -127,10 +127,8 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
 def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
     """Return the transport of a host that is reached over OpenSSH.
 
-    Args:
-        name: the host's name in the inventory.
-        variables: the host's variables: ``ansible_*`` with their meaning in Ansible's ssh
-            connection, and the paths of the roles `runner` and `kernels`.
+    Its variables are ``ansible_*`` with their meaning in Ansible's ssh connection, and the paths of
+    the roles `runner` and `kernels`.
 
     Raises:
         UserError: OpenSSH's client is not installed.

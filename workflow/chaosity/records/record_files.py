@@ -105,10 +105,7 @@ def record_file(experiment: str, point: str, replicate: int) -> str:
 def is_measured(folder: Path, point: Point, replicate: int) -> bool:
     """Return whether a replicate has a valid record with the point's definition.
 
-    Args:
-        folder: ``results/<host>/<configuration>``.
-        point: the planned point.
-        replicate: 1, 2, ...
+    `folder` is ``results/<host>/<configuration>``.
     """
     try:
         record = load_record(folder / record_file(point["experiment"], point["point"], replicate))
@@ -116,11 +113,6 @@ def is_measured(folder: Path, point: Point, replicate: int) -> bool:
         return False
     same = record["point"]["definition"] == point["definition"]
     return same and record["verdict"]["status"] == VALID
-
-
-def attempt_file_name(replicate: int, finished_at: str, status: str) -> str:
-    """Return the file name of an attempt, e.g. ``rep2.20261121T033000.123Z.valid.json``."""
-    return f"rep{replicate}.{time_in_file_name(finished_at)}.{status}.json"
 
 
 def time_in_file_name(moment: str) -> str:
@@ -153,9 +145,9 @@ def save_record(record: Record, path: Path) -> None:
 
 
 def _attempt_of_record(record: Record) -> str:
-    """Return the file name of the attempt that a record is."""
-    status = record["verdict"]["status"]
-    return attempt_file_name(record["replicate"], record["finished_at"], status)
+    """Return the file name of a record's attempt: ``rep2.20261121T033000.123Z.valid.json``."""
+    time, status = time_in_file_name(record["finished_at"]), record["verdict"]["status"]
+    return f"rep{record['replicate']}.{time}.{status}.json"
 
 
 def _is_edited(path: Path, record: Record, content: bytes) -> bool:
@@ -230,12 +222,8 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
-    node, Snakemake repeats all of its measurements. Finished measurements need not be repeated.
-
-    Args:
-        point: the point; a record of another definition does not count.
-        replicate: 1, 2, ...
-        path: path of the current record, ``rep<N>.json``, next to ``attempts/``.
+    node, Snakemake repeats all of its measurements. Finished measurements need not be repeated. A
+    record of another definition does not count. `path` is that of the current record.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:

@@ -142,13 +142,10 @@ class Record(UnfinishedRecord):
 
 
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
-    """Return a line of a verdict.
+    """Return a line of a verdict; the detail is what was observed, with numbers.
 
-    Args:
-        name: what is checked, e.g. ``placement: memory``.
-        passed: None if the check was impossible; the detail gives the reason.
-        detail: the observation, with numbers.
-        decisive: False if the check is only a note, which cannot make the record invalid.
+    `passed` is None if the check was impossible; the detail gives the reason. If it is not
+    `decisive`, the check is only a note, which cannot make the record invalid.
     """
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 

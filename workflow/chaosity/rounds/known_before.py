@@ -30,11 +30,8 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
     """Return median, n and variance of the logarithm of one measurement of each earlier cell.
 
     The values of several runs count together, so the variance contains how much runs differ.
-
-    Args:
-        earlier: rows of earlier runs of the host, or of equal hosts, in the plan's configuration.
-        plan: all combinations of the host's plan.
-        place: where the rows come from, for errors.
+    `earlier` are rows of runs of the host, or of equal hosts, in the configuration of the `plan`;
+    `place` says where they come from, for errors.
 
     Raises:
         UserError: fewer than half of the earlier combinations are in the plan.

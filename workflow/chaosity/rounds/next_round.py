@@ -51,10 +51,7 @@ _DEPARTING_WEIGHT = 9.0
 def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
     """Return the next round; None if the budget is used or nothing more is worth its time.
 
-    Args:
-        so_far: plan, rounds and results of the machine.
-        budget: when to end.
-        seed: of the random order.
+    `seed` is that of the random order.
     """
     return _NextRound(so_far, budget, seed).choose()
 
@@ -116,10 +113,8 @@ class _NextRound:
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _contended_points(self) -> list[PointKey]:
-        """Return a few random points of each kind of contention, one of each kind first.
-
-        Loads of one node alone do not show what several initiators get of a shared resource.
-        """
+        """Return a few random points of each kind of contention, one of each kind first."""
+        # Loads of one node alone do not show what several initiators get of a shared resource.
         kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
         counts = Counter(kind for key, kind in kinds.items() if self.done[key])
         keys = [key for key, kind in kinds.items() if kind is not None and not self.done[key]]
@@ -172,11 +167,9 @@ class _NextRound:
         return several and self.priority[key] == Priority.PREDICTED and not self.done[key]
 
     def _points_for_scatter(self) -> list[PointKey]:
-        """Return random points, so that enough cells of each kind have two replicates.
-
-        The kinds are almost those of `statistics.cell_summary`, whose cells share a typical
-        variance: here all metrics of a load are of one kind.
-        """
+        """Return random points, so that enough cells of each kind have two replicates."""
+        # The kinds are almost those of `statistics.cell_summary`, whose cells share a typical
+        # variance: here all metrics of a load are of one kind.
         kinds: dict[PointKey, set[object]] = {
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
             for key, p in self.points.items()
@@ -192,10 +185,8 @@ class _NextRound:
         return found
 
     def _departing_points(self) -> list[PointKey]:
-        """Return measured points that anomalies and suspicions use.
-
-        Suspicions come first: many rest on one measurement, and only another measurement decides.
-        """
+        """Return measured points that anomalies and suspicions use."""
+        # Suspicions first: many rest on one measurement, and only another measurement decides.
         found: dict[PointKey, None] = {}
         for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):
             rows = anomaly.rows_of_cells(self.so_far.measured)

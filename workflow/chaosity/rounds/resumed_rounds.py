@@ -103,13 +103,7 @@ def resume_rounds(
 
     Earlier rounds come first, and within a round the points that show most of the machine. The
     budget does not pay for records from before the first round, so no time is planned for them.
-
-    Args:
-        points: the complete plan; measurements of other points stay, and nothing measures them.
-        topology: of the machine.
-        budget: when to end.
-        rounds: the rounds of earlier runs.
-        states: the records that exist.
+    `points` is the complete plan; measurements of other points stay, and nothing measures them.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}

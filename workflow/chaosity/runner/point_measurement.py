@@ -333,12 +333,9 @@ def _run_loads(
 def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) -> Record:
     """Measure one replicate of a point; after a failure the verdict in the record is failed.
 
-    Args:
-        point: the planned point.
-        replicate: 1, 2, ...
-        spent_before: processor seconds of this process that do not belong to the measurement. A
-            process that measures a single point counts from its start; one that measures many
-            gives `spent_processor_seconds()`.
+    `spent_before` are processor seconds of this process that do not belong to the measurement. A
+    process that measures a single point counts from its start; one that measures many gives
+    `spent_processor_seconds()`.
     """
     measurement: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,

@@ -225,9 +225,6 @@ def list_opencl_devices(
 ) -> tuple[OpenclDevice, ...]:
     """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
 
-    A device without a PCI address has no known node, unless the machine has only one node with
-    processors.
-
     `listed` are the devices that the kernels' program lists on the host; None if the program is not
     there yet, or if there is only an XML file. Then hwloc's own list in `tree` counts. An OpenCL
     device at the PCI address of a GPU has the GPU's node.

@@ -129,12 +129,10 @@ class CoreAndCacheMaker:
 
     def count_parts(self) -> PartCounts:
         """Return the numbers of packages, cores and processing units, usable or not."""
-        pus = len(self._machine.objects_of_type("PU"))
-        return PartCounts(
-            len(self._machine.objects_of_type("Package")),
-            len(self._machine.objects_of_type("Core")) or pus,
-            pus,
+        packages, cores, pus = (
+            len(self._machine.objects_of_type(name)) for name in ("Package", "Core", "PU")
         )
+        return PartCounts(packages, cores or pus, pus)
 
 
 def _package(item: HwlocObject) -> int | None:
