@@ -70,6 +70,11 @@ def last_message(logs: Iterable[Path]) -> str | None:
 class LogHandler(LogHandlerBase):
     """Prints progress to standard error, one line for each measurement."""
 
+    # It replaces Snakemake's own messages on the terminal, selects and formats the events itself,
+    # and does not draw the rules. Snakemake keeps its own full log below .snakemake/log.
+    writes_to_stream = has_filter = has_formatter = True
+    writes_to_file = needs_rulegraph = False
+
     def __post_init__(self) -> None:
         settings = self.common_settings
         self.usual_format = DefaultFormatter(settings.quiet, settings.show_failed_logs)
@@ -272,28 +277,3 @@ class LogHandler(LogHandlerBase):
         """Print one message."""
         if text:
             print(text, file=sys.stderr, flush=True)
-
-    @property
-    def writes_to_stream(self) -> bool:
-        """It replaces Snakemake's own messages on the terminal."""
-        return True
-
-    @property
-    def writes_to_file(self) -> bool:
-        """Snakemake keeps its own full log below .snakemake/log."""
-        return False
-
-    @property
-    def has_filter(self) -> bool:
-        """It selects the events itself."""
-        return True
-
-    @property
-    def has_formatter(self) -> bool:
-        """It formats the events itself."""
-        return True
-
-    @property
-    def needs_rulegraph(self) -> bool:
-        """It does not draw the rules."""
-        return False

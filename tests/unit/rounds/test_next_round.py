@@ -10,8 +10,9 @@ from itertools import islice
 import pandas as pd
 import pytest
 
-from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.config import read_config
+from chaosity.campaign.budgeted_plan import budget_of_config
+from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.documents.config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.rounds.machine_so_far import MachineSoFar
@@ -30,6 +31,7 @@ from chaosity.rounds.round_types import (
     point_key,
     read_round_steps,
 )
+from chaosity.topology.topology_model import configuration_name
 from machines import SimulatedHost, planned, shipped_topology
 from simulated_rounds import simulate_rounds
 
@@ -235,3 +237,47 @@ def test_a_file_without_rounds_is_an_error(tmp_path, text):
     (tmp_path / "rounds/1.json").write_text(text)
     with pytest.raises(UserError, match="the file has no rounds"):
         read_round_steps(tmp_path)
+
+
+# The budget that a config gives a host.
+
+
+def plan_of(topology_name: str) -> HostPlan:
+    """Return the plan of the node matrices of a shipped topology."""
+    topology = shipped_topology(topology_name)
+    names = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
+    config = {**read_config(), "experiments": names}
+    return plan_host(PlannedHost("host", configuration_name(topology), topology, {}), config)
+
+
+@pytest.mark.parametrize(
+    ("topology", "nodes_take_longer"), [("epyc_7413_nps4", False), ("sixteen_nodes", True)]
+)
+def test_auto_is_half_an_hour_or_what_the_node_matrices_need(
+    topology: str, nodes_take_longer: bool
+):
+    plan = plan_of(topology)
+    config = check_config({**read_config(), "budget": "auto"})
+    least = least_budget_seconds(plan.points, plan.host.topology)
+    assert (1.25 * least > 1800.0) == nodes_take_longer
+    assert budget_of_config(config, plan).seconds == max(1.25 * least, 1800.0)
+
+
+# All faults of the paper's server are found within an hour, whatever is measured by chance.
+
+
+FAULTS = ({"package0->package1"}, {"node0", "node3"}, {"node4", "node7"})
+
+
+@pytest.mark.thorough
+def test_what_the_rounds_measure_most_does_not_become_the_norm():
+    """A run measures again, and from all initiators, what departs.
+
+    With this seed, most values of comparable pairs are those of the slow pairs.
+    """
+    host = planned("epyc_7413_nps4", faults=None, all_points=True)
+    [*_, last] = simulate_rounds(host, Budget(3600.0), seed=9)
+    assert last.findings is not None
+    named = [set(each.components) for each in last.findings.anomalies]
+    assert all(fault in named for fault in FAULTS), named
+    assert len(named) == len(FAULTS)

@@ -5,7 +5,6 @@ Tables are built field by field as DMTF DSP0134 defines type 17.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from struct import pack_into
 
@@ -16,10 +15,9 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.runner import describe_host
 from chaosity.runner.describe_host import parse_memory_modules
-from chaosity.topology import topology_discovery, topology_sources
+from chaosity.topology import topology_discovery
 from chaosity.topology.host_facts import find_memory_peak
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import MemoryPeak, Node
 
 DDR4, DDR5, LPDDR5, HBM2, PERSISTENT = 0x1A, 0x22, 0x23, 0x21, 0x1F
@@ -158,7 +156,7 @@ def test_memory_of_other_kinds_is_not_on_these_modules():
 )
 def test_discovery_believes_only_a_real_machine(monkeypatch, facts, known):
     modules = [(2**50, 25_600_000_000, "DIMM 1")]  # more memory than any machine has
-    monkeypatch.setattr(topology_sources, "read_memory_modules", lambda: modules)
+    monkeypatch.setattr(describe_host, "read_memory_modules", lambda: modules)
     read = topology_discovery.read_host_facts
     monkeypatch.setattr(
         topology_discovery, "read_host_facts", lambda tree, source: {**read(tree, source), **facts}
@@ -238,9 +236,3 @@ def test_an_unreadable_table_has_a_reason(monkeypatch, error, reason):
 
     monkeypatch.setattr(describe_host.Path, "read_bytes", fail)
     assert describe_host.read_memory_modules() == reason
-
-
-def test_the_peak_is_in_the_topologys_json(paper):
-    for known in (KNOWN, MemoryPeak(unknown_reason="no root")):
-        topology = replace(paper, memory_peak=known)
-        assert topology_from_json(json.loads(json.dumps(topology_to_json(topology)))) == topology

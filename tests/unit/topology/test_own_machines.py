@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
+from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 
 
@@ -89,10 +89,3 @@ def test_an_l3_domain_may_span_nodes(synthetic):
     found = synthetic("pack:1 l3:1 numa:4 core:2 pu:1")
     assert [domain.nodes for domain in found.l3_domains] == [(0, 1, 2, 3)]
     assert {core.l3 for core in found.cores} == {0}
-
-
-def test_the_written_xml_gives_the_same_topology(epyc, own, tmp_path):
-    path = tmp_path / "again.xml"
-    path.write_text(discover_topology_with_xml(str(own / "epyc-7413-2s-nps4-30drives.xml"))[1])
-    again = discover_topology(str(path))
-    assert (again.nodes, again.cores, again.drives) == (epyc.nodes, epyc.cores, epyc.drives)

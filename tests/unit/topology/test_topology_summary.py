@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from chaosity.cli import chaosity
-from chaosity.cli.topology import short_cpu_list
 
 OWN = Path(__file__).resolve().parents[2] / "data/topologies"
 
@@ -37,8 +36,3 @@ def test_this_machine_is_the_default(shown):
     assert values["kind"] == "live"
     assert values["pus"] >= 1
     assert f"{values['usable']['pus']} PU" in shown()
-
-
-def test_long_lists_of_processing_units_are_cut():
-    assert short_cpu_list(range(0, 8)) == "0-7"
-    assert short_cpu_list(range(0, 80, 4)) == "0,4,8,12,16,... (20)"

@@ -285,11 +285,9 @@ def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
     return any(
         processor["vendor"] == host.get("cpu_vendor")
         and processor["family"] == family
-        and any(_within(model, models) for models in processor["models"])
+        and any(
+            model == models if isinstance(models, int) else models[0] <= model <= models[1]
+            for models in processor["models"]
+        )
         for processor in document["processors"]
     )
-
-
-def _within(model: int, models: int | list[int]) -> bool:
-    first, last = (models, models) if isinstance(models, int) else models
-    return first <= model <= last

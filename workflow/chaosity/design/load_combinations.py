@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 from typing import TypeVar, cast
 
@@ -121,11 +120,6 @@ class _DesignedLoad:
     def _host(self) -> HostResources:
         return self.plan.host
 
-    @cached_property
-    def _at_most(self) -> Mapping[str, int]:
-        """Return factor -> maximum number of its levels (`levels` in the config)."""
-        return (self.plan.config["levels"] or {}).get(self.experiment, {})
-
     def _note(self, text: str, nodes: Iterable[int] = ()) -> None:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
@@ -157,8 +151,9 @@ class _DesignedLoad:
 
     def _limited(self, name: str, levels: Sequence[T], what: str) -> list[T]:
         """Return at most as many levels as the config allows for a factor."""
+        at_most = (self.plan.config["levels"] or {}).get(self.experiment, {}).get(name)
         label = f"{self.experiment}, {self.role}: {what}"
-        return self.plan.plan_notes.limit_levels(levels, self._at_most.get(name), label)
+        return self.plan.plan_notes.limit_levels(levels, at_most, label)
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
         """Return one named set of all initiators of a load; none if there are too few."""

@@ -55,7 +55,7 @@ def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) 
     NaN where they are not known.
     """
     cells = _quiet_cells(measured, CELL)
-    cells["own_variance"] = _relative_variance(cells)
+    cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
     if known is None:
         return cells.assign(known_median=np.nan, known_variance=np.nan)
     names = {"median": "known_median", "variance": "known_variance"}
@@ -85,8 +85,3 @@ def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFram
     of_few = rows.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
     cells = summarise_cells(rows.select(~of_few), list(by))
     return cells[cells["n"] > 0].reset_index(drop=True)
-
-
-def _relative_variance(cells: pd.DataFrame) -> pd.Series:
-    """Return the variance of the logarithm of each cell's replicates; NaN below two."""
-    return (cells["standard_deviation"] / cells["median"]) ** 2

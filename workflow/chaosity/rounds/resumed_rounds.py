@@ -134,10 +134,11 @@ def resume_rounds(
         for index, (key, number) in replicates_of_rounds(rounds)
         if number < first_without_time.get(key, number + 1)
     ]
-    shortened = [
-        _only(own, [key for index, key in stays if index == number])
-        for number, own in enumerate(rounds)
-    ]
+    shortened = []
+    for number, own in enumerate(rounds):
+        keys = tuple(key for index, key in stays if index == number)
+        audit = tuple(key for key in own.audit if key in keys)
+        shortened.append(replace(own, measurements=keys, audit=audit))
     outdated = {one for *_, one in lacking if one in states and states[one].is_outdated}
     return ResumedRounds(
         [own for own in shortened if own.measurements],
@@ -146,9 +147,3 @@ def resume_rounds(
         len(outdated.intersection(kept)),
         len(outdated.difference(kept)),
     )
-
-
-def _only(whole: Round, keys: Sequence[PointKey]) -> Round:
-    """Return a round with these of its measurements."""
-    audit = tuple(key for key in whole.audit if key in keys)
-    return replace(whole, measurements=tuple(keys), audit=audit)

@@ -208,16 +208,24 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
-    """Return the facts that only a process on the host can find."""
-    zipapp, listed = Path(sys.argv[0]), list_opencl_devices()
+def read_machine_facts() -> dict[str, object]:
+    """Return the facts on this machine that are in neither hwloc's XML nor /sys nor /proc."""
+    listed = list_opencl_devices()
     return {
-        "hostname": platform.node(),
         "architecture": platform.machine(),
-        "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
         "memory_modules": read_dmidecode_output(),  # output of dmidecode
         "module_table": read_memory_modules(),
         "opencl_devices": listed and listed["devices"],
+    }
+
+
+def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
+    """Return the facts that only a process on the host can find."""
+    zipapp = Path(sys.argv[0])
+    return {
+        **read_machine_facts(),
+        "hostname": platform.node(),
+        "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
         "tools": [find_tool_path_version_and_hash(need) for need in needs],
         # None if the runner runs from its sources.
         "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,

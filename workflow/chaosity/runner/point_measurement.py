@@ -147,12 +147,6 @@ def _check_processing_units(point: Point) -> Check:
     return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
-def _units_of_loads(point: Point) -> set[int]:
-    """Return the processing units of the loads, with those that share a core with them."""
-    listed = (parse_cpu_list(load["placement"]["cpus"]) for load in point["loads"])
-    return host_state.units_with_siblings(set().union(*listed))
-
-
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names."""
     # The nodes differ after a boot into another mode, or if another host answers.
@@ -351,7 +345,8 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     try:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
             kernel_settings.restore_leftover_kernel_settings()
-            units = _units_of_loads(point)
+            listed = (parse_cpu_list(load["placement"]["cpus"]) for load in point["loads"])
+            units = host_state.units_with_siblings(set[int]().union(*listed))
             measurement["environment_before"] = host_state.read_host_state(units)
             checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)
     except (MeasurementError, UserError) as error:

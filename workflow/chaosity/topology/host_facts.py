@@ -74,7 +74,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
         "cpu_family": _processor_fact("CPUFamilyNumber", "cpu family"),
         "cpu_model_number": _processor_fact("CPUModelNumber", "model"),
         "cpu_stepping": _processor_fact("CPUStepping", "stepping"),
-        "architecture": infos.get("Architecture") or source.architecture,
+        "architecture": infos.get("Architecture") or source.facts.get("architecture"),
         "operating_system": infos.get("OSName"),
         "cpu_flags": sorted((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         "kernel_release": infos.get("OSRelease"),
@@ -89,7 +89,7 @@ def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModul
     # Only root can read the slots from SMBIOS: by dmidecode on a live machine, else from what hwloc
     # wrote into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
     if source.kind == LIVE:
-        return parse_dmidecode_memory_modules(source.memory_modules or "") or None
+        return parse_dmidecode_memory_modules(source.facts.get("memory_modules") or "") or None
     items = [
         item for item in tree.machine.objects_of_type("Misc") if item.finer_type == "MemoryModule"
     ]

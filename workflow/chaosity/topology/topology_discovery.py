@@ -198,6 +198,7 @@ def _build(source: TopologySource) -> Topology:
     facts, counts = read_host_facts(tree, source), structure.count_parts()
     # Only x86 processors report that a machine is virtual.
     may_be_virtual = facts["architecture"] != "x86_64" or facts.get("hypervisor", True)
+    modules = source.facts.get("module_table", "the source has no speed of memory modules")
     lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
     built = Topology(
         source=source.name,
@@ -209,14 +210,14 @@ def _build(source: TopologySource) -> Topology:
         nodes=nodes,
         drives=devices.make_drives(),
         gpus=gpus,
-        opencl_devices=list_opencl_devices(source.opencl, tree, gpus, nodes),
+        opencl_devices=list_opencl_devices(source.facts.get("opencl_devices"), tree, gpus, nodes),
         accelerators=(*units_of_processor(facts), *devices.make_accelerators()),
         nics=devices.make_nics(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),
         caches=caches,
         memory_attributes=tree.memory_attributes(),
-        memory_peak=find_memory_peak(source.module_table, nodes, counts.packages, may_be_virtual),
+        memory_peak=find_memory_peak(modules, nodes, counts.packages, may_be_virtual),
         cache_line_bytes=next(filter(None, lines), None) or sysfs.cache_line_bytes(),
         dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),

@@ -7,7 +7,7 @@ as a JSON object (runner/describe_host.py).
 from __future__ import annotations
 
 import json
-import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 from lxml import etree
 
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.runner import describe_host
-from chaosity.runner.describe_host import MemoryModule, read_memory_modules
+from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
 from chaosity.topology.sysfs_reader import SysfsReader
 
@@ -36,12 +35,8 @@ class TopologySource:
     xml: etree._Element  # hwloc's XML, format 2
     # Reader of the source's /sys and /proc; without any file for an XML.
     sysfs: SysfsReader = field(default_factory=lambda: SysfsReader({}))
-    architecture: str | None = None  # architecture of a live machine, such as x86_64
-    memory_modules: str | None = None  # output of dmidecode on a live machine
-    # OpenCL devices of a live machine; None if nobody listed them.
-    opencl: list[describe_host.ListedOpenclDevice] | None = None
-    # Memory modules in the SMBIOS table of a live machine, or why they are unknown.
-    module_table: list[MemoryModule] | str = "the source has no speed of memory modules"
+    # Facts on a live machine, as `runner.describe_host.read_machine_facts` returns them.
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def open_topology_source(name: str) -> TopologySource:
@@ -54,31 +49,20 @@ def open_topology_source(name: str) -> TopologySource:
     """
     path = Path(name)
     if name == LIVE:
-        xml, machine = hwloc.run_lstopo("this machine"), platform.machine()
-        modules, opencl = describe_host.read_dmidecode_output(), describe_host.list_opencl_devices()
-        devices, sysfs = opencl["devices"] if opencl else None, SysfsReader(Path("/"))
-        table = read_memory_modules()
-        return TopologySource(name, LIVE, xml, sysfs, machine, modules, devices, table)
+        xml, sysfs = hwloc.run_lstopo("this machine"), SysfsReader(Path("/"))
+        return TopologySource(name, LIVE, xml, sysfs, read_machine_facts())
     if path.is_dir():
-        return _open_capture(name, _find_capture_root(path.resolve(), path))
+        root = _find_capture_root(path.resolve(), path)
+        return TopologySource(
+            name, "sysfs", hwloc.run_lstopo(name, capture=root), SysfsReader(root)
+        )
     if path.suffix == ".json" and path.exists():
-        return _open_description(name, read_description(path))
+        facts = read_description(path)
+        xml = hwloc.parse_xml(facts["topology_xml"].encode(), name)
+        return TopologySource(name, LIVE, xml, SysfsReader(facts["files"]), facts)
     if path.name.lower().endswith(_TAR_SUFFIXES) and path.exists():
         raise UserError("the file is a tarball", name, "unpack it, and give its directory")
     return TopologySource(name, "xml", hwloc.read_hwloc_xml_as_format_2(path))
-
-
-def _open_capture(name: str, root: Path) -> TopologySource:
-    xml = hwloc.run_lstopo(name, capture=root)
-    return TopologySource(name, "sysfs", xml, SysfsReader(root))
-
-
-def _open_description(name: str, facts: dict[str, Any]) -> TopologySource:
-    xml = hwloc.parse_xml(facts["topology_xml"].encode(), name)
-    printed = facts["memory_modules"], facts["opencl_devices"], facts["module_table"]
-    return TopologySource(
-        name, LIVE, xml, SysfsReader(facts["files"]), facts["architecture"], *printed
-    )
 
 
 def read_description(path: Path) -> dict[str, Any]:
