@@ -20,11 +20,6 @@ from chaosity.hosts.runner_command import (
     ssh_command_with_password,
     ssh_transport,
 )
-from chaosity.result_folders import (
-    note_skipped_host,
-    read_skipped_host,
-    remove_skipped_host_note,
-)
 
 VARIABLES = {
     "ansible_host": "10.0.0.7",
@@ -138,15 +133,6 @@ def test_the_socket_folder_is_closed_to_other_users(tmp_path, monkeypatch):
 )
 def test_causes_of_failed_connections(said, meaning):
     assert meaning in connection_error_cause(said)
-
-
-def test_a_skipped_host_is_noted_until_it_is_readmitted(tmp_path):
-    assert read_skipped_host(tmp_path) is None
-    note_skipped_host(tmp_path, "far", "it does not answer")
-    assert read_skipped_host(tmp_path).reason == "it does not answer"
-    remove_skipped_host_note(tmp_path)
-    remove_skipped_host_note(tmp_path)
-    assert read_skipped_host(tmp_path) is None
 
 
 def test_hosts_of_one_address_with_other_options_do_not_share_a_connection():

@@ -16,7 +16,7 @@ import pytest
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.record_files import load_record, save_record
 from chaosity.records.record_types import FAILED, VALID
-from chaosity.runner import load_devices, load_process, metric_values
+from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import (
     is_measured_enough,
     measure_point,
@@ -131,14 +131,6 @@ def test_threads_that_stray(make_point):
     assert "may leave" in reason(measure_point(point, 1))
 
 
-def test_two_loads_share_a_window(make_point):
-    point = make_point()
-    point["loads"].append({**point["loads"][0], "name": "other"})
-    record = measure_point(point, 1)
-    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
-    assert set(metric_values.metric_values_or_reasons(record)) == {"memory", "other"}
-
-
 def test_precision_ends_a_steady_point_early(make_point):
     began = time.monotonic()
     stopping = {"relative_precision": 0.5, "min_seconds": 0.2, "max_seconds": 20.0}
@@ -181,29 +173,6 @@ def test_attempts_are_kept_and_the_newest_is_current(make_point, tmp_path):
     kept = sorted(p.name.split(".")[-2] for p in (tmp_path / "attempts").glob("*.json"))
     assert kept == ["failed", "valid"]
     assert load_record(path)["verdict"]["status"] == VALID
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"verdict": {}}', '{"schema_version": 99}'])
-def test_an_incomplete_record_is_an_error(tmp_path, text):
-    path = tmp_path / "rep1.json"
-    path.write_text(text)
-    with pytest.raises(ValueError):
-        load_record(path)
-
-
-@pytest.mark.alone
-def test_a_missing_opencl_device_fails_the_point(make_point, monkeypatch):
-    listed = {"loader": None, "devices": []}
-    monkeypatch.setattr(load_devices, "list_opencl_devices", lambda: listed)
-    point = make_point()
-    device = {"name": "opencl7", "platform": "None such", "device": "gone", "twin": 0, "pci": None}
-    point["loads"][0]["target"]["device"] = device
-    record = measure_point(point, 1)
-    assert record["verdict"]["status"] == "failed"
-    assert (
-        "'gone' of the platform 'None such' is missing since discovery"
-        in record["verdict"]["reason"]
-    )
 
 
 SILENT = "import time; time.sleep(0.3)"

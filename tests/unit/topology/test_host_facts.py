@@ -9,8 +9,8 @@ from chaosity.topology.host_facts import (
     parse_dmidecode_memory_modules,
     relevant_kernel_parameters,
 )
-from chaosity.topology.sysfs_reader import SysfsReader, link_bytes_per_second
 from chaosity.topology.topology_discovery import discover_topology
+from chaosity.topology.topology_sources import SysfsReader, link_bytes_per_second
 from shipped_data import REAL_MACHINES
 
 DMIDECODE = """\

@@ -13,9 +13,9 @@ import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.store.profile_anonymisation import topology_without_private_facts
-from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
+from chaosity.topology.topology_sources import SysfsReader
 from shipped_data import REAL_MACHINES
 
 FACTS = json.loads((REAL_MACHINES / "facts.json").read_text())

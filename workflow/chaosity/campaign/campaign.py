@@ -128,7 +128,9 @@ class Campaign:
             if self.config[key]:
                 command_line.refuse_options_that_need_all_jobs(key)
         if self._folder:
-            _copy_components(self.results, self.discovered)
+            # In these copies, a dry run notes what has changed.
+            for folder in self.results.glob("*/*/components"):
+                shutil.copytree(folder, self.discovered / folder.relative_to(self.results))
         if self.config["configurations"]:
             self._add_hosts_with_modes(command_line.repeats_measurements)
         else:
@@ -384,9 +386,3 @@ class Campaign:
 def _print_lines(sentences: Iterable[str]) -> None:
     for sentence in sentences:
         print(f"chaosity: {printable_short_line(sentence)}", file=sys.stderr)
-
-
-def _copy_components(results: Path, target: Path) -> None:
-    """Copy the components of all hosts, in which a dry run notes what has changed."""
-    for folder in results.glob("*/*/components"):
-        shutil.copytree(folder, target / folder.relative_to(results))

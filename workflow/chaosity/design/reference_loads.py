@@ -41,10 +41,7 @@ def add_references_to_points(
         loads = [(p, load) for p in points for load in p["loads"] if load["role"] == role]
         for _, load in loads:
             _check_metrics(entry, load, where)
-        of_loads = (
-            _counts_per_work(entry, loads) if "per" in entry else _ratios(entry, loads, where)
-        )
-        metrics = list(of_loads)
+        metrics = list(_ratios(entry, loads, where))
         for point, metric in metrics:
             found[point["point"]].append(metric)
         if missing := [metric["reason"] for _, metric in metrics if "reason" in metric]:
@@ -69,36 +66,29 @@ def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
             raise UserError(f"{metric} is not a count", where, remedy)
 
 
-def _counts_per_work(
-    entry: RelativeMetric, loads: Sequence[LoadInPoint]
-) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
-    """Yield the derived metric of each load: a count per unit of the load's work."""
-    name, metric = entry["name"], entry["metric"]
-    for point, load in loads:
-        yield point, {"name": name, "load": load["name"], "metric": metric, "per": entry["per"]}
-
-
 def _ratios(
     entry: RelativeMetric, loads: Sequence[LoadInPoint], where: str
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
     """Yield the derived metric of each load, with its reference or why it has no reference."""
+    name, metric_name = entry["name"], entry["metric"]
+    if "per" in entry:  # a count per unit of the load's own work
+        for point, load in loads:
+            own = load["name"]
+            yield point, {"name": name, "load": own, "metric": metric_name, "per": entry["per"]}
+        return
     rows = [_columns(*pair) for pair in loads]
     known = set[str]().union(*rows)
-    for name in (*entry["to"], *entry["same"]) if rows else ():
-        check_allowed(name, known, f"{entry['load']} has no column {name!r}", where)
-    keys = [tuple(row.get(name) for name in entry["same"]) for row in rows]
-    wanted = {name: str(level) for name, level in entry["to"].items()}
+    for column in (*entry["to"], *entry["same"]) if rows else ():
+        check_allowed(column, known, f"{entry['load']} has no column {column!r}", where)
+    keys = [tuple(row.get(column) for column in entry["same"]) for row in rows]
+    wanted = {column: str(level) for column, level in entry["to"].items()}
     references: dict[tuple[str | None, ...], list[LoadInPoint]] = defaultdict(list)
     for pair, row, key in zip(loads, rows, keys, strict=True):
         if wanted.items() <= row.items():
             references[key].append(pair)
-    condition = ", ".join(f"{name} {level}" for name, level in wanted.items())
+    condition = ", ".join(f"{column} {level}" for column, level in wanted.items())
     for (point, load), key in zip(loads, keys, strict=True):
-        metric: MetricRatio = {
-            "name": entry["name"],
-            "load": load["name"],
-            "metric": entry["metric"],
-        }
+        metric: MetricRatio = {"name": name, "load": load["name"], "metric": metric_name}
         if "of_means" in entry:
             metric["of_means"] = True
         match references.get(key, []):

@@ -221,12 +221,10 @@ def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) ->
         ]
     mappings = [leaf for leaf in found if is_typeddict(leaf)]
     # Of several types, the key `kind` says which one is meant.
-    meant = [one for one in mappings if document.get("kind") in _kinds(one)] or mappings
+    kinds = [get_args(get_type_hints(one).get("kind")) for one in mappings]
+    of_kind = zip(mappings, kinds, strict=True)
+    meant = [one for one, own in of_kind if document.get("kind") in own] or mappings
     return sorted({key for one in meant for key in one.__annotations__})
-
-
-def _kinds(mapping: Any) -> tuple[str, ...]:
-    return get_args(get_type_hints(mapping).get("kind"))
 
 
 def _types_below(annotation: Any, step: int | str) -> Iterator[Any]:

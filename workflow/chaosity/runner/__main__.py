@@ -86,17 +86,6 @@ def path_that_others_may_write(folder: Path) -> Path | None:
     return None
 
 
-def _print_description() -> int:
-    """Write the JSON that describes this host to standard output; return the exit status."""
-    try:
-        request = json.loads(sys.stdin.read() or '{"needs": []}')
-        write_host_description(request["needs"], sys.stdout)
-    except DescriptionError as error:
-        print(f"chaosity-run: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def _run_command() -> int:
     """Measure a point and save or print its record; return the exit status."""
     arguments = _parse_arguments()
@@ -106,7 +95,13 @@ def _run_command() -> int:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 2
     if arguments.describe:
-        return _print_description()
+        try:
+            request = json.loads(sys.stdin.read() or '{"needs": []}')
+            write_host_description(request["needs"], sys.stdout)
+        except DescriptionError as error:
+            print(f"chaosity-run: {error}", file=sys.stderr)
+            return 1
+        return 0
     try:
         from_input = arguments.point == "-"
         text = sys.stdin.read() if from_input else Path(arguments.point).read_text()

@@ -52,7 +52,7 @@ OPENCL_PROGRAM = "chaosity-opencl"
 # hwloc ends with a failed assertion if this folder is there without a node.
 _NODES_FOLDER = "sys/devices/system/node"
 NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
-# Files that discovery reads besides hwloc's XML, by folder (topology/sysfs_reader.py and
+# Files that discovery reads besides hwloc's XML, by folder (topology/topology_sources.py and
 # topology/host_facts.py).
 KERNEL_FILES = {
     "proc": "cmdline cpuinfo zoneinfo sys/kernel/numa_balancing sys/vm/zone_reclaim_mode",
@@ -219,21 +219,6 @@ def read_machine_facts() -> dict[str, object]:
     }
 
 
-def _host_facts(needs: Iterable[RequiredProgram]) -> dict[str, object]:
-    """Return the facts that only a process on the host can find."""
-    zipapp = Path(sys.argv[0])
-    return {
-        **read_machine_facts(),
-        "hostname": platform.node(),
-        "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
-        "tools": [find_tool_path_version_and_hash(need) for need in needs],
-        # None if the runner runs from its sources.
-        "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
-        "user_id": os.geteuid(),
-        "usable_cpus": len(os.sched_getaffinity(0)),  # processing units for this process
-    }
-
-
 def _read_kernel_files() -> Iterator[tuple[str, str]]:
     """Return the names and contents of the files of /sys and /proc that discovery reads."""
     for folder, names in KERNEL_FILES.items():
@@ -256,9 +241,20 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
         check_memory_policies()  # nearly all points would fail
     except UserError as error:
         raise DescriptionError(str(error)) from None
-    xml = _read_lstopo_xml().decode(errors="replace")
-    files = dict(_read_kernel_files())
-    json.dump({**_host_facts(needs), "topology_xml": xml, "files": files}, output)
+    xml, zipapp = _read_lstopo_xml().decode(errors="replace"), Path(sys.argv[0])
+    description = {
+        **read_machine_facts(),
+        "hostname": platform.node(),
+        "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
+        "tools": [find_tool_path_version_and_hash(need) for need in needs],
+        # None if the runner runs from its sources.
+        "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
+        "user_id": os.geteuid(),
+        "usable_cpus": len(os.sched_getaffinity(0)),  # processing units for this process
+        "topology_xml": xml,
+        "files": dict(_read_kernel_files()),
+    }
+    json.dump(description, output)
 
 
 # Size in bytes, speed x width in bytes per second, and the names of slot and bank.

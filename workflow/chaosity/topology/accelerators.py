@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 from chaosity.documents.accelerators import AcceleratorDocument
 from chaosity.documents.shipped_documents import ROOT, read_document, yaml_file_names
 from chaosity.topology.hwloc import HwlocObject
-from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_parts import Accelerator, HostFacts
+from chaosity.topology.topology_sources import SysfsReader
 from chaosity.units import join_with_and
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from chaosity.place_names import PlaceName
 from chaosity.runner.describe_host import ListedOpenclDevice
 from chaosity.topology.accelerators import EngineMaker
 from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_parts import (
     Accelerator,
     Gpu,
@@ -28,6 +27,7 @@ from chaosity.topology.topology_parts import (
     OpenclDevice,
     validated,
 )
+from chaosity.topology.topology_sources import SysfsReader
 
 _NVME_CLASS = "0108"
 # With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The

@@ -14,7 +14,6 @@ from typing import Literal
 from chaosity.runner.describe_host import MemoryModule
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.numa_nodes import DRAM
-from chaosity.topology.sysfs_reader import SysfsReader
 from chaosity.topology.topology_parts import (
     FrequencySettings,
     HostFacts,
@@ -23,7 +22,7 @@ from chaosity.topology.topology_parts import (
     MemoryPeak,
     Node,
 )
-from chaosity.topology.topology_sources import LIVE, TopologySource
+from chaosity.topology.topology_sources import LIVE, SysfsReader, TopologySource
 
 _CPU = "sys/devices/system/cpu"
 # Kernel parameters that can change a measured number. Others (root=, console=) differ from host to

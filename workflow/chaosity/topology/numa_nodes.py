@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
-from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_parts import Node, Restrictions
+from chaosity.topology.topology_sources import SysfsNode, SysfsReader
 
 DRAM, CPU_LESS = "DRAM", "CPU-less"
 # hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.

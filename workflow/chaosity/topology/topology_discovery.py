@@ -14,7 +14,6 @@ from chaosity.topology.devices import DeviceMaker, list_opencl_devices
 from chaosity.topology.host_facts import find_memory_peak, read_host_facts
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
-from chaosity.topology.sysfs_reader import SysfsNode, SysfsReader
 from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import (
     Core,
@@ -27,7 +26,13 @@ from chaosity.topology.topology_parts import (
     PartCounts,
     SlitDistances,
 )
-from chaosity.topology.topology_sources import LIVE, TopologySource, open_topology_source
+from chaosity.topology.topology_sources import (
+    LIVE,
+    SysfsNode,
+    SysfsReader,
+    TopologySource,
+    open_topology_source,
+)
 
 NodesOf = Callable[[CpuSet], tuple[int, ...]]
 _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}

@@ -2,6 +2,10 @@
 
 A captured /sys is a directory, as hwloc-gather-topology packs it. The runner describes a live host
 as a JSON object (runner/describe_host.py).
+
+`SysfsReader` reads the facts that hwloc leaves out. Any file can be missing in a capture. On a live
+machine a file can disappear or be unreadable (a device in reset, a file for root only). Without a
+file, methods return None or an empty set or list.
 """
 
 from __future__ import annotations
@@ -14,10 +18,195 @@ from typing import Any
 
 from lxml import etree
 
+from chaosity.cpusets import CpuSet, parse_cpu_list, parse_mask
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
-from chaosity.topology.sysfs_reader import SysfsReader
+
+_KIB = 1024
+# Linux counts in sectors of this size, also when the device's own sectors differ (block/blk.h).
+_SECTOR_BYTES = 512
+# Payload share of a PCIe lane by transfer rate in GT/s: 8b/10b up to generation 2, 128b/130b up to
+# 5, and 242 of 256 bytes of a flit from 6 on (PCI Express Base Specification; as hwloc counts it).
+_ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
+_FLIT_ENCODING = 242 / 256
+
+
+@dataclass(frozen=True)
+class SysfsNode:
+    """A NUMA node in /sys; None means that the file is missing."""
+
+    os_index: int
+    cpus: CpuSet | None
+    memory_bytes: int | None
+    distances: tuple[int, ...]
+    huge_pages: dict[int, int]
+
+
+class SysfsReader:
+    """The files of a kernel, below `/` or the top of a capture, or path -> text of each file."""
+
+    def __init__(self, files: Path | Mapping[str, str]) -> None:
+        self.files = files
+
+    def read_text(self, path: str) -> str | None:
+        """Return a file's text without surrounding white space; None if the file cannot be read."""
+        try:
+            if isinstance(self.files, Mapping):
+                found = self.files[path]
+            else:
+                found = (self.files / path).read_text(errors="replace")
+        except (KeyError, OSError):
+            return None
+        return found.strip("\0 \t\n")
+
+    def read_number(self, path: str) -> int | None:
+        """Return the decimal number in a file, or None."""
+        try:
+            return int(self.read_text(path) or "")
+        except ValueError:
+            return None
+
+    def read_cpu_list(self, path: str) -> CpuSet | None:
+        """Return the set of a Linux list in a file, or None; an empty file is the empty set."""
+        text = self.read_text(path)
+        try:
+            return None if text is None else parse_cpu_list(text)
+        except ValueError:
+            return None
+
+    def list_directory(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted; empty when there is no such directory."""
+        if isinstance(self.files, Mapping):
+            inside = (
+                name.removeprefix(f"{path}/") for name in self.files if name.startswith(f"{path}/")
+            )
+            return sorted({name.partition("/")[0] for name in inside})
+        try:
+            return sorted(item.name for item in (self.files / path).iterdir())
+        except OSError:
+            return []
+
+    def read_nodes(self) -> tuple[SysfsNode, ...]:
+        """Return all online nodes, which have a directory each, sorted by OS index.
+
+        `has_memory` cannot be used, because it keeps nodes that were hot-removed.
+        """
+        base = "sys/devices/system/node"
+        indexes = (name.removeprefix("node") for name in self.list_directory(base))
+        return tuple(self._node(index) for index in sorted(int(i) for i in indexes if i.isdigit()))
+
+    def _node(self, index: int) -> SysfsNode:
+        base = f"sys/devices/system/node/node{index}"
+        cpus = self.read_cpu_list(f"{base}/cpulist")
+        if cpus is None and (mask := self.read_text(f"{base}/cpumap")) is not None:
+            cpus = parse_mask(mask)
+        distances = tuple(int(word) for word in (self.read_text(f"{base}/distance") or "").split())
+        huge_pages = self._huge_pages(f"{base}/hugepages")
+        return SysfsNode(index, cpus, self._node_memory(base), distances, huge_pages)
+
+    def _node_memory(self, base: str) -> int | None:
+        for line in (self.read_text(f"{base}/meminfo") or "").splitlines():
+            words = line.split()  # Node 0 MemTotal:  24683520 kB
+            if len(words) >= 4 and words[2] == "MemTotal:":
+                return int(words[3]) * _KIB
+        return None
+
+    def _huge_pages(self, base: str) -> dict[int, int]:
+        """Return page size in bytes -> number of reserved pages, for every size with a pool."""
+        pools = {}
+        for name in self.list_directory(base):
+            size_kib = name.removeprefix("hugepages-").removesuffix("kB")
+            pages = self.read_number(f"{base}/{name}/nr_hugepages")
+            if size_kib.isdigit() and pages is not None:
+                pools[int(size_kib) * _KIB] = pages
+        return pools
+
+    def machine_huge_pages(self) -> dict[int, int]:
+        """Return page size in bytes -> number of pages reserved on the whole machine."""
+        return self._huge_pages("sys/kernel/mm/hugepages")
+
+    def present_bytes(self, page_bytes: int) -> dict[int, int]:
+        """Return node -> bytes of memory that firmware provided, from its `present` pages.
+
+        A node's MemTotal changes with a memory balloon and with the memory that the kernel
+        reserved at boot; `present` does not.
+        """
+        present: dict[int, int] = {}
+        node = None
+        for line in (self.read_text("proc/zoneinfo") or "").splitlines():
+            words = line.split()
+            if line.startswith("Node ") and "zone" in words:
+                node = int(words[1].rstrip(","))
+            elif node is not None and len(words) == 2 and words[0] == "present":
+                present[node] = present.get(node, 0) + int(words[1]) * page_bytes
+        return present
+
+    def common_package_of_pus(self, cpus: CpuSet) -> int | None:
+        """Return the package of these processing units; None if they have several or if unknown."""
+        folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
+        ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
+        return ids.pop() if len(ids) == 1 else None
+
+    def cache_line_bytes(self) -> int | None:
+        """Return the bytes of the first processor's cache line, from /sys or else /proc/cpuinfo."""
+        line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
+        text = self.read_cpuinfo().get("clflush size", "")
+        return line or (int(text) if text.isdigit() else None)
+
+    def read_cpuinfo(self) -> dict[str, str]:
+        """Return the entries of the first processor in /proc/cpuinfo."""
+        first = (self.read_text("proc/cpuinfo") or "").partition("\n\n")[0]
+        pairs = (line.partition(":") for line in first.splitlines())
+        return {key.strip(): value.strip() for key, _, value in pairs}
+
+    def memory_tiers(self) -> dict[int, int]:
+        """Return node -> the kernel's memory tier (Linux 6.1 and later); lower is faster."""
+        base, tiers = "sys/devices/virtual/memory_tiering", {}
+        for name in self.list_directory(base):
+            number = name.removeprefix("memory_tier")
+            if number.isdigit():
+                for node in self.read_cpu_list(f"{base}/{name}/nodelist") or ():
+                    tiers[node] = int(number)
+        return tiers
+
+    def pci_function_node(self, pci: str) -> int | None:
+        """Return the nearest node of a PCI function, from firmware; None if it is unknown (-1)."""
+        node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
+        return None if node is None or node < 0 else node
+
+    def pci_link_bytes_per_second(self, pci: str, which: str) -> int | None:
+        """Return the bandwidth in bytes/s of a PCI function's `current` or `max` link."""
+        base = f"sys/bus/pci/devices/{pci}/{which}_link"
+        speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")
+        try:
+            rate = float((speed or "").split()[0])  # 16.0 GT/s PCIe
+        except (IndexError, ValueError):  # "Unknown"
+            return None
+        if not width or width == 255:  # 255: unknown (drivers/pci/pci-sysfs.c)
+            return None
+        return link_bytes_per_second(rate, width)
+
+    def network_bytes_per_second(self, name: str) -> int | None:
+        """Return a network interface's rate in bytes/s; None without a link (-1) or unknown."""
+        megabits = self.read_number(f"sys/class/net/{name}/speed") or 0
+        return megabits * 10**6 // 8 if megabits > 0 else None
+
+    def block_device_bytes(self, name: str) -> int | None:
+        """Return the size of a block device in bytes."""
+        sectors = self.read_number(f"sys/class/block/{name}/size")
+        return None if sectors is None else sectors * _SECTOR_BYTES
+
+    def block_device_text(self, name: str, attribute: str) -> str | None:
+        """Return an attribute of a block device's hardware: serial, model or firmware_rev."""
+        return self.read_text(f"sys/class/block/{name}/device/{attribute}") or None
+
+
+def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
+    """Return the bytes per second of a PCIe link in one direction, without encoding overhead."""
+    share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
+    return int(gigatransfers * 1e9 * share * lanes / 8)
+
 
 LIVE = "live"
 
