@@ -81,21 +81,10 @@ class LoadMaker:
         self.document = document
         self.name = document["benchmark"]
         self.parameters: dict[str, Level] = {**document.get("parameters", {}), **parameters}
-
-    @property
-    def kernels(self) -> dict[str, KernelNameAndArrayCount]:
-        """Return the kernels by the name that experiments use; empty if the benchmark has none."""
-        return self.document.get("kernels", {})
-
-    @property
-    def operating_system_of_commands(self) -> str:
-        """Return the operating system for which the benchmark's commands are."""
-        return self.document.get("platform", "linux")
-
-    @property
-    def file_path(self) -> str:
-        """Return the path of the file in the repository, for error messages."""
-        return f"templates/benchmarks/{self.name}.yaml"
+        # By the name that experiments use; empty if the benchmark has none.
+        self.kernels: dict[str, KernelNameAndArrayCount] = document.get("kernels", {})
+        self.operating_system_of_commands: str = document.get("platform", "linux")
+        self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
 
     def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
         """Return texts with all variables replaced; one template holds all texts, for speed."""

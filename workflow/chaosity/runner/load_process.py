@@ -68,6 +68,14 @@ class LoadProcess:
     def __init__(self, spec: Load, folder: Path, guardian: Guardian) -> None:
         self.spec, self.folder, self.name = spec, folder, spec["name"]
         self.guardian = guardian
+        # Whether the load gets ready first and then waits for the start.
+        self.has_barrier = spec["start"] == "barrier"
+        # Whether it reports no progress, and its value refers to its whole run.
+        self.reports_no_progress = not spec["progress"]
+        # Whether the runner stops the load; other loads end by themselves.
+        self.is_ended_by_runner = spec["stop"]["by"] == "runner"
+        # Whether pages move while the load runs, so that the runner looks again at its end.
+        self.pages_move_while_running = bool(spec["placement"].get("settles"))
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
@@ -99,30 +107,10 @@ class LoadProcess:
         self.errors = ""
 
     @property
-    def has_barrier(self) -> bool:
-        """Return whether the load gets ready first and then waits for the start."""
-        return self.spec["start"] == "barrier"
-
-    @property
-    def reports_no_progress(self) -> bool:
-        """Return whether the load reports no progress and its value refers to its whole run."""
-        return not self.spec["progress"]
-
-    @property
     def has_reported_progress(self) -> bool:
         """Return whether the load has reported a sample, or never prints samples while it runs."""
         progress = self.spec["progress"]
         return bool(self.samples) or progress is None or "event" not in progress
-
-    @property
-    def is_ended_by_runner(self) -> bool:
-        """Return whether the runner stops the load; other loads end by themselves."""
-        return self.spec["stop"]["by"] == "runner"
-
-    @property
-    def pages_move_while_running(self) -> bool:
-        """Return whether pages move while the load runs, so the runner looks again at its end."""
-        return bool(self.spec["placement"].get("settles"))
 
     def start_process(self, lock: int) -> None:
         """Write the load's files and start its process, which inherits the host's lock.
