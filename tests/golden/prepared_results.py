@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from chaosity.records.record_files import save_record
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from machines import SMALL_MACHINES, pretend_measured, simulated
 
 MAP = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
@@ -31,22 +32,35 @@ SLOW_NODE_AND_PATH = [
 ]
 WITH_PATHS = yaml.safe_load((SMALL_MACHINES / "fleet.yaml").read_text())
 WITH_PATHS["drives"]["remote_package_bytes_per_second"] = 2.0e10
+LOADS = [
+    *("interference", "storage_buffers", "streaming_compute", "loaded_latency"),
+    *("contended_paths", "latency_by_core_and_node"),
+]
 FEW_LEVELS = {
     "latency_by_size": {"bytes": 4, "pages": 1},
     "loaded_latency": {"kernel": 1, "share": 3},
+    "modes_under_load": {"kernel": 1, "share": 6},
 }
 HOSTS = [f"host{number}" for number in range(1, 7)]
 SICK_HOST = [{"fault": "slow_node", "host": "host3", "node": 1, "remaining": 0.85}]
 SLOW_HOST = [{"fault": "slow_host", "host": "host3", "remaining": 0.9}]
 PREPARED: dict[str, Callable[[], Path]] = {
     **{
-        nps: partial(simulated, "epyc_7413", MAP[1:2], topology=f"epyc_7413_{nps}", replicates=2)
+        nps: partial(
+            simulated,
+            "epyc_7413",
+            ["latency_matrix", "modes_under_load"],
+            topology=f"epyc_7413_{nps}",
+            replicates=2,
+            levels=FEW_LEVELS,
+        )
         for nps in ("nps1", "nps2")
     },
     "one_node": partial(simulated, "one_node", MAP),
     "two_packages": partial(simulated, "two_packages", MAP, SLOW_PARTS),
     "slow_parts": partial(simulated, WITH_PATHS, MAP, SLOW_NODE_AND_PATH),
     "sweeps": partial(simulated, "one_node", SWEEPS, levels=FEW_LEVELS),
+    "loads": partial(simulated, "two_packages", LOADS),
     "odd": partial(simulated, "odd", ["memory_bandwidth", "latency_matrix", "unlike_cores"]),
     "fleet": partial(simulated, "fleet", MAP, SICK_HOST, hosts=HOSTS, replicates=2),
     "latencies": partial(
@@ -89,6 +103,19 @@ def inflict(arguments: Sequence[str]) -> str:
     path = Path(folder) / "machine.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"faults": [*document.get("faults", []), fault]}))
+    return ""
+
+
+def leave_out_sets(folders: Sequence[str]) -> str:
+    """Let half of the sets of drives of several nodes be those that a budget left out."""
+    for folder in map(Path, folders):
+        table = read_parquet_table(folder / "measurements.parquet")
+        points = sorted(set(table.loc[table["target_kind"] == "all_of_nodes", "point"]))
+        is_out = table["point"].isin(random.Random(1).sample(points, len(points) // 2))
+        rows = table[is_out].drop_duplicates(["point", "metric"])
+        write_parquet_table(table[~is_out], folder / "measurements.parquet")
+        unmeasured = rows.assign(status="missing", value=None, measured_at=None, order=None)
+        write_parquet_table(unmeasured, folder / "unmeasured.parquet")
     return ""
 
 

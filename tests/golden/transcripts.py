@@ -20,7 +20,14 @@ from pathlib import Path
 from unittest import mock
 
 from click.testing import CliRunner
-from prepared_results import copy_prepared, fail, inflict, pretend_all_measured, pretend_nights
+from prepared_results import (
+    copy_prepared,
+    fail,
+    inflict,
+    leave_out_sets,
+    pretend_all_measured,
+    pretend_nights,
+)
 from readable_text import read
 
 import chaosity.cli
@@ -32,6 +39,7 @@ BIN = Path(sys.executable).parent
 OWN: Mapping[str, Callable[[Sequence[str]], str]] = {
     "fail": fail,
     "inflict": inflict,
+    "leave-out-sets": leave_out_sets,
     "pretend-measured": pretend_all_measured,
     "pretend-nights": pretend_nights,
     "read": read,

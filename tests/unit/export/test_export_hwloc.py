@@ -130,21 +130,23 @@ def test_firmwares_claims_do_not_compete_with_measurements(tmp_path):
     assert best(xml, "bandwidth", 0, "--local-memory-flags", "4") == 1
     # hwloc 2.12 names no best node if one of them has no value.
     from_node_0 = rows(lambda i, j: 30e9 if j == 0 else 10e9, [0], [0, 1], BANDWIDTH)
-    found = export_hwloc_xml(read_measured_host(folder_of(xml, table(from_node_0), tmp_path / "r")))
-    (tmp_path / "out.xml").write_text(found.xml)
+    xml_text, notes = export_hwloc_xml(
+        read_measured_host(folder_of(xml, table(from_node_0), tmp_path / "r"))
+    )
+    (tmp_path / "out.xml").write_text(xml_text)
     assert best(tmp_path / "out.xml", "bandwidth", 0, "--local-memory-flags", "4") == 0
     # Nothing was measured from node 1, so what firmware claims of it stays.
-    assert "99999999" not in found.xml and 'value="77"' in found.xml
-    assert "Bandwidth: 1 claim of the firmware removed" in " ".join(found.notes)
-    assert "Bandwidth: 1 claim of the firmware kept" in " ".join(found.notes)
+    assert "99999999" not in xml_text and 'value="77"' in xml_text
+    assert "Bandwidth: 1 claim of the firmware removed" in " ".join(notes)
+    assert "Bandwidth: 1 claim of the firmware kept" in " ".join(notes)
 
 
 def test_missing_values_are_noted(tmp_path):
     def value(initiator: int, target: int) -> float | None:
         return None if (initiator, target) == (0, 5) else 30e9
 
-    found = export_hwloc_xml(read_measured_host(measured(EPYC, tmp_path / "r", value)))
-    said = "\n".join(found.notes)
+    _, notes = export_hwloc_xml(read_measured_host(measured(EPYC, tmp_path / "r", value)))
+    said = "\n".join(notes)
     assert "63 values written, medians of triad of memory_bandwidth, tool." in said
     assert "left out node 0 to 5 (killed)." in said
     assert "Latency: no value written" in said
@@ -152,9 +154,9 @@ def test_missing_values_are_noted(tmp_path):
 
 def test_a_node_that_hwloc_does_not_show_is_left_out(tmp_path):
     folder = folder_of(EPYC, table(rows(lambda i, j: 1e9, [0], [0, 42], BANDWIDTH)), tmp_path / "r")
-    found = export_hwloc_xml(read_measured_host(folder))
-    assert found.notes[0].startswith("Bandwidth: 1 value written, ")
-    assert "0 to 42 (hwloc shows no node 42)" in "\n".join(found.notes)
+    _, notes = export_hwloc_xml(read_measured_host(folder))
+    assert notes[0].startswith("Bandwidth: 1 value written, ")
+    assert "0 to 42 (hwloc shows no node 42)" in "\n".join(notes)
 
 
 def test_a_folder_with_any_name_gives_a_file_that_hwloc_reads(tmp_path):

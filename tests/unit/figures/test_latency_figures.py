@@ -116,57 +116,12 @@ def test_the_published_sweep_has_the_slow_cores_of_its_document(tmp_path):
     assert serial.rows[0][4].text == "10.5"
 
 
-def test_a_table_says_where_memory_was_asked_for_and_seen(tmp_path):
-    measured = cores([KIB, MIB])
-    rows = measured.rows
-    seen = rows["seen_nodes"].mask(rows["initiator"] == "pu4", "0-1")
-    lost = (rows["point"] == f"chase=pu0+{KIB}", rows["point"] == f"chase=pu0+{MIB}")
-    status = rows["status"].mask(lost[0], "failed").mask(lost[1], "missing")
-    values = rows["value"].mask(lost[0] | lost[1])
-    reason = rows["reason"].mask(lost[0], "killed")
-    changed = measured.with_columns(seen_nodes=seen, status=status, value=values, reason=reason)
-    serial, together = draw(changed, "latency_by_size", tmp_path, "latency_by_core").tables
-    assert serial.columns[-2:] == ("1 KiB", "1 MiB")
-    assert [(row[3].text, row[3].state) for row in together.rows] == [
-        ("0", "valid"),
-        ("0-1 (requested: 0)", "odd"),
-    ]
-    failed, missing = serial.rows[0][4:]
-    assert (failed.text, failed.state) == ("failed", "failed")
-    assert failed.detail == "failed in 3 replicates: killed"
-    assert missing.state == "missing"
-    assert "95 % interval" in serial.rows[1][4].detail
-
-
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loaded")
     point = next(p["point"] for p in host().points if p["point"].endswith("read100+share-50"))
     table = host().table(1, failed={point: "killed"})
     return folder, draw(table, "loaded_latency", folder, "loaded_latency"), point
-
-
-def test_a_curve_stands_where_it_was_measured(loaded):
-    folder, file, failed = loaded
-    assert file.problem is None and file.failed[0].startswith(failed)
-    found = lines(folder, "loaded_latency")
-    idle = [row for row in found if not row["traffic.kernel"]]
-    assert [float(row[TRAFFIC]) for row in idle] == [0.0] * 2
-    full = max(found, key=lambda row: float(row[TRAFFIC] or 0.0))
-    low, high = (float(full[f"interval_{end}_{TRAFFIC}"]) for end in ("low", "high"))
-    assert low < float(full[TRAFFIC]) < high
-
-
-def test_the_numbers_of_the_curves_stand_beside_the_figure(loaded):
-    folder, file, _ = loaded
-    [numbers] = file.tables
-    kernels = {row["traffic.kernel"] for row in lines(folder, "loaded_latency")} - {""}
-    assert len(numbers.rows) == 2 * len(kernels)
-    written = lines(folder, "loaded_latency_numbers")
-    assert len(written) == 6 * len(numbers.rows)
-    assert {"target", "traffic.kernel", "quantity", "median", "reason"} <= set(written[0])
-    assert file.numbers == "loaded_latency_numbers.csv"
-    assert not any("nan" in note for note in numbers.notes)
 
 
 def test_rates_of_several_loads_of_a_name_add_up(tmp_path):

@@ -71,15 +71,6 @@ def caption(measured):
     return figure_caption(data, find_round_value_limits(THROUGHPUT, [data]).scale)
 
 
-def test_bounds_are_measured_by_other_points_of_the_host():
-    found = bounds(streams())
-    drives, half, memory = found.columns
-    assert found.loc[("same_package", "3"), drives] == pytest.approx(20.7 * GB)
-    assert found.loc[("other_package", "3"), drives] == pytest.approx(16.56 * GB)
-    assert set(found[half]) == {40 * GB}
-    assert list(found[memory].unique()) == pytest.approx([77.6 * GB])
-
-
 @pytest.mark.parametrize(
     ("drive", "last_of_drives"),
     # 5 drives give 34.5 of 40 GB/s, 6 give 41.4; from the other package, 7 and 8. Slow ones: all.

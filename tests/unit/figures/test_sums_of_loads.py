@@ -60,21 +60,6 @@ def caption(measured: Measurements) -> str:
     return figure_caption(data, find_round_value_limits(BANDWIDTH, [data]).scale)
 
 
-def test_each_pair_has_its_sum_and_the_larger_load_alone():
-    found = medians(table(*ALONE, BELOW, ABOVE))
-    assert found["sum", "node0drives"] == 36.0
-    assert found["sum", "node1drives"] == 60.0
-    assert found["larger_load_alone", "node0drives"] == 40.0
-    assert found["larger_load_alone", "node1drives"] == 40.0
-    assert found["memory", "node0drives"] == 28.0
-
-
-def test_the_caption_says_where_the_sum_stays_below_and_by_how_much():
-    said = caption(table(*ALONE, BELOW, ABOVE))
-    assert "in 1 of 2 cases (the drives of node 0)" in said
-    assert ": 0.90 (" in said and "; 1.50 (" in said
-
-
 def test_a_ratio_within_its_interval_of_one_is_not_below():
     equal = {"memory node0": 30.0, "storage node0drives": 9.99}
     measured = table(*ALONE, equal)

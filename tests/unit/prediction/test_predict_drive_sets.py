@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -20,7 +17,6 @@ from chaosity.prediction.predict_drive_sets import (
     violated_bounds,
 )
 from chaosity.store.left_out_points import PREDICTION_COLUMNS
-from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from machines import is_small_drive_set, leave_out, planned
 
 
@@ -165,34 +161,6 @@ def test_what_lacks_its_parts_or_its_larger_sets_is_not_predicted(sparse):
     predicted = predict_drive_sets(drive_set_models(measured[~has_node_2], unmeasured[:300]))
     assert len(predicted) > 20
     assert not any(2 in parse_cpu_list(nodes) for nodes in predicted["target_nodes"])
-
-
-def test_the_command_writes_predictions_and_says_how_good_they_are(sparse, tmp_path):
-    few = [sparse[0], sparse[1].rows[:60]]
-    for name, rows in zip(("measurements", "unmeasured"), (few[0].rows, few[1]), strict=True):
-        write_parquet_table(rows, tmp_path / f"{name}.parquet")
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path), "--json"])
-    assert ran.exit_code == 0, ran.output
-    document, expected = json.loads(ran.output), predict_drive_sets(drive_set_models(*few))
-    audit = audit_predictions(drive_set_models(*few))
-    assert document["predicted"] == len(expected) == 20
-    assert document["audit"] == asdict(audit)
-    assert {each["experiment"] for each in document["surprises"]} == {"storage_bandwidth"}
-    written = read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS)
-    pd.testing.assert_frame_equal(written.drop(columns="method"), expected.drop(columns="method"))
-    [method] = written["method"].unique()
-    assert method == f"{expected['method'].iloc[0]}; {audit.text}"
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
-    assert ran.output.startswith("SIMULATED: ")
-    assert audit.text in ran.output
-
-
-def test_the_command_without_anything_left_out(sparse, tmp_path):
-    write_parquet_table(sparse[0].rows[:9], tmp_path / "measurements.parquet")
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
-    assert ran.exit_code == 0, ran.output
-    assert "0 values predicted, of 0 left out" in ran.output
-    assert read_parquet_table(tmp_path / "predictions.parquet", PREDICTION_COLUMNS).empty
 
 
 def test_a_folder_without_measurements_is_refused(tmp_path):

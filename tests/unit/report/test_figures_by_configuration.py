@@ -11,7 +11,6 @@ from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile
 from chaosity.records.point_types import Point
 from chaosity.report.configurations import (
-    compare_crossovers,
     crossover_text,
     draw_figures_by_configuration,
 )
@@ -56,21 +55,6 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFil
     return {figure.name.removeprefix("configurations_"): figure for figure in figures}, folder
 
 
-def test_each_figure_that_asks_for_it_is_drawn(drawn: tuple[dict[str, FigureFile], Path]) -> None:
-    figures, folder = drawn
-    assert set(figures) == {
-        "modes_under_load_one_node",
-        "modes_under_load_machine",
-        "program_speed_in_caches",
-        "program_speed_in_memory",
-        "latency_levels",
-        "l3_domain_read_bandwidth_by_mode",
-        "l3_domain_write_bandwidth_by_mode",
-    }
-    assert all((folder / str(figure.svg)).exists() for figure in figures.values())
-    assert all("simulated" in (folder / str(figure.csv)).read_text() for figure in figures.values())
-
-
 def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile], Path]) -> None:
     one_node = drawn[0]["modes_under_load_one_node"].sentence
     assert "With traffic read100, from 399 GB/s" in one_node
@@ -105,14 +89,3 @@ def test_what_is_not_known_is_said() -> None:
     gap = CurveComparison(4e11, (3, 2), reason="the points are far apart")
     expected = "nps1 and nps2 cannot be compared, since the points are far apart"
     assert crossover_text(gap, names, TRAFFIC) == expected
-
-
-def test_two_modes_are_compared_by_their_crossover_and_several_hosts_are_not() -> None:
-    nps1, nps0 = tables().values()
-    found = {each.figure: each for each in compare_crossovers(nps1, nps0, ("before", "after"))}
-    verdict = found["modes_under_load_one_node"]
-    assert verdict.line == "read100"
-    assert "read100: from 399 GB/s" in verdict.sentence
-    assert "on, after has a lower" in verdict.sentence
-    both = Measurements.concatenated([nps1, nps0])
-    assert list(compare_crossovers(both, nps0, ("before", "after"))) == []

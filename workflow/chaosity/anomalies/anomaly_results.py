@@ -235,11 +235,8 @@ def add_doubt(
 ) -> Anomaly:
     """Return the anomaly with its certainty over all tests of the host, and its doubt if any.
 
-    Args:
-        anomaly: an anomaly, with the p-value within its own test.
-        tests_count: number of tests of the host; a finding is clear over all of them (Bonferroni).
-        measurements: valid rows of the host.
-        unusable: whether the results of the host are useless.
+    A finding is clear over all tests of the host (Bonferroni). `measurements` are its valid rows;
+    `unusable` says whether its results are useless.
     """
     p, low, doubt = min(1.0, anomaly.p_value * tests_count), anomaly.loss_percent_low, ""
     if unusable:

@@ -125,12 +125,7 @@ def _valid_rates_and_times(measurements: Measurements) -> Measurements:
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
-    """Return the findings of one host in one configuration; anomalies of one place are merged.
-
-    Args:
-        measurements: the tidy table of the host.
-        parts: further facts about the host.
-    """
+    """Return the findings of one host in one configuration; anomalies of one place are merged."""
     parts = parts or HostComponentFacts()
     unusable = why_results_are_unusable(measurements)
     valid = without_disturbed_replicates(_valid_rates_and_times(measurements))

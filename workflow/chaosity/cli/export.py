@@ -37,8 +37,7 @@ class _Format(NamedTuple):
 def _hwloc(host: MeasuredHost) -> _Export:
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 
-    exported = export_hwloc_xml(host)
-    return exported.xml, exported.notes
+    return export_hwloc_xml(host)
 
 
 def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _Export:

@@ -79,9 +79,7 @@ def is_given(parameter: str) -> bool:
 def refuse_without_effect(because: str, *parameters: str) -> None:
     """Refuse options of the running command that were given and that nothing would read.
 
-    Args:
-        because: the reason, such as "with --json".
-        parameters: names of the parameters of the options.
+    `because` is the reason, such as "with --json"; the options are named by their parameters.
 
     Raises:
         UserError: one of the options was given.

@@ -44,20 +44,15 @@ _ATTRIBUTES = {
 }
 
 
-class HwlocXmlExport(NamedTuple):
-    """hwloc's XML with measured values."""
-
-    # Text in format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on.
-    xml: str
-    notes: tuple[str, ...]  # sentences on values that were written, left out, replaced and kept
-
-
 # (gp_index of the target, processing units of the initiator) -> value
 _Values = Mapping[tuple[str, CpuSet], int]
 
 
-def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
-    """Return the host's topology with the measured attributes.
+def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
+    """Return the host's topology with the measured attributes as XML, and sentences on its values.
+
+    The XML has format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on. The
+    sentences say which values were written, left out, replaced and kept.
 
     Raises:
         UserError: ``topology.xml`` is not readable, or has no machine; or the host is simulated.
@@ -99,7 +94,7 @@ def export_hwloc_xml(host: MeasuredHost) -> HwlocXmlExport:
     if others := ", ".join(name for name in names if name not in own):
         notes.append(f"{others}: kept as claimed by the firmware.")
     text = etree.tostring(root.getroottree(), xml_declaration=True, encoding="UTF-8").decode()
-    return HwlocXmlExport(text + "\n", tuple(notes))
+    return text + "\n", notes
 
 
 def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:

@@ -297,7 +297,8 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
     if is_across:
         role: Role = "rows" if layout.turned else "columns"
         texts = [axis_label(data, role, name) for name in axis.value_names]
-        upright, size = not _fit(texts, layout.width), _LABEL
+        widest = max(text_width_points(text, _LABEL) for text in texts)
+        upright, size = widest > 0.95 * layout.width, _LABEL
         if upright:
             size = min(_LABEL, max(5.0, layout.width / 1.15))
             # Where upright labels would touch too, only every second, third, ... label is shown.
@@ -323,10 +324,6 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
     field = "x" if is_across else "y"
     ticks = axis_ticks(labels) if labels else {"values": [], "labels": False}
     return {"field": field, "type": "quantitative", "axis": {**shown, **ticks}, "scale": scale}
-
-
-def _fit(texts: list[str], width: float) -> bool:
-    return max(text_width_points(text, _LABEL) for text in texts) <= 0.95 * width
 
 
 def _title(axis: Axis, *, named: bool) -> str:

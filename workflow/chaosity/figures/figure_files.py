@@ -88,14 +88,9 @@ def draw_figures(
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data gives the same bytes. `figures.json` lists the figures.
-
-    Args:
-        experiments: the experiments' YAML documents; `experiment` and `figures` are read.
-        measurements: tidy table of a host in one configuration.
-        topology: topology of that host; empty when it is unknown.
-        directory: folder of the files; created if necessary.
-        left_out: points that a budget left out, and their predictions.
+    The same data gives the same bytes. `figures.json` lists the figures. The experiments are YAML
+    documents, the measurements those of a host in one configuration; its topology is empty when it
+    is unknown. `left_out` are the points that a budget left out, and their predictions.
 
     Raises:
         UserError: a figure's description is wrong, or the table has several hosts.
@@ -177,11 +172,8 @@ def write_figure(
 ) -> FigureFile:
     """Draw a figure and write its files; `figures.json` lists only those of `draw_figures`.
 
-    Args:
-        data: the figure.
-        directory: folder for the files.
-        limits: of its values. Default: those of this figure alone.
-        caption: caption. Default: what `figure_caption` says.
+    The `limits` of its values are by default those of this figure alone, and the caption is what
+    `figure_caption` says.
     """
     spec = data.spec
     limits = limits or find_round_value_limits(spec.metric, [data], with_intervals=True)

@@ -110,10 +110,8 @@ def draw_machine(parts: MachineParts) -> str:
 def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
     """Return several machines beside each other as an SVG document, two in a row.
 
-    Args:
-        machines: a tuple for each machine: its title, the path of its report, and its parts. The
-            numbers in the drawing are links to the findings in the report. The machines can be the
-            configurations of one host.
+    Each has a title, the path of its report, and its parts; they can be the configurations of one
+    host. The numbers in the drawing are links to the findings in the report.
     """
     drawn, y = list[_Machine](), 0.0
     for start in range(0, len(machines), 2):
@@ -128,12 +126,9 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
 def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
     """Return a machine as a small SVG element without texts.
 
-    A drawing of sixteen nodes has about 1 kB, since each state of parts is a single path.
-
-    Args:
-        parts: the machine.
-        slow: names of parts that are slower than in equal hosts: node3, `drives of node3`, a drive,
-            package0, package0->package1.
+    A drawing of sixteen nodes has about 1 kB, since each state of parts is a single path. `slow`
+    has names of parts that are slower than in equal hosts: node3, `drives of node3`, a drive,
+    package0, package0->package1.
     """
     return _render("small_machine", "", _SmallMachine(parts, slow))
 

@@ -60,15 +60,9 @@ def select_figure_data(
 ) -> FigureData | None:
     """Return the marks and axes of a figure, selected from the measurements.
 
-    Args:
-        spec: description of the figure.
-        measurements: of a host.
-        topology: topology of the host; empty when it is unknown.
-        left_out: points that a budget left out. Heat maps show them and their predictions; bars
-            and lines show those that are predicted.
-
-    Returns:
-        The data; None when no point of this host belongs to the figure.
+    The result is None when no point of the host belongs to the figure. The topology is empty when
+    it is unknown. Heat maps show the points that a budget left out and their predictions; bars and
+    lines show those that are predicted.
 
     Raises:
         UserError: the figure names an unknown column, or several points fall on a mark and the

@@ -397,9 +397,7 @@ def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, s
 def refuse_busy_host(lock: Path, seconds: float = _BUSY_LOOK_SECONDS) -> None:
     """Refuse the check of this machine if a measurement runs, or other programs use it.
 
-    Args:
-        lock: the lock of measurements.
-        seconds: how long to measure the use of the processors.
+    `lock` is that of measurements; the use of the processors is measured for some `seconds`.
 
     Raises:
         HostBusyError: somebody works on the host.

@@ -48,12 +48,9 @@ from chaosity.units import choose_scale, format_count
 def draw_figures_by_configuration(
     experiments: Sequence[Mapping[str, Any]], tables: Mapping[str, Measurements], folder: Path
 ) -> Iterator[FigureFile]:
-    """Yield each figure that at least two configurations have.
+    """Yield each figure that at least two configurations have; its files are written.
 
-    Args:
-        experiments: YAML documents of the experiments.
-        tables: configuration -> its measurements; the first is compared with all others.
-        folder: folder for the files.
+    `tables` has the measurements of each configuration; the first is compared with all others.
     """
     for spec in parse_figure_specs(experiments):
         if spec.by_configuration:

@@ -134,11 +134,8 @@ def compare_equal_hosts(
 ) -> list[EqualHostGroup]:
     """Return the comparison of the hosts of each configuration, processor model and group.
 
-    A host without a readable table beside its summary is named and not compared.
-
-    Args:
-        summaries: path of each file -> its summary.
-        checks: folder of each summary -> the nightly checks of the host.
+    A host without a readable table beside its summary is named and not compared. `summaries` maps
+    the path of each file to its summary, `checks` its folder to the nightly checks of the host.
     """
     groups: dict[tuple[str, str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():

@@ -20,7 +20,7 @@ from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_files import write_atomically
-from chaosity.report.best_places_of_resources import BestAndWorstPlace, resource_table
+from chaosity.report.best_places_of_resources import resource_table
 from chaosity.report.configurations import configurations_section
 from chaosity.report.experiments import experiment_section
 from chaosity.report.facts import (
@@ -95,26 +95,22 @@ def _files(run: Run) -> Facts:
     return {**files, "Figures as SVG, PNG and CSV": f"{folder}/"}
 
 
-def _checks(run: Run) -> FigureSection | None:
-    return figure_section(run.checks, run.figures_folder) if run.checks else None
-
-
-def _resources(run: Run) -> list[BestAndWorstPlace]:
-    return resource_table(run.measurements, run.experiments)
-
-
 # Id on the page, title, template, and the function that returns the data; None leaves it out.
 _Row = tuple[str, str, str, Callable[[Run], Any]]
 _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
-    ("resources", "What can this machine do?", "resource_table", _resources),
     (
-        "configurations",
-        "Comparison of configurations",
-        "configuration_comparison",
+        *("resources", "What can this machine do?", "resource_table"),
+        lambda run: resource_table(run.measurements, run.experiments),
+    ),
+    (
+        *("configurations", "Comparison of configurations", "configuration_comparison"),
         configurations_section,
     ),
     ("changes", "Before and after changes", "component_changes", component_changes_section),
-    ("checks", "Checks over time", "checks", _checks),
+    (
+        *("checks", "Checks over time", "checks"),
+        lambda run: run.checks and figure_section(run.checks, run.figures_folder),
+    ),
 )
 _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
     ("failed", "Failed points", "failed_points", failed_points_section),
@@ -122,9 +118,7 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
     ("environment", "State of the host, and versions", "host_state", host_state_section),
     ("data", "Data and citation", "data", _files),
     (
-        "methodology",
-        "How was it measured, and how are values computed?",
-        "methods",
+        *("methodology", "How was it measured, and how are values computed?", "methods"),
         methods_section,
     ),
 )

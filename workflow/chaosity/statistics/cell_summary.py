@@ -26,7 +26,14 @@ from chaosity.statistics.moderated_variances import (
     estimate_noise,
     fit_priors_of_kinds,
 )
-from chaosity.store.measurements import CELL, Measurements, Table, as_measurements, disturbed_mask
+from chaosity.store.measurements import (
+    CELL,
+    OF_A_REPLICATE,
+    Measurements,
+    Table,
+    as_measurements,
+    disturbed_mask,
+)
 from chaosity.store.tidy_table_from_records import MISSING
 
 # Status of a cell with valid replicates without a value: an optional metric.
@@ -36,9 +43,6 @@ UNMEASURED = "unmeasured"
 KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
 # Columns with the prior of a row's cell, see `VariancePrior`.
 PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
-
-# Columns that describe a replicate of a cell and not the cell.
-_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 
 
 def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
@@ -73,7 +77,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     sample = _sample(tidy, by)
     codes, valid, noise, prior = sample.codes, sample.valid, sample.noise, sample.prior
     number = len(sample.first_rows)
-    columns = [column for column in tidy.columns if column not in _OF_A_REPLICATE]
+    columns = [column for column in tidy.columns if column not in OF_A_REPLICATE]
     cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
     # If replicates differ, the cell has the label or the stand-in file of any of them.
     if "label" in tidy:

@@ -13,17 +13,16 @@ from typing import Self
 import pandas as pd
 
 from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
-from chaosity.store.measurements import CELL, POINT, Measurements
+from chaosity.store.measurements import CELL, OF_A_REPLICATE, POINT, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.units import group_thousands
 
 PREDICTED = "predicted"
 # Status of a cell that was neither measured nor predicted, since the budget was too short.
 LEFT_OUT = "left_out"
-_OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 PREDICTION_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
 PREDICTION_COLUMNS = {
-    **{name: kind for name, kind in COLUMNS.items() if name not in _OF_A_REPLICATE},
+    **{name: kind for name, kind in COLUMNS.items() if name not in OF_A_REPLICATE},
     **dict.fromkeys(PREDICTION_NUMBERS, "Float64"),
     "origin": "string",
     "method": "string",

@@ -32,6 +32,8 @@ POINT = ("host", "configuration", "experiment", "point")
 LOAD = ("load", "initiator", "target")
 # A cell: one metric of one load of one point. Its replicates are the sample.
 CELL = (*POINT, *LOAD, "metric")
+# Columns that describe a replicate of a cell and not the cell.
+OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 # Rows with the same values in these columns are comparable.
 SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
 # The level that holds the working set of a load in bytes.

@@ -183,7 +183,9 @@ def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str,
             "firmware": public_host_firmware,
             **dict.fromkeys(("measured_from", "measured_to"), _day),
             "chaosity_version": public_version,
-            "topology": _public_topology,
+            "topology": lambda text: json.dumps(
+                topology_without_private_facts(json.loads(text)), sort_keys=True
+            ),
         },
         "components": {
             "component": devices.get,
@@ -254,10 +256,6 @@ def _is_public_place(name: str) -> bool:
     """Return whether any machine can have a place of this name, or the name is "none"."""
     place = parse_place_name(name)
     return name == "none" or (place is not None and not place.may_reveal_host)
-
-
-def _public_topology(text: str) -> str:
-    return json.dumps(topology_without_private_facts(json.loads(text)), sort_keys=True)
 
 
 def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, object]:

@@ -100,13 +100,9 @@ def publish_bundle(
 ) -> Manifest:
     """Write local profiles into a bundle, and return its manifest.
 
-    Args:
-        database: path of the database with the profiles.
-        bundle: path of the file to write.
-        with_names: keep names of hosts, and serials and slots of drives.
-        contact: person or address for questions; published unchanged.
-        licence: licence of the data; published unchanged.
-        query: selects the profiles, see `find_profiles`.
+    `query` selects the profiles, see `find_profiles`. With `with_names`, names of hosts, and
+    serials and slots of drives are kept. Contact (a person or address for questions) and licence of
+    the data are published unchanged.
 
     Raises:
         UserError: no local profile matches, the bundle has the name of another kind of file, or

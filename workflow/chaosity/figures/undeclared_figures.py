@@ -1,4 +1,4 @@
-"""Draw the series of a host's checks: a panel for each changed value, and one for all others."""
+"""Draw figures that no experiment declares: a host's checks over time, residuals of an analysis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from chaosity.figures.figure_files import FigureFile, write_csv
 from chaosity.figures.vega_lite import Drawing, Row, write_drawing
 from chaosity.health.check_history import CheckHistory, ValueSeries
-from chaosity.units import format_count, format_quantity, metric_words
+from chaosity.statistics.anova import AnovaResult
+from chaosity.units import choose_scale, format_count, format_quantity, metric_words
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
 _MOST_PANELS, _MOST_COMPONENTS = 6, 6  # the newest; with more panels, nobody sees any
@@ -24,20 +25,18 @@ _DAY = 86_400_000.0  # milliseconds, the unit of dates in Vega-Lite
 def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) -> FigureFile:
     """Draw the figure of a host's checks and write its files, with all values as CSV.
 
-    Args:
-        history: the checks.
-        place: host and configuration.
-        directory: folder for the files.
+    The figure has a panel for each changed value, and one for all others. `place` is the text with
+    host and configuration.
     """
     caption = " ".join(history.sentences())
-    write_drawing(_drawing(history, place), _NAME, caption, directory)
+    write_drawing(_drawing_of_checks(history, place), _NAME, caption, directory)
     write_csv(history.table(), directory / f"{_NAME}.csv")
     svg, png, csv, vega_lite = (f"{_NAME}.{kind}" for kind in ("svg", "png", "csv", "vl.json"))
     identity = (_NAME, "", "lines", _TITLE, caption, None, None)
     return FigureFile(*identity, svg=svg, png=png, csv=csv, vega_lite=vega_lite)
 
 
-def _drawing(history: CheckHistory, place: str) -> Drawing:
+def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
     """Return the rows of the figure: differences from the first level, in per cent, over dates."""
     changed = history.changed_series[:_MOST_PANELS]
     others = [each for each in history.series if all(each is not own for own in changed)]
@@ -122,3 +121,51 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
         low, middle, high = map(float, np.quantile(found[time], [0.05, 0.5, 0.95]))
         ends = {"value": middle, "low": low, "high": high}
         yield {"role": "band", "panel": panel, "x": _milliseconds(time), **ends}
+
+
+# Maximum number of marks, since more marks only make the file larger. The largest residuals are
+# always shown.
+_MOST_MARKS = 300
+# With a wider range of fitted values, the axis is logarithmic to spread small values.
+_WIDE = 20.0
+_WORDS = "Residuals against fitted values and against normal quantiles"
+
+
+def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Drawing:
+    """Return the rows of both plots; `metric` ends with its unit."""
+    shown = np.argsort(analysis.residuals, kind="stable")
+    if len(shown) > _MOST_MARKS:
+        shown = shown[np.linspace(0, len(shown) - 1, _MOST_MARKS).round().astype(int)]
+    fitted, residuals = analysis.fitted[shown], analysis.residuals[shown]
+    quantiles = analysis.normal_quantiles[shown]
+    logs = analysis.transform == "log"
+    fitted = np.exp(fitted) if logs else fitted
+    scale, deviation = choose_scale(metric, fitted), float(analysis.residuals.std())
+    if logs:  # the residual of a logarithm is a ratio to the fitted value
+        heights, unit, slope = 100.0 * np.expm1(residuals), "% of the fitted value", 100.0
+    else:
+        small = choose_scale(metric, residuals)
+        heights, unit, slope = residuals / small.factor, small.symbol, 1.0 / small.factor
+    marks = zip(fitted / scale.factor, heights, quantiles, strict=True)
+    rows: list[Row] = [
+        {"role": "value", "fitted": float(x), "residual": float(y), "quantile": float(quantile)}
+        for x, y, quantile in marks
+    ]
+    rows.append({"role": "zero", "residual": 0.0})
+    for end in (float(quantiles.min()), float(quantiles.max())):
+        rows.append({"role": "normal", "quantile": end, "residual": deviation * slope * end})
+    values = {
+        "residual_title": f"Residual ({unit})" if unit else "Residual",
+        "fitted_title": f"Fitted ({scale.symbol})" if scale.symbol else "Fitted",
+        "fitted_scale": "log" if logs and fitted.max() > _WIDE * fitted.min() else "linear",
+    }
+    return Drawing("anova_residuals", title, "", rows, values)
+
+
+def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:
+    """Write residuals against the fitted values and against normal quantiles; return the paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
+    drawing = _drawing_of_residuals(analysis, analysis.response, title)
+    write_drawing(drawing, name, _WORDS, directory)
+    return [directory / f"{name}.svg", directory / f"{name}.png"]
