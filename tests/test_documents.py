@@ -304,3 +304,42 @@ def test_the_blocks_run_in_order(
         for line in block.run:
             said = run(folder, line, in_copy=in_copy)
             assert said or not line.startswith("chaosity"), line
+
+
+@pytest.mark.thorough
+def test_the_matrix_and_the_finding_that_readers_see_first_are_true(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = made_once(tmp_path_factory, "documents", make_copy)
+    folder = shutil.copytree(copy, tmp_path / "chaosity", symlinks=True)
+    tutorial = "docs/tutorials/find-the-fault.md"
+    for block in blocks(tutorial):
+        if block.mark == "file":
+            (folder / block.remark).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.remark).write_text(block.text)
+    shown = {"demo": "show", "planted": "anomalies"}
+    output = ""
+    for inventory, command in shown.items():
+        simulate = "chaosity simulate --config planted.yaml --results results/shown"
+        run(folder, f"{simulate} --inventory inventories/{inventory}", in_copy=True)
+        [host] = yaml.safe_load((folder / f"inventories/{inventory}/hosts.yml").read_text())["all"][
+            "hosts"
+        ]
+        results = f"results/shown/{host}/nps4"
+        table = f"{results}/measurements.parquet"
+        run(folder, f"chaosity tidy {results}/plan.json --output {table}", in_copy=True)
+        output += run(folder, f"chaosity {command} {results}", in_copy=True)
+    matrices = [
+        block.text
+        for document in ("README.md", tutorial)
+        for block in blocks(document)
+        if block.text.lstrip().startswith(("Memory bandwidth", "from node"))
+    ]
+    assert len(matrices) == 2
+    assert set("".join(matrices).splitlines()) <= set(output.splitlines())
+    [finding] = re.findall(r"^finding: (.*node 3 is slow.*)$", DOCUMENTS[tutorial], re.M)
+    assert finding in output
+    drawn = re.findall(r">([0-9.]+) GB/s<", (ROOT / "docs/machine.svg").read_text())
+    for node in range(8):  # the drawing has the memory bandwidth of each node on its own node
+        [row] = [line.split() for line in matrices[0].splitlines() if line.startswith(f"{node} ")]
+        assert row[1 + node] in drawn
