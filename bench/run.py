@@ -106,7 +106,7 @@ def main(parts: tuple[str, ...], pairs: int, *, keep: bool) -> None:
     """Run the parts that were asked for; all of them by default."""
     for part in parts or PARTS:
         print(f"{part}:", flush=True)
-        begin, said = time.monotonic(), []
+        begin, said, load = time.monotonic(), [], os.getloadavg()[0]
         for figure in {**PARTS, **ONLY_IF_NAMED}[part](pairs):
             # What is no ratio of pairs brings its own line.
             said.append(figure if isinstance(figure, str) else summary(*figure))
@@ -117,7 +117,7 @@ def main(parts: tuple[str, ...], pairs: int, *, keep: bool) -> None:
                 "about": MODULES[part].__doc__,
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
                 "commit": this_commit(),
-                "machine": this_machine(),
+                "machine": f"{this_machine()}, load {load:.0f} before the part",
                 "pairs": pairs,
                 "seconds": round(time.monotonic() - begin),
                 "said": said,
