@@ -95,8 +95,10 @@ class ProgressColumns(TypedDict):
     """Position of the rate, from 0."""
 
 
-# An output: stdout (default), stderr, or a file or pattern.
-OutputName = TypedDict("OutputName", {"in": str}, total=False)
+_OUTPUT = "stdout (default), stderr, or a file or pattern"
+OutputName = TypedDict(
+    "OutputName", {"in": Annotated[str, Field(description=_OUTPUT)]}, total=False
+)
 
 
 class Progress(OutputName, total=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,7 +22,7 @@ from typing import (
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from pydantic_core import ErrorDetails
-from typing_extensions import get_type_hints, is_typeddict
+from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from chaosity.errors import UserError, suggest_allowed
 
@@ -123,7 +124,18 @@ def json_schema(document_type: Any) -> dict[str, Any]:
     """Return the JSON schema of a document, which editors use."""
     # Pydantic reads docstrings from the source, which takes time that no check needs.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-    return TypeAdapter(with_config(settings)(document_type)).json_schema()
+    schema = TypeAdapter(with_config(settings)(document_type)).json_schema()
+    package = __name__.rpartition(".")[0]
+    modules = [own for name, own in sys.modules.items() if name.startswith(package)]
+    kinds = {name: kind for own in modules for name, kind in vars(own).items()}
+    for name, part in [(document_type.__name__, schema), *schema.get("$defs", {}).items()]:
+        # Pydantic gives a key of another type the docstring in this type only, not in its base.
+        for base in filter(is_typeddict, get_original_bases(kinds[name]) if name in kinds else ()):
+            inherited = json_schema(base)["properties"]
+            for key, own in part["properties"].items():
+                if "description" not in own and "description" in inherited.get(key, {}):
+                    own["description"] = inherited[key]["description"]
+    return schema
 
 
 def check_document(document: Any, document_type: Any, where: str) -> None:

@@ -173,9 +173,11 @@ WorkingSet = Annotated[
 WorkingSetRange = TypedDict(
     "WorkingSetRange",
     {
-        "from": WorkingSet,
-        "to": WorkingSet,
-        "per_doubling": NotRequired[Annotated[int, Ge(1), Le(16)]],
+        "from": Annotated[WorkingSet, Field(description="The smallest size.")],
+        "to": Annotated[WorkingSet, Field(description="The largest size.")],
+        "per_doubling": NotRequired[
+            Annotated[int, Ge(1), Le(16), Field(description="Sizes per doubling; default: 1.")]
+        ],
     },
 )
 

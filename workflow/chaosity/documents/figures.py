@@ -100,6 +100,7 @@ class Heatmap(ComparableFigure):
     """A cell for each row and column."""
 
     kind: Literal["heatmap"]
+    """The kind of figure."""
     rows: Column
     """Column of the rows."""
     columns: Column
@@ -107,13 +108,16 @@ class Heatmap(ComparableFigure):
     cell_note: NotRequired[Column]
     """Column whose value is shown in a smaller font in each cell, such as distance."""
     rows_title: NotRequired[Text]
+    """Title of the axis of `rows`; default: the name of the column in words."""
     columns_title: NotRequired[Text]
+    """Title of the axis of `columns`; default: the name of the column in words."""
 
 
 class Lines(ComparableFigure):
     """A line for each series, over the values of a column."""
 
     kind: Literal["lines"]
+    """The kind of figure."""
     x: Column
     """Column along the axis."""
     series: NotRequired[Column]
@@ -147,14 +151,18 @@ class Lines(ComparableFigure):
     caption gives their ratio.
     """
     x_title: NotRequired[Text]
+    """Title of the x axis; default: the name of the column in words."""
     series_title: NotRequired[Text]
+    """Title of the legend; default: the name of the column in words."""
     panels_title: NotRequired[Text]
+    """Word before the name of each panel; default: the name of the column in words."""
 
 
 class Bars(ComparableFigure):
     """A bar for each value of a column."""
 
     kind: Literal["bars"]
+    """The kind of figure."""
     x: Column
     """Column along the axis."""
     series: NotRequired[Column]
@@ -164,41 +172,59 @@ class Bars(ComparableFigure):
     by_configuration: NotRequired[Literal[True]]
     """The report shows the figure once more with a bar for each configuration of the host."""
     x_title: NotRequired[Text]
+    """Title of the x axis; default: the name of the column in words."""
     series_title: NotRequired[Text]
+    """Title of the legend; default: the name of the column in words."""
 
 
 class CurveOrScatter(Figure):
     """Points over a measured x: joined by lines in their order, or as marks alone."""
 
     kind: Literal["curve", "scatter"]
+    """curve: joined by lines; scatter: marks alone."""
     x: Column
     """Metric of another load of the point (load.traffic_bytes_per_second; 0 for a point without
     this load), or a column of numbers.
     """
     series: NotRequired[Column]
+    """Column with a curve, or a kind of mark, for each value."""
     panels: NotRequired[Column]
+    """Column with a panel for each value."""
     value_scale: NotRequired[ValueScale]
+    """Scale of the value's axis; default: linear."""
     by_configuration: NotRequired[Literal[True]]
     """The report shows the figure once more, with a line for each configuration of the host and a
     panel for each value of `series`.
     """
     x_title: NotRequired[Text]
+    """Title of the x axis; default: the name of the metric or column in words."""
     series_title: NotRequired[Text]
+    """Title of the legend; default: the name of the column in words."""
     panels_title: NotRequired[Text]
+    """Word before the name of each panel; default: the name of the column in words."""
 
 
 class Table(Figure):
     """Text: a row for each initiator and target, a column for each value of `columns`."""
 
     kind: Literal["table"]
+    """The kind of figure."""
     rows: Column
+    """Column of the rows."""
     columns: Column
+    """Column of the columns."""
     panels: NotRequired[Column]
+    """Column with a table for each value."""
     compare: NotRequired[LevelsToCompare]
+    """Levels whose difference the caption states."""
     combine: NotRequired[Combine]
+    """How several points at one mark become one value; without it, they are an error."""
     rows_title: NotRequired[Text]
+    """Heading of the rows; default: the name of the column in words."""
     columns_title: NotRequired[Text]
+    """Heading of the columns; default: the name of the column in words."""
     panels_title: NotRequired[Text]
+    """Word before the name of each table; default: the name of the column in words."""
 
 
 def _sum_has_series_of_loads(figure: Any) -> Any:

@@ -40,6 +40,7 @@ class MemoryCapacities(TypedDict):
     core_bytes_in_flight: NotRequired[Positive]
     """Bytes for which a core waits at the same time; with the latency they limit its bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
+    """What all cores of one L3 cache get together."""
     package_bytes_per_second: Positive
     """What all memory controllers of a package give; its nodes share it equally."""
     write_cost: NotRequired[Annotated[float, Ge(1)]]
@@ -56,17 +57,27 @@ class LinkCapacities(TypedDict, total=False):
     node_to_package_bytes_per_second: Positive
     """From the cores of a node to another package."""
     package_to_package_bytes_per_second: Positive
+    """From all cores of a package to the memory of another package."""
 
 
 class Latencies(TypedDict):
     """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
 
     l1: Positive
+    """Of a hit in the cache of this level."""
     l2: Positive
+    """Of a hit in the cache of this level."""
     l3: Positive
+    """Of a hit in the cache of this level."""
     same_node: Positive
+    """Of memory itself: a chase finds a part of its lines in caches, so it measures less.
+
+    At eight times the last-level cache a chase finds 12 % of its lines there.
+    """
     same_package: NotRequired[Positive]
+    """Of the memory of another node of the package."""
     other_package: NotRequired[Positive]
+    """Of the memory of another package."""
     pairs: NotRequired[dict[PairOfNodes, Positive]]
     """Pairs of nodes that differ, such as 0->5."""
     base_pages: NotRequired[NotNegative]
@@ -79,15 +90,20 @@ class CoreToCoreLatencies(TypedDict):
     """Time of the transfer of a cache line between two cores, in nanoseconds."""
 
     same_l3: Positive
+    """Between cores of one L3 cache."""
     same_package: NotRequired[Positive]
+    """Between L3 caches of one package."""
     other_package: NotRequired[Positive]
+    """Between packages."""
 
 
 class DriveCapacities(TypedDict):
     """Capacities in bytes per second of drives and of their paths to memory."""
 
     read_bytes_per_second: Positive
+    """Of one drive."""
     write_bytes_per_second: NotRequired[Positive]
+    """Of one drive."""
     core_bytes_per_second: NotRequired[Positive]
     """What one core can read from drives."""
     package_bytes_per_second: NotRequired[Positive]
@@ -110,7 +126,9 @@ class GpuBandwidths(TypedDict):
     """Capacities in bytes per second of a GPU's memory and of its link in each direction."""
 
     memory_bytes_per_second: Positive
+    """Of the GPU's own memory, or of unified memory while no core uses it."""
     link_bytes_per_second: Positive
+    """Of copies between the memory of the host and of the GPU."""
     memory_node: NotRequired[Index]
     """Unified memory: the GPU uses the memory of this node."""
     competes_as_cores: NotRequired[Positive]
@@ -206,19 +224,29 @@ class Fault(TypedDict):
     """A fault of the machine; `FAULT_KINDS` says which keys each kind needs."""
 
     fault: FaultName
+    """What is wrong; docs/reference/faults.md describes each kind."""
     remaining: NotRequired[Share]
     """Share of the capacity that is left."""
     node: NotRequired[Index]
+    """Number of the slow node."""
     from_package: NotRequired[Index]
+    """Package at which the data of the slow link start."""
     to_package: NotRequired[Index]
+    """Package at which the data arrive."""
     drive: NotRequired[str]
     """Name of the drive's component."""
     drives: NotRequired[Annotated[list[str], MinLen(2)]]
+    """Names of the drives' components behind the slow port."""
     drive_node: NotRequired[Index]
+    """Node of the drives with the slow path."""
     drive_nodes: NotRequired[Annotated[SomeIndexes, MinLen(2)]]
+    """Nodes whose drives share the path."""
     core: NotRequired[Index]
+    """Number of the slow core."""
     nodes: NotRequired[Annotated[list[Index], Field(min_length=2, max_length=2)]]
+    """The two nodes whose rows in the SLIT are swapped."""
     l3_domains: NotRequired[Annotated[SomeIndexes, MinLen(1)]]
+    """Numbers of the L3 domains whose accesses wait."""
     wait_ns: NotRequired[Positive]
     """Added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
@@ -237,6 +265,7 @@ class ParameterCertainty(TypedDict):
     low: NotRequired[Positive]
     """Lower end of the 95 % interval."""
     high: NotRequired[Positive]
+    """Upper end of the 95 % interval."""
     at_least: NotRequired[Positive]
     """The highest use that was measured."""
     points: Index
@@ -250,7 +279,9 @@ class FitSummary(TypedDict):
     """
 
     host: str
+    """The measured host."""
     configuration: str
+    """Its configuration, such as nps4."""
     simulated: NotRequired[bool]
     """Whether the host does not exist; missing in descriptions of older versions."""
     cells: Count
@@ -264,6 +295,7 @@ class FitSummary(TypedDict):
     covariance: dict[str, list[float]]
     """Of the logarithms of the numbers, a row for each, in this order."""
     parameters: dict[str, ParameterCertainty]
+    """For each number of the description, how sure it is."""
     others: NotRequired[dict[str, dict[str, Positive]]]
     """For each capacity that others can replace, numbers without it that explain the data too."""
 
@@ -272,26 +304,38 @@ class SharedMachineKeys(TypedDict):
     """Keys of a file with a description, and of the whole description: they have the same types."""
 
     simulated_machine: MachineName
+    """Name of the description, which is that of the file."""
     description: Text
+    """Which machine this is, in a sentence."""
     sources: Annotated[list[str], MinLen(1)]
     """Where the numbers are from."""
     based_on: NotRequired[MachineName]
     """One beside this or in templates/machines/; keys here replace its keys."""
     seed: NotRequired[Index]
+    """Seed of the noise; another seed gives other runs of the same machine."""
     fitted: NotRequired[FitSummary]
+    """How sure each number is, if `chaosity fit` wrote the file."""
     links: NotRequired[LinkCapacities]
+    """Capacities of the links between nodes and packages."""
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
+    """Times of the transfer of a cache line between cores."""
     drives: NotRequired[Annotated[DriveCapacities, *SMALL_READS_ARE_COMPLETE]]
+    """Capacities of the drives; each drive is alike."""
     devices: NotRequired[GpuBandwidths]
+    """Capacities of the GPUs; each GPU is alike."""
     noise: NotRequired[Noise]
+    """How much runs differ; without it, each run gives the same."""
     faults: NotRequired[list[Fault]]
+    """What is wrong with the machine."""
 
 
 class MachineFile(SharedMachineKeys):
     """A file with a description; with `based_on`, another file gives the keys that it lacks."""
 
     memory: NotRequired[MemoryCapacities]
+    """Capacities of cores, L3 domains and memory controllers."""
     latency_ns: NotRequired[Latencies]
+    """Latencies of caches and memory."""
 
 
 class MachineDescription(SharedMachineKeys):

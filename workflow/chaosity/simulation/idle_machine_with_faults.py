@@ -154,7 +154,7 @@ _CACHE_EDGE = 3
 # Passes over arrays replace lines before they read them again, so a cache that is too small serves
 # far fewer of their accesses: the share above to this power. Then a cache gives arrays of twice its
 # size at most 1.13 times the bandwidth of memory, and arrays of four times its size 1.02 times.
-# Measured on two cores: 1.33 (0.95 to 2.47) and 1.05 (0.63 to 1.31), see the documents on design.
+# Measured on two cores: 1.33 (0.95 to 2.47) and 1.05 (0.63 to 1.31), see docs/validation.md.
 _PASSES_POWER = 3
 # For each cache level: the share of accesses that hit, and their latency in ns.
 HitShares = list[tuple[float, float]]
