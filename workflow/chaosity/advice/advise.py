@@ -115,7 +115,11 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
 
         return score
 
-    found = candidates.search(score_by(machine.value), score_by(machine.sure_value))
+    found = candidates.search(
+        score_by(machine.value),
+        score_by(machine.sure_value),
+        lambda place: machine.most_of_memory(place, request),
+    )
     best = max(value for value, _ in found.values())
 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:

@@ -28,12 +28,14 @@ from chaosity.simulation.simulated_loads import (
 class QuickModel:
     """A model that is asked about loads in many places, beside the same other loads.
 
-    No core may run two loads, unless one of them reads drives on just these cores.
+    No core may run two loads, unless one of them reads drives on just these cores. The routes can
+    be those of another model in which only what loads share has other capacities.
     """
 
-    def __init__(self, model: MachineModel) -> None:
-        self.model = model
+    def __init__(self, model: MachineModel, same_routes: QuickModel | None = None) -> None:
+        self.model, self._same_routes = model, same_routes
         self._beside: tuple[Sequence[Load], Routes] = (), Routes({}, [])
+        self._last: tuple[Sequence[Load], Sequence[Load], Routes] = (), (), Routes({}, [])
 
     def rate(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the bytes per second that loads count together while others run."""
@@ -70,7 +72,15 @@ class QuickModel:
         return {name: found.utilisation.get(name, 0.0) for name in sorted(own)}, every
 
     def _routes(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
-        """Return the routes of all loads; loads of the same cores stand together.
+        """Return the routes of all loads; one core stands for those that are alike."""
+        if self._same_routes:
+            return self._same_routes._routes(loads, beside)
+        if self._last[0] is not loads or self._last[1] is not beside:
+            self._last = loads, beside, self._routes_of_parts(loads, beside)
+        return self._last[2]
+
+    def _routes_of_parts(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
+        """Return the routes of a program's loads and of those beside it, which are kept.
 
         Data that fit into no cache leave all hits of others as they are.
         """

@@ -1,13 +1,14 @@
 """The places where a program could run: which cores, and where the pages of its data are.
 
 Not all sets of nodes are tried, since 16 nodes have 65,535 of them. Single nodes come first. A set
-grows by the node with which the program does best, and whole packages are tried as well.
+grows by the node with which the program does best, and sets that fill a package first are tried as
+well. Of nodes that are alike, one is tried.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,12 +24,21 @@ from chaosity.units import format_binary_bytes, format_count
 # How good a place is: more is better.
 Score = Callable[[Place], float]
 ScoredPlace = tuple[float, Place]
+# How good a set of nodes is.
+SetScore = Callable[[Sequence[int]], float]
 # Places that differ by less than this share are equally good; of them the simplest is chosen.
 EQUAL = 0.01
 # A set of nodes grows no further once two more nodes improve it by less than this share.
 _WORTH_A_NODE = 0.005
 # The best set is improved at most so often, each time by so many sets that differ in one node.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
+# Of the sets that fill a package first, so many are tried with all their pages.
+_TRIED_OF_PACKAGES = 2
+# Of single nodes that are alike, so many are tried: one can be enough, others are shown beside it.
+_TRIED_ALIKE = 3
+# A place is not tried if the most that it can get is this share of the best place's score. The sure
+# score of the best can be less than its expected score, but rarely by more.
+_SURELY_WORSE = 0.7
 # Of memory nodes without the cores of a place, so many are tried: those that are used least.
 _OTHER_MEMORY = 3
 # The kernel and the page cache need the rest of a node's memory.
@@ -257,7 +267,9 @@ class CandidatePlaces:
         turns[0] += [name for name in packed if name not in turns[0]]
         return [*dict.fromkeys(tuple(names[:wanted]) for names in (packed, *turns))]
 
-    def search(self, score: Score, sure_score: Score) -> dict[tuple[int, ...], ScoredPlace]:
+    def search(
+        self, score: Score, sure_score: Score, most_score: Score = lambda _: math.inf
+    ) -> dict[tuple[int, ...], ScoredPlace]:
         """Return the best place on each set of nodes that was tried, with its score.
 
         The score of a place is the geometric mean of its expected score and its sure score. The
@@ -266,18 +278,30 @@ class CandidatePlaces:
         Args:
             score: what is expected of a place.
             sure_score: what measurements ensure.
+            most_score: what no place of this kind exceeds, at little cost.
 
         Raises:
             UserError: the data fit nowhere.
         """
         found: dict[tuple[int, ...], ScoredPlace] = {}
         first: dict[tuple[int, ...], float] = {}
+        known: dict[tuple[object, ...], float] = {}
+
+        def expected_score(place: Place) -> float:
+            key = place.cpus, *place.shares.items(), place.drives
+            if key not in known:
+                known[key] = score(place)
+            return known[key]
 
         def try_all(nodes: Iterable[int]) -> None:
             key = tuple(sorted(nodes))
             if key in found:
                 return
-            expected = [(score(place), place) for place in self.places_on(key)]
+            expected: list[ScoredPlace] = []
+            for place in sorted(self.places_on(key), key=most_score, reverse=True):
+                best = max(map(_score, expected), default=0.0)
+                if most_score(place) > best * _SURELY_WORSE:
+                    expected.append((expected_score(place), place))
             sure: list[ScoredPlace] = []
             for value, place in sorted(expected, key=lambda own: -own[0]):
                 if not sure or value > max(sure, key=_score)[0] * (1 - EQUAL):
@@ -297,21 +321,27 @@ class CandidatePlaces:
                 kinds = len({*self._kind_of_memory.values()})
                 count = 1 if kinds == 1 else 1 + kinds
                 places = islice(self.places_on(key, fewer=True), count)
-                first[key] = max(map(score, places), default=0.0)
+                first[key] = max(map(expected_score, places), default=0.0)
             return first[key]
 
-        for nodes in ([node] for node in self.nodes):
-            try_all(nodes)
+        alike: Counter[object] = Counter()
+        for node in self.nodes:
+            alike[self._likeness(node, try_first)] += 1
+            if alike[self._likeness(node, try_first)] <= _TRIED_ALIKE:
+                try_all([node])
         for package in self.topology.packages:
             try_all([node for node in package.nodes if node in self._free])
         for nodes in (*self._growing(try_first), *self._shrinking(try_first)):
+            try_all(nodes)
+        by_package = sorted(self._packages_first(try_first), key=try_first, reverse=True)
+        for nodes in by_package[:_TRIED_OF_PACKAGES]:
             try_all(nodes)
         for _ in range(_MOST_IMPROVEMENTS if found else 0):
             best = max(found, key=lambda nodes: found[nodes][0])
             now, place = found[best]
             scores = {
-                nodes: max(score(self._moved(place, nodes)), try_first(nodes))
-                for nodes in self._neighbours(best)
+                nodes: max(expected_score(self._moved(place, nodes)), try_first(nodes))
+                for nodes in self._neighbours(best, try_first)
                 if nodes not in found
             }
             better = [nodes for nodes in scores if scores[nodes] > now * (1 + _WORTH_A_NODE)]
@@ -325,12 +355,32 @@ class CandidatePlaces:
             raise UserError(what, remedy="request less memory, or more cores")
         return found
 
-    def _growing(self, score: Callable[[Sequence[int]], float]) -> Iterator[list[int]]:
+    def _unlike(self, nodes: Iterable[int], score: SetScore) -> list[int]:
+        """Return the first of all nodes that are alike: of a package, equally good and free."""
+        kinds: dict[object, int] = {}
+        for node in nodes:
+            kinds.setdefault(self._likeness(node, score), node)
+        return [*kinds.values()]
+
+    def _likeness(self, node: int, score: SetScore) -> object:
+        """Return what is equal for nodes that are alike."""
+        package = self.topology.package_of_node.get(node)
+        return package, f"{score([node]):.5g}", len(self._free[node])
+
+    def _packages_first(self, score: SetScore) -> Iterator[list[int]]:
+        """Yield sets of nodes with enough cores that fill a package first, the best nodes first."""
+        for package in self.topology.packages:
+            order = sorted(self.nodes, key=lambda node: (node not in package.nodes, -score([node])))
+            for number in range(1, len(order) + 1):
+                if self.units_on(order[:number]):
+                    yield order[:number]
+
+    def _growing(self, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes, each with the node more that is best."""
         nodes: list[int] = []
         best, unchanged = 0.0, 0
         while unchanged < 2 and len(nodes) < min(len(self.nodes), self.request.cores):
-            left = [node for node in self.nodes if node not in nodes]
+            left = self._unlike((node for node in self.nodes if node not in nodes), score)
             nodes = [*nodes, max(left, key=lambda node: score([*nodes, node]))]
             if self.units_on(nodes):
                 yield nodes
@@ -338,7 +388,7 @@ class CandidatePlaces:
                 unchanged = 0 if now > best * (1 + _WORTH_A_NODE) else unchanged + 1
                 best = max(best, now)
 
-    def _shrinking(self, score: Callable[[Sequence[int]], float]) -> Iterator[list[int]]:
+    def _shrinking(self, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes, each without the node that is worst."""
         best_first = sorted(self.nodes, key=lambda node: -score([node]))
         nodes = best_first[: self.request.cores]
@@ -350,12 +400,13 @@ class CandidatePlaces:
             best = max(best, now)
             if len(nodes) == 1:
                 return
-            nodes = max(([node for node in nodes if node != own] for own in nodes), key=score)
+            less = ([node for node in nodes if node != own] for own in self._unlike(nodes, score))
+            nodes = max(less, key=score)
 
-    def _neighbours(self, nodes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    def _neighbours(self, nodes: Sequence[int], score: SetScore) -> Iterator[tuple[int, ...]]:
         """Yield the sets of nodes with enough cores that have one node more, less, or another."""
-        others = [node for node in self.nodes if node not in nodes]
-        fewer = [[own for own in nodes if own != node] for node in nodes]
+        others = self._unlike((node for node in self.nodes if node not in nodes), score)
+        fewer = [[own for own in nodes if own != node] for node in self._unlike(nodes, score)]
         sets = [*fewer, *([*own, other] for own in ([*nodes], *fewer) for other in others)]
         for each in sets:
             if each and self.units_on(each):

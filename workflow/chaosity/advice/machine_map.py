@@ -14,16 +14,26 @@ import numpy as np
 from scipy import stats
 
 from chaosity.advice.alike_cores import QuickModel
-from chaosity.advice.requests import BANDWIDTH, LATENCY, USUAL_BYTES, Place, RunningLoad
+from chaosity.advice.requests import (
+    BANDWIDTH,
+    LATENCY,
+    USUAL_BYTES,
+    Place,
+    Request,
+    RunningLoad,
+)
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import DriveFacts, Load
+from chaosity.simulation.simulated_loads import read_written_and_counted_shares
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
 from chaosity.twin.machine_parameters import (
+    PARAMETERS,
     Parameter,
     ParameterUses,
+    memory_kinds,
     model_of,
     sorted_parameters,
     with_capacity,
@@ -37,6 +47,8 @@ _FULL = 0.98
 # another value within its interval, it could be the limit.
 _BUSY = 0.7
 _QUEUE = "queue"
+# Caches serve none of the accesses to so many bytes.
+_BEYOND_CACHES = 2 << 30
 # The difference that gives a derivative, on logarithms.
 _STEP = 0.01
 
@@ -87,7 +99,7 @@ class MachineMap:
     @cached_property
     def model(self) -> QuickModel:
         """Return the model with the fitted values."""
-        return self._model_with(self.fitted.values)
+        return QuickModel(model_of(self.fitted.values, self.topology, self._description))
 
     @cached_property
     def _models_with_less(self) -> dict[Parameter, QuickModel]:
@@ -139,6 +151,12 @@ class MachineMap:
         }
 
     @cached_property
+    def _without_data(self) -> set[Parameter]:
+        """Return the parameters of which neither a fit nor a description says anything."""
+        known = {each.parameter for each in self.fitted.parameters} | self.fitted.values.keys()
+        return {*PARAMETERS, *memory_kinds(self.topology)} - known
+
+    @cached_property
     def _uses(self) -> ParameterUses:
         return ParameterUses(self.topology)
 
@@ -151,7 +169,11 @@ class MachineMap:
         return self._model_with(values)
 
     def _model_with(self, values: Mapping[Parameter, float]) -> QuickModel:
-        return QuickModel(model_of(values, self.topology, self._description))
+        """Return the model with other values."""
+        now = self.fitted.values
+        changed = {own for own in values.keys() | now.keys() if values.get(own) != now.get(own)}
+        same_routes = None if any(own.changes_routes for own in changed) else self.model
+        return QuickModel(model_of(values, self.topology, self._description), same_routes)
 
     @cached_property
     def _description(self) -> MachineDescription:
@@ -254,6 +276,18 @@ class MachineMap:
         """Return the value if no capacity is more than what was measured through it."""
         return self._as_measured(self._value(self._sure_model, loads, beside), loads)
 
+    def most_of_memory(self, place: Place, request: Request) -> float:
+        """Return the bandwidth that the memory of a place gives at most, infinity if unknown."""
+        if request.goal != "bandwidth" or request.memory_bytes < _BEYOND_CACHES:
+            return math.inf
+        reads, writes, counted = read_written_and_counted_shares(request.kernel)
+        model = self.model.model
+        used = reads + writes * model.machine["memory"].get("write_cost", 1.0)
+        rates = (
+            model.capacities[f"node{node}"] / share for node, share in place.shares.items() if share
+        )
+        return min(rates, default=math.inf) / used * counted
+
     def expected(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.
 
@@ -325,7 +359,10 @@ class MachineMap:
         Raises:
             UserError: no valid measurement depends on one of them.
         """
-        unknown = {*parameters_without_data(self.fitted, self._uses, [*loads, *beside])} | {
+        without = self._without_data and parameters_without_data(
+            self.fitted, self._uses, [*loads, *beside]
+        )
+        unknown = {*without} | {
             own
             for own, model in self._unusual_models.items()
             if abs(math.log(self._value(model, loads, beside) / value)) > MATTERS_FOR_PREDICTION

@@ -72,8 +72,8 @@ _FIRST_STEPS = 6
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
 # The median and the 95th percentile of distances, of a normal distribution.
 _NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
-# About two standard deviations of the larger of both estimates, times the root of their number.
-_CHANCE_SIGMAS = 2.5
+# About three standard deviations of the larger of both estimates, times the root of their number.
+_CHANCE_SIGMAS = 4.0
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
 
