@@ -63,9 +63,14 @@ def test_a_core_handles_near_lines_while_far_ones_are_on_the_way(far, expected):
     ("kernel", "counted"), [("triad", 0.75), ("triad_nt", 1.0), ("copy", 2 / 3), ("read67", 1.0)]
 )
 def test_stores_fetch_their_lines_and_stream_does_not_count_it(kernel, counted):
-    reads, writes, share = read_written_and_counted_shares(kernel)
+    reads, writes, share = read_written_and_counted_shares(load("a", "0", 0, kernel=kernel))
     assert reads + writes == pytest.approx(1.0)
     assert share == pytest.approx(counted)
+
+
+def test_a_sum_over_an_array_only_reads():
+    summed = load("a", "0", 0, kernel=None, category="streaming_compute")
+    assert read_written_and_counted_shares(summed) == (1, 0, 1)
 
 
 def chase(node: int, size: int, **changes: Any) -> Any:

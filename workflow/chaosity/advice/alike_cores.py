@@ -42,7 +42,7 @@ class QuickModel:
         counted = {
             load["name"]: 1.0
             if load["target"]["drives"]
-            else read_written_and_counted_shares(load["kernel"])[2]
+            else read_written_and_counted_shares(load)[2]
             for load in loads
         }
         paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])

@@ -170,7 +170,7 @@ class AccessPaths:
             links = (f"{device['name']}_in", f"{device['name']}_out")
             uses = {link: share for link, share in zip(links, copied, strict=True) if share}
         if (own := devices.get("memory_node")) is not None:
-            reads, writes, _ = read_written_and_counted_shares(load["kernel"])
+            reads, writes, _ = read_written_and_counted_shares(load)
             accesses = copied[::-1] if copied else (reads, writes)
             add_uses(uses, self._way_uses(package_of_node.get(own), own, own, *accesses))
         if not copied:
@@ -184,7 +184,7 @@ class AccessPaths:
         self, load: Load, hits: HitShares, shares: Mapping[int, float]
     ) -> Iterator[LoadFlow]:
         """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
-        reads, writes, _ = read_written_and_counted_shares(load["kernel"])
+        reads, writes, _ = read_written_and_counted_shares(load)
         beyond_caches = missed_share(hits)
         for unit in sorted(processing_units_of_load(load)):
             uses: dict[str, float] = {}

@@ -160,7 +160,7 @@ class MachineModel:
         ]
         moved = sum(rates)
         counted = (
-            1.0 if load["target"]["drives"] else read_written_and_counted_shares(load["kernel"])[2]
+            1.0 if load["target"]["drives"] else read_written_and_counted_shares(load)[2]
         )
         truth = NoiselessLoadResult(moved, moved * counted, utilisation=fair.utilisation)
         others = processing_units(load["placement"]["cpus"]) - processing_units_of_load(load)

@@ -94,12 +94,17 @@ def rate_share(load: Load) -> float:
     return float(load.get("levels", {}).get("share", 100)) / 100
 
 
-def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, float]:
-    """Return the bytes that a kernel reads, writes and counts, as shares of the bytes it moves.
+def _kernel(load: Load) -> str:
+    """Return the load's kernel; a sum over an array has none and reads as the kernel `read`."""
+    return "read" if load["category"] == "streaming_compute" else load["kernel"] or ""
 
-    The kernel is a name such as ``triad_nt``, or a share of reads such as ``read67``.
+
+def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
+    """Return the bytes that a load reads, writes and counts, as shares of the bytes it moves.
+
+    Its kernel is a name such as ``triad_nt``, or a share of reads such as ``read67``.
     """
-    name = kernel or ""
+    name = _kernel(load)
     plain = name.removesuffix("_nt")
     if plain.startswith("read") and plain[4:].isdigit():
         reads = int(plain[4:]) / 100
@@ -112,7 +117,7 @@ def read_written_and_counted_shares(kernel: str | None) -> tuple[float, float, f
 
 def passes_over_arrays(load: Load) -> bool:
     """Return whether a load passes over its arrays from begin to end, as STREAM does."""
-    plain = (load["kernel"] or "").removesuffix("_nt")
+    plain = _kernel(load).removesuffix("_nt")
     return plain in _READS_AND_WRITES or (plain.startswith("read") and plain[4:].isdigit())
 
 

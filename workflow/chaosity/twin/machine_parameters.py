@@ -371,7 +371,7 @@ class ParameterUses:
         for load in loads:
             moved, flows = 1.0, self._flows(load)
             if not load["target"]["drives"]:
-                moved /= read_written_and_counted_shares(load["kernel"])[2]
+                moved /= read_written_and_counted_shares(load)[2]
             ways = [{item for item in uses.items() if _is_shared(item[0])} for uses in flows]
             alike = all(way == ways[0] for way in ways)
             used: dict[str, float] = defaultdict(float)
