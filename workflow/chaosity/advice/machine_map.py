@@ -281,7 +281,8 @@ class MachineMap:
         """Return the bandwidth that the memory of a place gives at most, infinity if unknown."""
         if request.goal != "bandwidth" or request.memory_bytes < _BEYOND_CACHES:
             return math.inf
-        reads, writes, counted = read_written_and_counted_shares(request.kernel)
+        one_core = self.loads("program", Place(place.cpus[:1], place.shares), request.kernel)
+        reads, writes, counted = read_written_and_counted_shares(one_core[0])
         model = self.model.model
         used = reads + writes * model.machine["memory"].get("write_cost", 1.0)
         rates = (

@@ -159,9 +159,7 @@ class MachineModel:
             rate for path, rate in zip(paths, fair.rates, strict=True) if path.load == load["name"]
         ]
         moved = sum(rates)
-        counted = (
-            1.0 if load["target"]["drives"] else read_written_and_counted_shares(load)[2]
-        )
+        counted = 1.0 if load["target"]["drives"] else read_written_and_counted_shares(load)[2]
         truth = NoiselessLoadResult(moved, moved * counted, utilisation=fair.utilisation)
         others = processing_units(load["placement"]["cpus"]) - processing_units_of_load(load)
         if others:
