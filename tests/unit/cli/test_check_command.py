@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from broken_runs import chaosity
-from chaosity.cli.check import check_command
+from chaosity.cli import chaosity as command_line
 from chaosity.components.component_history import CHECKS_FILE
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
@@ -127,6 +127,6 @@ def test_a_check_that_fails_is_no_warning_and_no_fault(
 
     monkeypatch.setattr(HostCheck, "run", fail)
     with pytest.raises(SystemExit) as ended:
-        check_command.main([str(folder)], standalone_mode=False)
+        command_line.main(["check", str(folder)], standalone_mode=False)
     assert ended.value.code == 3
     assert said in capsys.readouterr().err

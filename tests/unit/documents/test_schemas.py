@@ -5,13 +5,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from chaosity.cli.campaign import TYPES, schema_command
+from chaosity.cli import chaosity
+from chaosity.cli.campaign import TYPES
 
 
 @pytest.mark.parametrize("kind", sorted(TYPES))
 def test_each_key_has_a_meaning(kind: str) -> None:
     """A key without a meaning has an empty cell in the reference, and no help in an editor."""
-    schema = json.loads(CliRunner().invoke(schema_command, [kind]).output)
+    schema = json.loads(CliRunner().invoke(chaosity, ["schema", kind]).output)
     missing = [
         f"{part['title']}.{key}"
         for part in (schema, *schema.get("$defs", {}).values())

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.cli.explain import explain_value_command
+from chaosity.cli import chaosity
 from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
@@ -141,7 +141,7 @@ def parse_record(given: tuple[Any, str], folder: Path) -> None:
     list(tool_note_sentences(read_record_summaries([path])))
     arguments = [str(folder), name, "--experiment", experiment, "--samples"]
     with contextlib.redirect_stdout(io.StringIO()):
-        explain_value_command.main(arguments, standalone_mode=False)
+        chaosity.main(["explain", *arguments], standalone_mode=False)
 
 
 @st.composite

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from lxml import etree
 
 from chaosity.cli import chaosity
-from chaosity.cli.anova import anova_command
 from chaosity.errors import UserError
 from chaosity.statistics.anova import analyse_variance
 from strategies import change_text, changed, check_any_input, write_text
@@ -165,7 +164,7 @@ def test_any_table_is_analysed_or_refused(tmp_path):
         path = write_text(folder / "speeds.csv", text)
         options = ["--response", "v", "--factors", "node,kernel", "--block", "run", "--json"]
         with contextlib.redirect_stdout(io.StringIO()):
-            anova_command.main([str(path), *options], standalone_mode=False)
+            chaosity.main(["anova", str(path), *options], standalone_mode=False)
 
     tables = changed(["node,kernel,run,v\n" + "".join(rows)], change_text, 3)
     check_any_input(tables, analyse, tmp_path, 0.15)

@@ -70,7 +70,10 @@ def plan_command(
     as_list: bool,
     commands: bool,
 ) -> None:
-    """Show what would be measured on a host, and for how long. Nothing is measured."""
+    """Show what would be measured on a host, and for how long. Nothing is measured.
+
+    For the hosts of an inventory, use `snakemake -n`, with the options of the run itself.
+    """
     from chaosity.campaign.budgeted_plan import has_budget
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
