@@ -142,7 +142,7 @@ def test_rates_of_several_loads_of_a_name_add_up(tmp_path):
             {"kind": "lines", "x": "traffic.kernel", "x_scale": "log2", "combine": "median"},
             "needs numbers above zero",
         ),
-        ({"kind": "lines", "x": "traffic.share", "panels": None}, "fall on the mark"),
+        ({"kind": "lines", "x": "traffic.share", "panels": None}, "would be one mark"),
     ],
 )
 def test_a_curve_that_cannot_be_drawn_says_why(changes, problem, tmp_path):

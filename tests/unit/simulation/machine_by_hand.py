@@ -42,7 +42,6 @@ def load(name: str, cpus: str, node: int, **changes: Any) -> Any:
         "benchmark": "chaosity_bandwidth",
         "kernel": "read",
         "memory_bytes": 2**50,
-        "category": "memory_bandwidth",
         "writes": False,
         "metrics": {"bandwidth_bytes_per_second": {}},
         "initiator": {"cpus": cpus, "nodes": [0]},

@@ -69,7 +69,7 @@ def test_stores_fetch_their_lines_and_stream_does_not_count_it(kernel, counted):
 
 
 def test_a_sum_over_an_array_only_reads():
-    summed = load("a", "0", 0, kernel=None, category="streaming_compute")
+    summed = load("a", "0", 0, kernel=None, benchmark="chaosity_sum")
     assert read_written_and_counted_shares(summed) == (1, 0, 1)
 
 

@@ -253,7 +253,6 @@ class MachineMap:
         entry: dict[str, Any] = {
             "name": name,
             "benchmark": "",
-            "category": "",
             "kernel": None if drives or metric == LATENCY else kernel,
             "levels": {} if percent == 100.0 else {"share": percent},
             "memory_bytes": memory_bytes,

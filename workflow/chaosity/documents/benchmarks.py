@@ -71,6 +71,11 @@ class SimulatedPrograms(TypedDict, total=False):
     """
     shares_work: bool
     """Whether the threads share the work equally and wait for the slowest."""
+    accesses_as: str
+    """The kernel that accesses memory as the program does, for programs without kernels.
+
+    Default: three reads for each write.
+    """
     programs: dict[str, SimulatedProgram]
     """By kernel."""
 

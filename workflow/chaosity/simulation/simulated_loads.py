@@ -95,8 +95,9 @@ def rate_share(load: Load) -> float:
 
 
 def _kernel(load: Load) -> str:
-    """Return the load's kernel; a sum over an array has none and reads as the kernel `read`."""
-    return "read" if load["category"] == "streaming_compute" else load["kernel"] or ""
+    """Return the load's kernel, or the one whose accesses its program makes; "" if unknown."""
+    same = _read_benchmark(load["benchmark"]).get("simulation", {}).get("accesses_as")
+    return load["kernel"] or same or ""
 
 
 def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
