@@ -35,7 +35,7 @@ class Program(TypedDict):
     install: str
     """What to do if it is missing."""
     optional: NotRequired[bool]
-    """A host without it is measured without its points."""
+    """Hosts without it are measured, and only the points of this benchmark fail there."""
 
 
 class KernelNameAndArrayCount(TypedDict):
@@ -130,7 +130,8 @@ class Progress(OutputName, total=False):
     pauses: Literal[True]
     """The tool does not measure between its samples.
 
-    Then rates are those of the time in which all loads with pauses measured.
+    Then rates are those of the time in which all loads with pauses measured. The record notes which
+    share of the common window this time was.
     """
 
 
@@ -138,13 +139,16 @@ class OutputValue(OutputName, total=False):
     """Where a value is in a tool's output, see `runner.tool_output`."""
 
     json: str
-    """Path in a JSON document, such as jobs[*].read.bw_bytes."""
+    """Path in a JSON document, such as jobs[*].read.bw_bytes.
+
+    A key with a dot is quoted: clat_ns.percentile["50.000000"].
+    """
     event: str
     """Name of a JSON line, in its key `event`."""
     key: str
     """Key in this line."""
     regex: str
-    """Regular expression with one group, the value."""
+    """Regular expression with one group, the value, such as rate ([0-9.]+)."""
 
 
 class ByNode(TypedDict):
@@ -160,11 +164,14 @@ class Metric(OutputValue, total=False):
     """A metric: where its value is, in which unit, and which bound the hardware sets."""
 
     progress: Literal[True]
-    """The rate over the samples of the common window."""
+    """The rate over the samples of the time in which all loads ran."""
     by_node: ByNode
-    """A value for each node of the target, from the samples; in the unit of begin and end."""
+    """A row for each node of the target, for a load that reads all of them in turn.
+
+    In the unit of begin and end.
+    """
     quantile: Annotated[float, Field(ge=0, le=1)]
-    """Quantile of the samples' counts."""
+    """Quantile of the samples' counts in that time."""
     combine: Literal["single", "sum", "mean", "minimum", "maximum"]
     """How several values in the output become one; default: single."""
     scale: float
@@ -176,7 +183,7 @@ class Metric(OutputValue, total=False):
     simulated_bytes_per_unit: Positive
     """Memory traffic of one unit of the value, from which a simulated host knows the speed."""
     may_be_zero: Literal[True]
-    """Zero is a valid value."""
+    """Zero is a valid value, for example of a share."""
     optional: Literal[True]
     """A point without it is valid, and its row has the reason."""
     formerly: str | None
@@ -185,11 +192,14 @@ class Metric(OutputValue, total=False):
     It changes no point's definition, so older records count.
     """
     counter: str
-    """A name in `counters`: its count while the load ran."""
+    """A name in `counters`: its count from the start to the stop of the load."""
 
 
 class Remark(OutputName, total=False):
-    """Where a tool writes remarks about a valid run; null or a missing key means no remark."""
+    """Where a tool writes remarks about a valid run; null or a missing key means no remark.
+
+    They are copied into the record, and the report says how often each occurred.
+    """
 
     name: Required[str]
     """Name of the check."""
@@ -220,7 +230,12 @@ class Placement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned."""
 
     memory: Literal["target", "initiator"]
-    """Whose nodes its pages must be on; for drives see docs/reference/benchmark-file.md."""
+    """Whose nodes its pages must be on.
+
+    A drive set has no memory, so for drives `target` means the initiator's own nodes; with the
+    parameter `buffers: other`, the node that is farthest from the initiator. If the experiment
+    selects `buffers`, the pages must be there, whatever this key says.
+    """
     pinned: NotRequired[bool]
     """The program pins one thread to each unit."""
     launcher: NotRequired[Literal[True]]
@@ -228,7 +243,7 @@ class Placement(TypedDict):
     mapping: NotRequired[str]
     """Key of its "ready" line with the address of its memory, or with a list of addresses.
 
-    Then only the pages of this memory are checked.
+    Then only the pages of this memory are checked, so even a working set of some KiB can be.
     """
 
 
@@ -250,7 +265,7 @@ class BenchmarkDocument(TypedDict):
     parameters: NotRequired[dict[str, Any]]
     """Values for the templates; the config can replace them."""
     platform: NotRequired[Literal["linux", "darwin"]]
-    """Operating system of the commands; default: linux."""
+    """Operating system of the commands; default: linux. Hosts with another refuse it."""
     device_vendor: NotRequired[str]
     """OpenCL's name of the vendor whose devices it measures."""
     kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
@@ -264,7 +279,7 @@ class BenchmarkDocument(TypedDict):
     files: NotRequired[dict[str, str]]
     """File name -> template."""
     environment: NotRequired[dict[str, str]]
-    """Environment variable -> template."""
+    """Environment variable -> template; a variable that becomes empty is left out."""
     command: Annotated[list[str], MinLen(1)]
     """Words of the command; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]

@@ -32,25 +32,39 @@ class InitiatorSelector(TypedDict, total=False):
     """Selects initiators; references such as `same_as` name an endpoint: ``load.initiator``."""
 
     each: Literal["pu"] | AnyGroup
-    """One initiator for each processing unit, core, L3 domain, ... of the host."""
+    """One initiator for each processing unit, core, L3 domain, ... of the host.
+
+    On a host without an L3 cache, `l3_domain` means the cores that share the largest cache. If all
+    cores are equal, `core_kind` is the machine.
+    """
     each_set_of: Literal["node"]
-    """Sets of nodes that have processing units, of every size."""
+    """Sets of nodes that have processing units, of every size; each set runs one program."""
     in_each_set_of: Literal["node"]
-    """With `each: node` and `together`: the nodes of each set."""
+    """With `each: node` and `together: true`: a point for each set, with a load on each node."""
     at_most_sets: Count
-    """The largest number of sets; of more sets, some are taken, evenly spread."""
+    """The largest number of sets.
+
+    Of more sets, some are taken, evenly spread, at least one of every size.
+    """
     first_pu_of: AnyGroup
     """The first processing unit of each of these."""
     without: Side
-    """With `each` and `one_of_each_relation_to`: leave out the cores of this initiator."""
+    """With `each` and `one_of_each_relation_to`: leave out the cores of this earlier initiator."""
     at_least: Annotated[int, Ge(2)]
-    """The least number of groups; where there are fewer, a few cores of each node are taken."""
+    """The least number of groups, such as 2 L3 domains.
+
+    Where there are fewer, a few evenly spread cores of each node are taken: 4 of each node, or
+    fewer on hosts with many nodes, 16 in all.
+    """
     at_most: Count
     """The largest number of groups; of more groups, some are taken, evenly spread."""
     growing: Literal["node", "package", "machine"]
-    """More and more cores, packed and spread."""
+    """1, 2, ... cores of each such group, up to all.
+
+    Once packed (one L3 domain after the other), and once spread over the L3 domains.
+    """
     first_half_of: CoreGroup
-    """Half of the cores of each such group."""
+    """The first half of the cores of each such group; `others_of` and `within` take the other."""
     others_of: Side
     """Cores near this initiator that it does not use."""
     within: OneOrSeveral[CoreGroup]
@@ -58,26 +72,47 @@ class InitiatorSelector(TypedDict, total=False):
     first_pu: Literal[True]
     """With `others_of`: take only the first processing unit."""
     names: Texts
-    """Initiators by name, such as node0 or pu17."""
+    """Initiators by name, such as node0, l3_0 or pu17.
+
+    Core kinds are called efficiency_cores and performance_cores, or kind0, kind1, ... if there are
+    more than two or if the faster kind is unknown.
+    """
     same_as: Side
     """The initiator of another load of the point."""
     local_to: Side
-    """The nodes of a target, or those nearest to it."""
+    """The cores of the nodes with the memory or the drives of this target.
+
+    For memory without cores, those of the nearest node.
+    """
     one_of_each_relation_to: Side
-    """One node for each relation to this endpoint."""
+    """One node for each relation to this endpoint.
+
+    The relations are: the same node, another node of the package, a node of another package.
+    """
     by: Literal["l3_domain"]
-    """With `one_of_each_relation_to`: take cores instead of nodes."""
+    """With `one_of_each_relation_to`: take cores instead of nodes.
+
+    Another core of the same L3 domain is then a relation of its own.
+    """
     threads: Literal["one_per_core", "all"]
-    """One thread per core or per SMT sibling; default: as the config says."""
+    """One thread on each core, or also on each SMT sibling; default: as the config says.
+
+    If a load has initiators with both, the threads are a level (`smt`), and a host without SMT
+    leaves the design out.
+    """
 
 
 class OpenclSelector(TypedDict, total=False):
-    """Selects OpenCL devices as targets."""
+    """Selects OpenCL devices as targets, as `chaosity topology` lists them.
+
+    A host without such devices has no such points, and the plan says so. With PoCL the processor is
+    a device, which uses the processing units of the initiator.
+    """
 
     each: Literal["device"]
     """Every OpenCL device."""
     names: Texts
-    """Devices by name."""
+    """Devices by name, such as opencl0."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
 
@@ -88,7 +123,10 @@ class DriveSelector(TypedDict, total=False):
     each: Literal["drive"]
     """Every drive alone."""
     first_of: NodeOrPackage
-    """The first drive of each node or package."""
+    """The first drive of each node or package, then the first two, ... up to all.
+
+    Drives of a package are taken from its nodes in turn.
+    """
     all_of: NodeOrPackage
     """All drives of each node or package together."""
     all_of_each_set_of: Literal["node"]
@@ -104,7 +142,10 @@ class DriveSelector(TypedDict, total=False):
     one_of_each_relation: Literal[True]
     """Of the nodes or packages with drives, only the first of each relation to the initiator."""
     writable: Literal[True]
-    """Only drives that the inventory allows to be overwritten."""
+    """Only drives that the inventory names in `chaosity_destructive_drives`.
+
+    The category `storage_write` needs this key.
+    """
     none: Literal[True]
     """Also a point without this load, as the baseline."""
 
@@ -115,15 +156,23 @@ class TargetSelector(TypedDict, total=False):
     each: Literal["node"]
     """Every memory node alone."""
     each_other: Literal["package"]
-    """All memory nodes of each package without cores of the initiator."""
+    """The memory of each package without cores of the initiator, as one target."""
     all: Literal["node"]
     """All memory nodes as one target."""
     policies: Texts
-    """Placements of pages over nodes, see chaosity/place/page_shares.py."""
+    """Placements of pages over nodes.
+
+    first_touch, uniform_workers, uniform_all, autonuma, canonical, canonical_contended, bwap and
+    bwap_uniform; chaosity/place/page_shares.py explains them.
+    """
     weights_from: dict[str, str]
-    """Name of weights -> the experiment that measures them, for a note if they are missing."""
+    """Name of weights -> the experiment that measures them, canonical for example.
+
+    Without its results of the same host, the plan leaves the placement out and says so; the next
+    run adds it.
+    """
     nearest: Literal[True]
-    """Only nodes to which no other initiator is nearer."""
+    """With `each`: only nodes to which no other initiator is nearer."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
     local_to: Side
@@ -213,13 +262,20 @@ class LoadDesign(TypedDict):
     sizes: NotRequired[WorkingSets]
     """Working sets; each is a level."""
     vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
-    """Parameters of the benchmark that are varied, and their levels."""
+    """Parameters of the benchmark that are varied, and their levels, as in pages: [thp, base, 2M].
+
+    Each is a factor and part of the point's name. The plan notes huge pages that are not reserved
+    and sizes that do not fit, and leaves them out.
+    """
     initiator: Initiators
     """Which processing units issue the accesses."""
     target: OneOrSeveral[Annotated[TargetSelector, MinLen(1)]]
     """What is accessed."""
     buffers: NotRequired[Buffers]
-    """Memory into which drives are read, a level of the load; default: the initiator's own."""
+    """Memory into which drives are read, a level of the load; default: the initiator's own.
+
+    The command of the benchmark must use `target.page_nodes`.
+    """
 
 
 class LoadDesignsByRole(TypedDict):
@@ -230,12 +286,19 @@ class LoadDesignsByRole(TypedDict):
 
 
 class FactorLevelRule(TypedDict, total=False):
-    """The rule for a factor's level in a point: exactly one key, and `by` for a relation."""
+    """The rule for a factor's level in a point: exactly one key, and `by` for a relation.
+
+    An endpoint is LOAD.initiator, LOAD.target and so on. LOAD may be `only`, the only load of a
+    point, whatever its name is; so loads of several designs can share a factor.
+    """
 
     design: Literal[True]
     """The name of the point's design."""
     relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
-    """Two endpoints; the level is where the second lies, seen from the first."""
+    """Two endpoints; the level is where the second lies, seen from the first.
+
+    For example same node, same package or other package.
+    """
     by: Literal["package", "l3_domain"]
     """package: same, other, or both; l3_domain: also whether two initiators share a domain."""
     count: Side
@@ -259,7 +322,10 @@ class RelativeMetric(TypedDict):
     metric: str
     """Metric of this load."""
     to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
-    """Factors, levels or columns of the load, and their level in the reference."""
+    """Factors, levels or columns of the load, and their level in the reference.
+
+    The analysis leaves references out; `where: {reference: false}` hides them in a figure.
+    """
     same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
     """Factors, levels or columns in which load and reference agree."""
     of_means: NotRequired[Literal[True]]
@@ -268,7 +334,7 @@ class RelativeMetric(TypedDict):
     The time is the reciprocal of a rate, or the metric itself if less of it is better.
     """
     per: NotRequired[str]
-    """A rate of the same load, such as runs_per_second.
+    """A rate of the same load, such as runs_per_second; a count grows with the measured time.
 
     The metric, which a processor counter gives, is divided by what the load did at this rate while
     the counter ran.
@@ -276,19 +342,24 @@ class RelativeMetric(TypedDict):
 
 
 class DeclaredResource(TypedDict):
-    """What report, overview and comparison show of loads that ran alone.
+    """Rows of the report's first table, "What can this machine do?", for loads that ran alone.
 
-    They show the best and the worst place, at each level.
+    Each row has the best and the worst place. The page of all hosts and the comparison of
+    configurations show them too.
     """
 
     name: Text
-    """Name of the rows, such as Memory bandwidth."""
+    """Name of the rows, such as Memory bandwidth; another one for each resource."""
     load: str
     """Role of the load."""
     metric: str
     """Metric that is shown."""
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
-    """Column, factor or level -> value, or list of values; only equal loads may be left."""
+    """Column, factor or level -> value, or list of values.
+
+    Only equal loads at different places may be left, because they are compared: one kernel, one
+    queue depth and so on.
+    """
     levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
     """The column that splits the places into rows, small to large or near to far.
 
@@ -310,7 +381,7 @@ class ExperimentDocument(TypedDict):
     replicates: NotRequired[Annotated[int, Ge(1), Le(1000)]]
     """Least number of replicates, also if the config has fewer."""
     confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
-    """Confidence of intervals in figures and in the analysis of variance; default: 0.95."""
+    """Confidence of intervals and tests, in figures and the analysis of variance; default: 0.95."""
     designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
     """Name of a part of the experiment -> loads that run at the same time."""
     factors: NotRequired[

@@ -147,8 +147,8 @@ class Lines(ComparableFigure):
     """With `series` load, two more series: the sum of the loads of a point, and the larger of the
     values that these loads reach alone.
 
-    They are from points of the experiment with the same initiator, target, kernel and levels. The
-    caption gives their ratio.
+    They are from points of the experiment with the same initiator, target, kernel and levels, so
+    each load must also be measured alone. The caption gives their ratio.
     """
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the column in words."""
@@ -194,7 +194,7 @@ class CurveOrScatter(Figure):
     """Scale of the value's axis; default: linear."""
     by_configuration: NotRequired[Literal[True]]
     """The report shows the figure once more, with a line for each configuration of the host and a
-    panel for each value of `series`.
+    panel for each value of `series`. The caption says where two lines cross.
     """
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the metric or column in words."""
