@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from chaosity.runner.load_devices import HeldDrives, check_and_link_drives
+from chaosity.runner.devices_of_point import HeldDrives, check_and_link_drives
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -26,7 +26,7 @@ from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import OVERHEAD_SECONDS, Budget
-from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
+from chaosity.store.measurements import CELL, Measurements, is_percentile
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration
 from machines import SimulatedHost, shipped_machine, shipped_topology
@@ -205,7 +205,7 @@ def lines_of_machine(name: str, seeds: int) -> list[str]:
     host = planned(machine)
     true = host.true_table.performance_rows().rows
     wanted = true["experiment"].isin(FIGURES)
-    wanted &= ~true["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+    wanted &= ~true["metric"].map(is_percentile).astype(bool)
     truth = true[wanted].drop_duplicates(list(CELL)).set_index(list(CELL))["value"]
     least = least_budget_seconds(host.points, host.topology)
     default, budgets = Runs(), {minutes: Runs() for minutes in MINUTES if 60 * minutes >= least}

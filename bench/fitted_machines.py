@@ -1,8 +1,8 @@
 """How well `chaosity fit` finds the description of simulated machines again.
 
-Each machine is fitted to its default plan without some experiments. The fitted machine then
-predicts the cells of these experiments, and drive sets that the fit did not read, and is compared
-with the truth. Capacities that the data do not determine count in no error.
+Each machine is fitted to the values of its default plan, except those of some experiments. The
+fitted machine then predicts the cells of these experiments, and drive sets that the fit did not
+read, and is compared with the truth. Capacities that the data do not determine count in no error.
 """
 
 from __future__ import annotations

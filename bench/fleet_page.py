@@ -1,9 +1,9 @@
 """What the page of all hosts shows of a fleet with one sick host: recall and false alarms.
 
 Hosts are those of `nightly_check_recall.py`: servers with eight nodes and 30 drives (EPYC 7413,
-NPS4) that differ by 0.7 % in each pair of initiator and target, with a map each. The sick host lost
-a share of a node or of a drive before its map. "Reported" means that the page calls it an outlier
-host, "named" that one of its marked resources is the faulty part.
+NPS4) that differ by 0.7 % in each pair of initiator and target, with a map each. The sick host had
+already lost a share of a node or of a drive when its map was measured. "Reported" means that the
+page calls it an outlier host, "named" that one of its marked resources is the faulty part.
 """
 
 from __future__ import annotations

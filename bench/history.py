@@ -1,6 +1,6 @@
 """What the history of nightly checks tells: recall, delay, error of the date and false changes.
 
-The hosts, their noise and their faults are those of the part `checks`. A step begins after 60
+The hosts, their noise and their faults are those of the section `checks`. A step begins after 60
 nights; the drift lasts a year. "Reported" means a change that names the part. Its date is judged 30
 nights after the step.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from chaosity.runner.load_devices import create_random_file_as_drive
+from chaosity.runner.devices_of_point import create_random_file_as_drive
 from kernels import BINARY, HUGE, TOTAL_BYTES, own
 
 SUM = BINARY.with_name("chaosity-sum")

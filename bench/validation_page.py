@@ -41,7 +41,7 @@ SECTIONS = {
         "peers",
         "kernels",
         "latency",
-        "traffic",
+        "traffic_threads",
         "streaming",
         "fio",
         "points",

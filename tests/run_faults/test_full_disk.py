@@ -13,7 +13,7 @@ from broken_runs import ResultsFolder, record_files, start
 from chaosity.errors import MeasurementError
 from chaosity.records.record_files import load_record, save_record
 from chaosity.records.record_types import FAILED, VALID
-from chaosity.runner.load_devices import create_random_file_as_drive
+from chaosity.runner.devices_of_point import create_random_file_as_drive
 from chaosity.runner.point_measurement import measure_point
 from small_file_system import fill, free_again, small_file_system
 from wait_until_true import wait_until

@@ -21,7 +21,7 @@ from kernel_binary import (
     run,
 )
 
-from chaosity.runner import load_devices
+from chaosity.runner import devices_of_point
 
 HERE = Path(__file__).parent
 ELEMENTS = 1 << 20
@@ -122,9 +122,9 @@ def test_a_tool_that_takes_numbers_gets_those_of_its_own_loader(
 ):
     for name, text in {**gpus, "PATH": f"{opencl.parent}:{os.environ['PATH']}"}.items():
         monkeypatch.setenv(name, text)
-    command = [sys.executable, "-c", NUMBER_TO_NAME, load_devices.PLATFORM_NUMBER]
+    command = [sys.executable, "-c", NUMBER_TO_NAME, devices_of_point.PLATFORM_NUMBER]
     wanted = {"name": "opencl0", **device}
-    load, [check] = load_devices.fill_in_device_numbers(
+    load, [check] = devices_of_point.fill_in_device_numbers(
         {"command": command, "environment": {"A": "1"}, "target": {"device": wanted}}
     )
     assert check["passed"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.errors import MeasurementError
-from chaosity.runner import load_devices
+from chaosity.runner import devices_of_point
 from loop_devices import loop_device
 
 pytestmark = pytest.mark.alone
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.alone
 
 def check_and_link(spec, folder):
     """The checks of a load's drives, which are free again afterwards."""
-    with load_devices.HeldDrives() as held:
-        return load_devices.check_and_link_drives(spec, folder, held)
+    with devices_of_point.HeldDrives() as held:
+        return devices_of_point.check_and_link_drives(spec, folder, held)
 
 
 def load(device, *, writes=False, **drive):
@@ -29,7 +29,7 @@ def load(device, *, writes=False, **drive):
 
 def test_a_signature_is_a_reason(tmp_path):
     with loop_device(tmp_path / "image", filesystem=True) as device:
-        [reason] = load_devices.reasons_against_writing(device)
+        [reason] = devices_of_point.reasons_against_writing(device)
         assert "TYPE=ext4" in reason
 
 
@@ -40,7 +40,7 @@ def test_a_partition_table_is_a_reason(tmp_path):
     with loop_device(image) as device:
         with device.open("r+b") as stream:
             stream.write(bytes(446) + table + bytes(48) + b"\x55\xaa")
-        assert any("PTTYPE=dos" in one for one in load_devices.reasons_against_writing(device))
+        assert any("PTTYPE=dos" in one for one in devices_of_point.reasons_against_writing(device))
 
 
 def test_a_mount_is_a_reason(tmp_path):
@@ -52,7 +52,7 @@ def test_a_mount_is_a_reason(tmp_path):
             pytest.skip("mounting is not allowed here")
         try:
             assert any(
-                f"mounted at {place}" in r for r in load_devices.reasons_against_writing(device)
+                f"mounted at {place}" in r for r in devices_of_point.reasons_against_writing(device)
             )
             note, _ = check_and_link(load(device), tmp_path)
             assert note["passed"] is False and not note["decisive"]
@@ -64,7 +64,7 @@ def test_a_mount_is_a_reason(tmp_path):
 def test_a_file_must_not_be_written_to(tmp_path):
     path = tmp_path / "plain"
     path.write_text("precious")
-    assert load_devices.reasons_against_writing(path) == ["it is not a block device"]
+    assert devices_of_point.reasons_against_writing(path) == ["it is not a block device"]
 
 
 @pytest.mark.parametrize("destructive", [False, True])
@@ -86,10 +86,10 @@ def test_a_drive_is_held_while_a_load_writes_to_it(tmp_path):
     with loop_device(tmp_path / "image") as device:
         spec = load(device, writes=True, destructive=True)
         two_loads = tmp_path / "one", tmp_path / "other"
-        with load_devices.HeldDrives() as held:
+        with devices_of_point.HeldDrives() as held:
             for folder in two_loads:
                 folder.mkdir()
-                load_devices.check_and_link_drives(spec, folder, held)
+                devices_of_point.check_and_link_drives(spec, folder, held)
             with pytest.raises(OSError, match="busy"):  # as mount, RAID and LVM open it
                 os.open(device, os.O_RDWR | os.O_EXCL)
             os.close(os.open(device, os.O_RDWR | os.O_DIRECT))  # as fio opens it
@@ -131,14 +131,14 @@ def block(tmp_path, monkeypatch):
         (device / "serial").write_text(f"{serial}  \n")
         (tmp_path / "sys/block" / name).mkdir(parents=True)
         (tmp_path / "sys/block" / name / "device").symlink_to(device)
-    monkeypatch.setattr(load_devices, "SYS_BLOCK", tmp_path / "sys/block")
+    monkeypatch.setattr(devices_of_point, "SYS_BLOCK", tmp_path / "sys/block")
     exists = Path.exists
     monkeypatch.setattr(Path, "exists", lambda p: str(p) == "/dev/nvme3n1" or exists(p))
     return tmp_path
 
 
 def test_a_drive_is_found_by_its_slot(block):
-    find = load_devices.find_nvme_by_slot
+    find = devices_of_point.find_nvme_by_slot
     assert find("0000:41:00.0", "OLD") == Path("/dev/nvme3n1")
     with pytest.raises(MeasurementError, match="it was replaced after discovery"):
         find("0000:41:00.0", "NEW")
@@ -152,11 +152,11 @@ def test_a_drive_behind_the_address_of_a_bridge_is_not_the_drive_of_the_slot(tmp
     device.mkdir(parents=True)
     (tmp_path / "sys/block/nvme3n1").mkdir(parents=True)
     (tmp_path / "sys/block/nvme3n1/device").symlink_to(device)
-    monkeypatch.setattr(load_devices, "SYS_BLOCK", tmp_path / "sys/block")
+    monkeypatch.setattr(devices_of_point, "SYS_BLOCK", tmp_path / "sys/block")
     monkeypatch.setattr(Path, "exists", lambda p: True)
-    assert load_devices.find_nvme_by_slot("0000:42:00.0", None).name == "nvme3n1"
+    assert devices_of_point.find_nvme_by_slot("0000:42:00.0", None).name == "nvme3n1"
     with pytest.raises(MeasurementError, match=r"no NVMe drive at 0000:41:00\.0"):
-        load_devices.find_nvme_by_slot("0000:41:00.0", None)
+        devices_of_point.find_nvme_by_slot("0000:41:00.0", None)
 
 
 def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
@@ -167,7 +167,7 @@ def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
     monkeypatch.setattr(Path, "exists", lambda p: True)
     drive = {"pci": "0000:41:00.0", "serial": "OLD"}
     found = [
-        load_devices.find_device({"component": name, **drive}).name
+        devices_of_point.find_device({"component": name, **drive}).name
         for name in ("drive-0000-41-00-0", "drive-0000-41-00-0-n2")
     ]
     assert found == ["nvme3n1", "nvme3n2"]
@@ -175,17 +175,17 @@ def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
 
 def test_a_replacement_file_has_random_content_and_is_kept(tmp_path):
     path = tmp_path / "deep/file0"
-    load_devices.create_random_file_as_drive(path, 5 * 2**20 + 1)
+    devices_of_point.create_random_file_as_drive(path, 5 * 2**20 + 1)
     data = path.read_bytes()
     assert len(data) == 5 * 2**20 + 1 and len(set(data)) > 200
     before = path.stat().st_mtime_ns
-    load_devices.create_random_file_as_drive(path, 5 * 2**20 + 1)
+    devices_of_point.create_random_file_as_drive(path, 5 * 2**20 + 1)
     assert path.stat().st_mtime_ns == before
 
 
 def test_a_disk_too_small_for_the_replacement_file(tmp_path):
     with pytest.raises(MeasurementError, match="are needed"):
-        load_devices.create_random_file_as_drive(tmp_path / "file0", 2**60)
+        devices_of_point.create_random_file_as_drive(tmp_path / "file0", 2**60)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,7 +211,7 @@ def blank_image(tmp_path: Path) -> Path:
 def test_blocks_that_were_never_written_are_noticed(tmp_path, share, zeros, passed):
     with loop_device(tmp_path / "image") as device:
         write_blocks(device, share)
-        found = load_devices.check_drive_has_data("drive", device)
+        found = devices_of_point.check_drive_has_data("drive", device)
     assert (found["passed"], f"{zeros} of 64 sampled" in found["detail"]) == (passed, True)
     assert passed or "never written or trimmed" in found["detail"]
 
@@ -229,10 +229,10 @@ def test_blocks_that_were_never_written_are_noticed(tmp_path, share, zeros, pass
 def test_only_an_empty_drive_of_a_real_machine_fails_a_point(
     tmp_path, monkeypatch, machine, flags, share, decisive
 ):
-    monkeypatch.setattr(load_devices.platform, "machine", lambda: machine)
+    monkeypatch.setattr(devices_of_point.platform, "machine", lambda: machine)
     write_blocks(image := blank_image(tmp_path), share)
-    monkeypatch.setattr(load_devices, "read_file_if_present", lambda _: flags)
-    found = load_devices.check_drive_has_data("drive", image)
+    monkeypatch.setattr(devices_of_point, "read_file_if_present", lambda _: flags)
+    found = devices_of_point.check_drive_has_data("drive", image)
     assert found["decisive"] is decisive
 
 
@@ -240,8 +240,8 @@ def test_a_blank_begin_of_a_large_drive_is_noticed(tmp_path, monkeypatch):
     """A sequential read sees only the begin; here it is the first 64th."""
     image = blank_image(tmp_path)
     image.write_bytes(bytes(2**18) + os.urandom(2**24 - 2**18))
-    monkeypatch.setattr(load_devices, "_BEGIN_BYTES", 2**18)
-    found = load_devices.check_drive_has_data("drive", image)
+    monkeypatch.setattr(devices_of_point, "_BEGIN_BYTES", 2**18)
+    found = devices_of_point.check_drive_has_data("drive", image)
     assert found["passed"] is False
     assert "32 of 64" in found["detail"]
 
@@ -250,8 +250,8 @@ def test_a_bad_block_leaves_the_answer_open(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(load_devices.os, "preadv", fail)
-    found = load_devices.check_drive_has_data("drive", blank_image(tmp_path))
+    monkeypatch.setattr(devices_of_point.os, "preadv", fail)
+    found = devices_of_point.check_drive_has_data("drive", blank_image(tmp_path))
     assert found["passed"] is None
     assert "cannot be read: Input/output error" in found["detail"]
 

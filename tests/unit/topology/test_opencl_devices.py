@@ -10,8 +10,8 @@ import pytest
 
 from chaosity.components.component_documents import make_component_documents
 from chaosity.errors import MeasurementError
-from chaosity.runner import describe_host, load_devices
-from chaosity.runner.load_devices import find_opencl_device
+from chaosity.runner import describe_host, devices_of_point
+from chaosity.runner.devices_of_point import find_opencl_device
 from chaosity.topology.devices import list_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
@@ -77,10 +77,10 @@ def test_a_missing_device_is_an_error_that_names_it(wanted, listed, words):
 
 
 def test_a_command_with_numbers_gets_them_and_their_loader(monkeypatch):
-    monkeypatch.setattr(load_devices, "list_opencl_devices", lambda: GPUS)
+    monkeypatch.setattr(devices_of_point, "list_opencl_devices", lambda: GPUS)
     slot = wanted_device(platform="NVIDIA CUDA", device="NVIDIA H100", pci="0000:41:00.0")
-    numbers = [load_devices.PLATFORM_NUMBER, load_devices.DEVICE_NUMBER]
-    load, [reported] = load_devices.fill_in_device_numbers(
+    numbers = [devices_of_point.PLATFORM_NUMBER, devices_of_point.DEVICE_NUMBER]
+    load, [reported] = devices_of_point.fill_in_device_numbers(
         {"command": ["tool", *numbers, "rest"], "environment": {}, "target": {"device": slot}}
     )
     assert load["command"] == ["tool", "1", "1", "rest"]
@@ -90,19 +90,19 @@ def test_a_command_with_numbers_gets_them_and_their_loader(monkeypatch):
 
 
 def test_a_command_with_names_stays_and_a_new_driver_is_reported(monkeypatch):
-    monkeypatch.setattr(load_devices, "list_opencl_devices", lambda: GPUS)
+    monkeypatch.setattr(devices_of_point, "list_opencl_devices", lambda: GPUS)
     target = {"device": wanted_device(driver="2.0")}
     asked = {"command": ["tool", f"--device={NAME}"], "environment": {}, "target": target}
-    load, [changed] = load_devices.fill_in_device_numbers(asked)
+    load, [changed] = devices_of_point.fill_in_device_numbers(asked)
     assert load == asked
     assert not changed["passed"]
     assert not changed["decisive"]
 
 
 def test_a_load_without_a_device_lists_none(monkeypatch):
-    monkeypatch.setattr(load_devices, "list_opencl_devices", lambda: pytest.fail("asked"))
+    monkeypatch.setattr(devices_of_point, "list_opencl_devices", lambda: pytest.fail("asked"))
     load = {"command": ["tool"], "target": {"drives": []}}
-    assert load_devices.fill_in_device_numbers(load) == (load, [])
+    assert devices_of_point.fill_in_device_numbers(load) == (load, [])
 
 
 @pytest.mark.parametrize("answer", [None, "exit 2", "echo half '{'", "printf '\\377'"])

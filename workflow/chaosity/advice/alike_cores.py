@@ -96,7 +96,7 @@ class QuickModel:
         return max((domain.size_bytes or 0 for domain in self.model.topology.l3_domains), default=0)
 
     def _new_routes(self, loads: Sequence[Load]) -> Routes:
-        """Return the routes of loads, with one flow for the cores that are alike."""
+        """Return the routes of loads; cores that are alike have one flow together."""
         fewer: list[Load] = []
         counts: dict[str, list[int]] = {}
         for load in loads:
@@ -132,7 +132,11 @@ class QuickModel:
 
 
 def _many_times(path: LoadFlow, number: int) -> LoadFlow:
-    """Return the flow of a core as that of so many that are alike."""
+    """Return the flow of `number` equal cores together, made from that of one core.
+
+    The pace is multiplied. A byte uses each core only for its share, so the use of a core is
+    divided by `number`.
+    """
     if number == 1:
         return path
     uses = {

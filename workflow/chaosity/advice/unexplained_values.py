@@ -27,8 +27,8 @@ _KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
 class SlowPairs:
     """Pairs of nodes that are slower than every parameter of the model explains.
 
-    The keys are the node of the cores and the node of the memory. `rates` are measured bandwidths
-    in bytes per second, `latencies` are measured over predicted latencies.
+    The keys are the node of the cores, and the node of their memory. `rates` are measured
+    bandwidths in bytes per second, `latencies` are measured over predicted latencies.
     """
 
     rates: Mapping[tuple[int, int], float]

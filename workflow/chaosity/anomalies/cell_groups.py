@@ -239,9 +239,10 @@ class GroupedCells(Generic[Name]):
         return found
 
     def explained_by(self, departure: Departure, comparison: Comparison[Name]) -> Mask:
-        """Return the mask of the cells that a departure explains: its own, and others that lose.
+        """Return the mask of cells that a departure explains: its own, and others of its suspect.
 
-        `comparison` is that with the cells outside of the suspect.
+        The others are those that depart in `comparison`, which compares them with the cells outside
+        of the suspect.
         """
         assert departure.suspect is not None
         own = mask_of_cells(departure.cells, self.departures.shape)
@@ -306,9 +307,9 @@ class GroupedCells(Generic[Name]):
         `found` is a key of `found` in ``templates/texts/anomalies.yaml``: the kind, the begin of
         the sentence with these `names`, and the advice. The sentence ends with `than`. `reference`
         is the position of the reference cell. `cells` are the positions of the explained cells, by
-        default those of the departure. `seen_at` is the initiator and target of the anomaly.
-        Default: with a reference, those of the first explained cell; without one, those of all
-        cells. The other arguments are attributes of `Anomaly`.
+        default those of the departure. `seen_at` is the initiator and target that the anomaly
+        names. Default: with a reference, those of the first explained cell; without one, those of
+        all cells. The other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric

@@ -224,10 +224,10 @@ _OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
 _Direction = tuple[int, int]  # the packages from which and to which data flows
 
 
-def select_loads_between_packages(
+def package_read_and_write_bandwidths(
     memory: Measurements, packages: PackageNodes | None
 ) -> Measurements:
-    """Return the reads and writes by all cores of a package to all memory of a package.
+    """Return the rates at which all cores of a package read and write all memory of a package.
 
     Adds the columns `access`, `source` (package of the initiator) and `package` (of the target).
     Without both reads and writes there are no rows. `memory` are rows of loads alone.
@@ -263,7 +263,7 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
     """Find slow links between packages, in each direction.
 
     Args:
-        loads: rows of `select_loads_between_packages`.
+        loads: rows of `package_read_and_write_bandwidths`.
         weakest_nodes: package -> bandwidth of its slowest node from its own memory, as a share of
             what is usual for a node of this machine.
     """

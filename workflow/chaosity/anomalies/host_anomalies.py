@@ -21,7 +21,7 @@ from chaosity.anomalies.component_anomalies import (
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
     find_slow_links,
-    select_loads_between_packages,
+    package_read_and_write_bandwidths,
     weakest_node_of_each_package,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
@@ -39,7 +39,7 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
 from chaosity.place_names import place_words, pu_name
-from chaosity.store.measurements import Measurements, is_percentile_of_slow_accesses, less_is_better
+from chaosity.store.measurements import Measurements, is_percentile, less_is_better
 from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
@@ -120,7 +120,7 @@ def _valid_rates_and_times(measurements: Measurements) -> Measurements:
     A few slow accesses decide percentiles, so they scatter more than the medians.
     """
     performance = measurements.performance_rows()
-    of_few = performance.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+    of_few = performance.rows["metric"].map(is_percentile).astype(bool)
     return performance.select(~of_few).valid_rows()
 
 
@@ -137,7 +137,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     structure, limits = "not measured", tuple[str, ...]()
     if len(rows):
         memory = _comparable(rows.where(target_kind=["node", "nodes"]))
-        between = select_loads_between_packages(memory, parts.packages)
+        between = package_read_and_write_bandwidths(memory, parts.packages)
         weakest = weakest_node_of_each_package(memory, parts.packages)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
         structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)

@@ -171,7 +171,10 @@ def _structure(kind: str, groups: Groups, packages: PackageNodes | None = None) 
 
 
 def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
-    """Return the structure in which local cells are one group and each other cell is a group."""
+    """Return the structure for an unknown machine: local cells are one group.
+
+    Each other cell is a group alone, so nothing is compared with it.
+    """
     groups = {"local": local & cells.measured_mask}
     for position in cell_positions_in_mask(~local & cells.measured_mask):
         name = "{}->{}".format(*cells.initiator_and_target(position))
@@ -338,8 +341,8 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask
     """Yield steps of value that join both directions of a node pair, then steps that do not.
 
     The better direction decides the step of both, so a direction that became slow stays in its
-    group, and a direction that was not measured gets a group. Steps with separate directions, as in
-    a one-way ring, have to recur.
+    group, and a direction that was not measured gets a group. Steps that differ by direction, as in
+    a one-way ring, count only if they recur, see `_recurs`.
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:

@@ -86,7 +86,7 @@ class RoundsOfPlan:
         """Return the rounds before the first choice of this run."""
         return rounds_of(self._steps[: self.first_choice - 1])
 
-    def plan_until(self, number: int) -> HostPlan:
+    def plan_before_choice(self, number: int) -> HostPlan:
         """Return the plan of all rounds that were chosen before choice `number`."""
         rounds = rounds_of(self._steps[: number - 1])
         return plan_of_rounds(self.complete, self.folder, rounds)

@@ -46,7 +46,7 @@ from chaosity.hosts.ansible_inventory import (
 from chaosity.hosts.host_discovery import (
     discover_hosts,
     find_unready_hosts,
-    is_this_machine,
+    needs_no_connection,
     read_discovered_host,
     read_discovered_hosts,
 )
@@ -160,7 +160,7 @@ class Campaign:
             for name in self.config["configurations"]:
                 # What exists was discovered in an earlier run; only a real run discovers it again.
                 mode = self._add_mode(host, name, self.results)
-                mode.local = is_this_machine(host, self.config)
+                mode.local = needs_no_connection(host, self.config)
                 self._plan_as_last_found(mode, host)
                 if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
                     to_boot[host.name] = host
@@ -253,7 +253,7 @@ class Campaign:
         continues = chosen == tuple(rounds_of(kept))
         steps = kept if continues else [RoundStep(chosen, is_last=False)]
         rounds = RoundsOfPlan(complete, mode.folder, steps, continues)
-        mode.take_plan(rounds.plan_until(rounds.first_choice), rounds)
+        mode.take_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
         return text
 
     def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
@@ -294,7 +294,7 @@ class Campaign:
     def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
         """Return what a choice depends on besides the records; a change repeats the choice."""
         assert mode.rounds
-        before = mode.rounds.plan_until(number).points_fingerprint
+        before = mode.rounds.plan_before_choice(number).points_fingerprint
         given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
         return [json.dumps(given), mode.rounds.complete.points_fingerprint, before]
 

@@ -123,7 +123,7 @@ class HostInMode:
         assert self.rounds
         is_last, is_new = self.rounds.add_choice(number)
         if is_new:
-            self.take_plan(self.rounds.plan_until(number + 1), self.rounds)
+            self.take_plan(self.rounds.plan_before_choice(number + 1), self.rounds)
         return is_last
 
     def write_plan(self) -> None:
@@ -155,7 +155,7 @@ class HostInMode:
     def records_before_choice(self, number: int) -> list[str]:
         """Return the paths of the records of all rounds before a choice of the next round."""
         assert self.rounds
-        return self.record_paths(self.rounds.plan_until(number))
+        return self.record_paths(self.rounds.plan_before_choice(number))
 
     def lost_records(self) -> list[str]:
         """Return the paths of records that are missing although their table exists."""

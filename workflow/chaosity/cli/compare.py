@@ -66,7 +66,9 @@ def compare_command(
     pinned = parse_conditions(conditions, "--where")
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
-        raise UserError("a second selection is required", selected[0].name, "name another table")
+        raise UserError(
+            "comparing needs two tables or selections", selected[0].name, "name another one"
+        )
     result: SelectionComparison | OutlierHosts
     crossovers: list[CrossoverVerdict] = []
     if len(selected) == 2:

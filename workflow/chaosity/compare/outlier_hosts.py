@@ -33,7 +33,7 @@ from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.store.measurements import (
     WORKING_SET,
     Measurements,
-    is_percentile_of_slow_accesses,
+    is_percentile,
     parse_levels_json,
 )
 from chaosity.text_templates import write_sentences
@@ -250,7 +250,7 @@ def _resource_speeds(
     deviations: HostDeviations,
     packages: Mapping[int, int],
 ) -> list[ResourceSpeeds]:
-    """Return the resources of equal hosts: own nodes, paths, drives, then all other cells.
+    """Return the resources of equal hosts: nodes, paths, drives, and last all other cells.
 
     A resource is what one part of a host limits: the memory of a node from its own cores, a drive
     from its own node, the paths between two packages. Of several loads on one place, the one with
@@ -303,7 +303,7 @@ def _place_of_single_part(
     sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
-    if facts["company"] or in_caches or is_percentile_of_slow_accesses(str(facts["metric"])):
+    if facts["company"] or in_caches or is_percentile(str(facts["metric"])):
         return None
     if "target" not in facts:  # matched by class, so the nodes are those of one of many places
         return str(facts["group"]), (str(facts["where"]),)

@@ -220,7 +220,10 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
 
 
 def _restore_from_history(path: Path) -> None:
-    """Write the last content of a component again, so that nothing is measured for a lost file."""
+    """Write a component whose file a crash emptied again from its history; else delete the file.
+
+    Without the component, its points would be measured again.
+    """
     known = [state.content for state in read_states(history_file(path)) if state.content]
     if known:
         write_atomically(path, _sorted_json(known[-1]))

@@ -78,7 +78,7 @@ class Target:
 
     The kind "none" means that the load is left out. A placement of pages (kind "policy") has
     `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` is true
-    if pages move while the load runs.
+    if pages still move while the load runs.
     """
 
     name: str

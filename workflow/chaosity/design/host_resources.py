@@ -389,8 +389,8 @@ class HostResources:
     def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
         """Return one or more drives as a target; its name comes from the place of the drives.
 
-        Kinds are drive, first_of_node, all_of_node, first_of_package, all_of_package, all_of_nodes
-        and all.
+        `kind` says how the drives were selected: drive, first_of_node, all_of_node,
+        first_of_package, all_of_package, all_of_nodes or all.
         """
         nodes = make_cpu_set(drive.node for drive in drives if drive.node is not None)
         of_package = kind.endswith("package")

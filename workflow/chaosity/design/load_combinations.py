@@ -114,7 +114,7 @@ class _DesignedLoad:
     spec: LoadDesign  # the load in the file
     benchmark: LoadMaker  # benchmark of the load; an experiment can vary its parameters
     earlier: EarlierEndpoints  # endpoints of the loads before it
-    where: str  # place of the load in the experiment's file, for errors
+    where: str  # place of the load in the experiment's file, for error messages
 
     @property
     def _host(self) -> HostResources:

@@ -51,8 +51,9 @@ def as_list(selectors: S | list[S]) -> list[S]:
 class Selection:
     """What the selectors of a load mean on a host.
 
-    `earlier` has the endpoints of earlier loads, and for targets the initiator of this load.
-    `where` is the load's place in the file, for errors. `weights` returns measured weights.
+    `earlier` has the endpoints of the loads before this one in the file. When targets are selected,
+    it has the initiator of this load too. `where` is the load's place in the file, for error
+    messages. `weights` returns measured weights.
     """
 
     host: HostResources
@@ -336,7 +337,7 @@ def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initi
 
 
 def _first_pus(selector: InitiatorSelector, host: HostResources) -> tuple[str, list[Initiator]]:
-    """Return the level and the units of a selector `first_pu_of`."""
+    """Return the level of a selector `first_pu_of`, and its processing units as initiators."""
     return host.first_pu_of_each_group(selector["first_pu_of"], selector.get("at_least", 1))
 
 

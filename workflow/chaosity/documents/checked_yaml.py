@@ -141,7 +141,8 @@ def json_schema(document_type: Any) -> dict[str, Any]:
 def check_document(document: Any, document_type: Any, where: str) -> None:
     """Check a document against its type.
 
-    `document_type` is a TypedDict of this package, `where` the file, for errors.
+    `document_type` is a TypedDict of this package, `where` the file's name, for error
+    messages.
 
     Raises:
         UserError: the document does not match; the error names the key and what is allowed.

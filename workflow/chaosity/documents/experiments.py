@@ -310,9 +310,10 @@ class FactorLevelRule(TypedDict, total=False):
 
 
 class RelativeMetric(TypedDict):
-    """A derived metric: `metric` of `load`, as a ratio to a reference or `per` unit of a rate.
+    """A further metric, computed from `metric` of `load`.
 
-    The reference is in the same replicate, with the levels in `to`, and agrees in `same`.
+    It is divided by the same metric of a reference point, or given `per` unit of a rate. The
+    reference is in the same replicate, with the levels in `to`, and agrees in `same`.
     """
 
     name: Name

@@ -301,7 +301,7 @@ class FitSummary(TypedDict):
 
 
 class SharedMachineKeys(TypedDict):
-    """Keys of a file with a description, and of the whole description: they have the same types."""
+    """Keys with the same type in a description's file and in the complete description."""
 
     simulated_machine: MachineName
     """Name of the description, which is that of the file."""
@@ -339,7 +339,7 @@ class MachineFile(SharedMachineKeys):
 
 
 class MachineDescription(SharedMachineKeys):
-    """The whole description of a machine, with the keys of the file on which it is based."""
+    """The complete description of a machine, with the keys of the file on which it is based."""
 
     memory: MemoryCapacities
     latency_ns: Latencies

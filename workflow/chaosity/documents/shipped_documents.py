@@ -43,7 +43,7 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
     """Return the checked document ``<folder>/<name>.yaml``.
 
     The document repeats its name under the first key of its type: experiment, benchmark, ...
-    `where` is the file and key that name it, for errors.
+    `where` is the file and key that name it, for error messages.
 
     Raises:
         UserError: there is no such file, or its content is wrong.

@@ -297,7 +297,7 @@ def bandwidth_samples(host: MeasuredHost) -> tuple[NodeMatrix, str]:
 def read_bandwidths_alone_and_contended(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Return the bandwidth of each path measured alone, and measured with all workers at once.
+    """Return the bandwidths of all paths, measured one by one, and with all workers at once.
 
     Args:
         path: CSV file, tidy table, or folder of results; for a CSV file the second is None.

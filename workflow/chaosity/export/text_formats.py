@@ -119,9 +119,10 @@ def export_roofline_csv(host: MeasuredHost) -> str:
 
 
 def export_reframe_references(host: MeasuredHost) -> str:
-    """Return references of all cells of the main matrices that are precise enough.
+    """Return ReFrame references for the cells of the main matrices with narrow enough limits.
 
-    A reference of ReFrame is a value with a lower and an upper limit, as shares of the value.
+    A reference is a value with a lower and an upper limit, as shares of the value. The text lists
+    the cells whose limits are too wide.
 
     Raises:
         UserError: no cell has an interval, or the host is simulated.

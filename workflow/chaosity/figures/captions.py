@@ -253,7 +253,7 @@ def _change_statements(data: FigureData) -> Statements:
     axis = data.axes["x"]
     roles: list[Role] = [role for role in _LINES if role in data.axes]
     valid = data.measurements[data.measurements["status"] == "valid"]
-    rows = replace(data, measurements=valid).rows_of_lines
+    rows = replace(data, measurements=valid).measurements_of_each_line
     rows = rows.assign(x=rows["x"].map({value.name: value.number for value in axis.values}))
     labels = {value.number: value.short for value in axis.values}
     by_line = rows.groupby(["host", *roles])["x"]

@@ -181,7 +181,10 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
 
 
 def _powers(ticks: Sequence[float], base: float) -> list[int]:
-    """Return the whole powers within the values, or around values between two powers."""
+    """Return the exponents of the powers of `base` from the first value to the last.
+
+    If no power is between them, return the exponents of the powers below and above them.
+    """
     low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
     inside = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
     return list(inside) or [math.floor(low), math.ceil(high)]

@@ -172,8 +172,8 @@ class FigureData:
         return self.valid_marks.sort_values("median", ascending=less, kind="stable")
 
     @property
-    def rows_of_lines(self) -> pd.DataFrame:
-        """Return the measurements of each line; those of no series are in all lines of a panel."""
+    def measurements_of_each_line(self) -> pd.DataFrame:
+        """Return the measurements of each line; each line of a panel has the unloaded points."""
         rows = self.measurements
         if "series" not in self.axes:
             return rows

@@ -251,7 +251,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
     The columns that identify a curve are the roles of the figure's axes.
     """
-    numbers = latency_curve_quantities(data.rows_of_lines, list(data.axes))
+    numbers = latency_curve_quantities(data.measurements_of_each_line, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
         numbers = axis.in_order(numbers, role)
     return numbers.reset_index(drop=True)

@@ -44,7 +44,7 @@ _DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a series without a change."""
+    """A part of a series whose fitted value is constant or drifts steadily."""
 
     # begin, end: positions of its first value, and of the first one after it.
     begin: int
@@ -119,7 +119,7 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
 
 
 def variance_of_neighbours(differences: ArrayLike) -> float:
-    """Return the variance of values from the differences of neighbours; 0 without a difference.
+    """Return the variance of values, from the differences of neighbours; 0 if there are none.
 
     A difference of two values has twice their variance. Distances from the median would give far
     too little for three to five values, since these lie closer to their own median than to the

@@ -63,8 +63,8 @@ from chaosity.records.record_types import VALID, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
+from chaosity.runner.devices_of_point import find_device
 from chaosity.runner.host_state import read_processor_seconds
-from chaosity.runner.load_devices import find_device
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record

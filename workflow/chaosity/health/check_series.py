@@ -117,7 +117,10 @@ def earlier_values(
 def recent_values(
     rows: Sequence[Mapping[str, str]], moment: str, mapped_at: Mapping[PointKey, str]
 ) -> RecentValues:
-    """Return the values of the two weeks before a moment, see `earlier_values`."""
+    """Return the values of checks in the two weeks before a moment, by experiment and point.
+
+    See `earlier_values` for those that count.
+    """
     first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
     return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
 

@@ -35,7 +35,7 @@ from chaosity.hosts.runner_command import (
     SIMULATED,
     SLURM,
     SSH,
-    Transport,
+    TransportCommands,
     connection_error_cause,
     runner_command_line,
     ssh_command_with_password,
@@ -120,7 +120,7 @@ def checked_tool_versions_and_hashes(
     return versions
 
 
-def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
+def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
     """Return the transport that runs commands on a node of Slurm by a job in the queue."""
     # The job runs the programs of this installation, on a file system that the node shares.
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
@@ -131,25 +131,25 @@ def _slurm_transport(host: InventoryHost, config: Config) -> Transport:
     if trouble := nodes[name].unusable_reason:
         remedy = "return the node to service or wait, then run snakemake again"
         raise UserError(trouble, where, remedy)
-    return Transport(
+    return TransportCommands(
         kind=SLURM,
         way=srun_command_for_description(nodes[name], config["slurm"]),
         runner=["chaosity-run"],
     )
 
 
-def _choose_transport(host: InventoryHost, config: Config) -> Transport:
+def _choose_transport(host: InventoryHost, config: Config) -> TransportCommands:
     """Return the transport to the runner on a host."""
     if config["transport"] == SLURM:
         return _slurm_transport(host, config)
     if host.local_or_ssh == SSH:
         return ssh_transport(host.name, host.connection_variables)
-    return Transport(kind=LOCAL, way=[], runner=["chaosity-run"])
+    return TransportCommands(kind=LOCAL, way=[], runner=["chaosity-run"])
 
 
 def _request_description(
     host: InventoryHost,
-    transport: Transport,
+    transport: TransportCommands,
     needs: Sequence[RequiredProgram],
     path: Path,
     queue_seconds: float = 0,
@@ -188,7 +188,7 @@ def _request_description(
 
 def _ask_live_host(
     host: InventoryHost, config: Config, path: Path, needs: Sequence[RequiredProgram]
-) -> tuple[Transport, DescribedFacts, dict[str, str]]:
+) -> tuple[TransportCommands, DescribedFacts, dict[str, str]]:
     """Ask a host to describe itself, into the file `path`, and check that it has the tools.
 
     Returns how the host is reached, its facts, and tool -> version and hash.
@@ -278,7 +278,7 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
         wrong = f"the host is in configuration {configuration}, not {expected}"
         remedy = "check the host's firmware settings and its topology.xml"
         raise UserError(wrong, f"host {host.name}", remedy)
-    local = is_this_machine(host, config)
+    local = needs_no_connection(host, config)
     planned = PlannedHost(host.name, configuration, topology, host.variables, local)
     folder = results / host.name / configuration
     write_if_changed(folder / "topology.xml", xml)
@@ -304,8 +304,11 @@ def _json_text(document: object) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def is_this_machine(host: InventoryHost, config: Config) -> bool:
-    """Return whether a host is this machine, or is known only by a file with its topology."""
+def needs_no_connection(host: InventoryHost, config: Config) -> bool:
+    """Return whether a host is reached without SSH and Slurm.
+
+    It is this machine, or is known only from a file with its topology.
+    """
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
 
@@ -367,5 +370,5 @@ def read_discovered_host(host: InventoryHost, configuration: str, config: Config
     topology = read_topology(path)
     if topology is None:
         raise UserError("does not exist", str(path), "run snakemake")
-    local = is_this_machine(host, config)
+    local = needs_no_connection(host, config)
     return PlannedHost(host.name, configuration, topology, host.variables, local)

@@ -28,7 +28,7 @@ from chaosity.hosts.runner_command import (
     CONNECTION_FAILED,
     SIMULATED,
     SSH,
-    Transport,
+    TransportCommands,
     connection_error_cause,
     runner_command_line,
 )
@@ -64,7 +64,7 @@ class DiscoveredHostDocument(TypedDict):
     host: str
     configuration: str
     source: str
-    transport: Transport
+    transport: TransportCommands
     boot_id: NotRequired[str | None]
     equal_hosts: NotRequired[str]  # only hosts with the same text are compared as equal hosts
 
@@ -84,7 +84,7 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _connection_failure(transport: Transport) -> str | None:
+def _connection_failure(transport: TransportCommands) -> str | None:
     """Return why the host does not answer; None if it answers."""
     command = runner_command_line(transport, "--help")
     try:
@@ -95,7 +95,7 @@ def _connection_failure(transport: Transport) -> str | None:
     return connection_error_cause(answer.stderr) if failed else None
 
 
-def _measure_over_ssh(transport: Transport, point: Point, replicate: int) -> Record:
+def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int) -> Record:
     """Measure the point on its host and return the record.
 
     Raises:

@@ -57,15 +57,15 @@ ERROR_CAUSES = {
 }
 
 
-class Transport(TypedDict):
-    """The way to the runner of a host; the keys are those of its JSON."""
+class TransportCommands(TypedDict):
+    """The commands of the way to a host and its runner; the keys are those of its JSON."""
 
     kind: str  # `LOCAL`, `SSH`, `SLURM` or `SIMULATED`
     way: list[str]  # the command that runs a program on the host; empty for this machine
     runner: list[str]  # the command that starts the runner on the host
 
 
-def runner_command_line(transport: Transport, *arguments: str) -> list[str]:
+def runner_command_line(transport: TransportCommands, *arguments: str) -> list[str]:
     """Return the runner's command line with these arguments, for a process without a shell.
 
     OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
@@ -124,7 +124,7 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def ssh_transport(name: str, variables: Mapping[str, Any]) -> Transport:
+def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
     """Return the transport of a host that is reached over OpenSSH.
 
     Its variables are ``ansible_*`` with their meaning in Ansible's ssh connection, and the paths of

@@ -115,7 +115,7 @@ class ChildProgram:
                 self.process.send_signal(number)
 
     @property
-    def process_group(self) -> int | None:
+    def own_process_group(self) -> int | None:
         """Return the program's process group; None if the program is in this process's group."""
         return self.process.pid if self.own_group else None
 

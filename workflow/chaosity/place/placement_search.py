@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from chaosity.errors import UserError
 from chaosity.place.page_shares import largest_share_deviation
 from chaosity.runner import event_counters
-from chaosity.runner.progress_rates import Series, common_time_span, rate_in_window, rate_precision
+from chaosity.runner.progress_rates import Samples, common_time_span, rate_in_window, rate_precision
 from chaosity.runner.tool_output import parse_event_line
 
 # The step of the data-to-worker proximity (0 to 1) is that of BWAP.
@@ -198,7 +198,7 @@ class RateSource:
     """
 
     def __init__(self) -> None:
-        self.series: Series = []
+        self.series: Samples = []
 
     def read_line(self, text: str, now: float) -> None:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""

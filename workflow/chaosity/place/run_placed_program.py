@@ -70,8 +70,8 @@ class _PlacementSession:
         """Run the program to its end; return the exit status."""
         self.program.at_ready = self._place_at_ready
         self.program.start_program()
-        if self.program.process_group is not None:
-            self.held.guardian.kill_with_this_process(self.program.process_group)
+        if self.program.own_process_group is not None:
+            self.held.guardian.kill_with_this_process(self.program.own_process_group)
         if self.plan.search:
             self._watch_pages(searching=True)
         self._watch_pages()

@@ -246,8 +246,8 @@ class DriveSetModel:
     def predict(self, cell: DriveSetCell) -> Prediction | None:
         """Return the prediction of a cell; None if it is too uncertain, or without measured parts.
 
-        A larger set alone is not enough: one of its four drives may give a quarter of its
-        bandwidth, or all of it.
+        A larger set that was measured does not suffice: a drive in a set of four may give a quarter
+        of the set's bandwidth, or all of it.
         """
         parts = [own for values in self.values.values() for own in values if own <= cell.drives]
         predicted = self._predicted_value(cell)

@@ -20,7 +20,7 @@ from chaosity.store.measurements import (
     POINT,
     Measurements,
     equals_or_in_list,
-    is_percentile_of_slow_accesses,
+    is_percentile,
     less_is_better,
     parse_levels_json,
 )
@@ -219,7 +219,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
     rows = []
     for key, cells in ratios.groupby(["category", "metric"], sort=False):
         category, metric = map(str, key)
-        if is_percentile_of_slow_accesses(metric):  # in the figures, not in this table
+        if is_percentile(metric):  # in the figures, not in this table
             continue
         times, title = less_is_better(metric), group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")

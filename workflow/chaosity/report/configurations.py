@@ -1,8 +1,8 @@
 """Compare all measured configurations of a host: verdicts, a row for each resource, and figures.
 
-`compare` does all arithmetic. Its verdicts combine all places of a kind, since a name means another
-place in another configuration. The rows show the best and the worst place of each resource; the
-ratios of these places are computed separately. An experiment's YAML names the figures
+`compare` does all arithmetic. Its verdicts combine all places of a kind, since one name means
+different places in two configurations. The rows show the best and the worst place of each resource;
+the ratios of these places are computed separately. An experiment's YAML names the figures
 (`by_configuration`), in which a curve is the mean over all places of a configuration.
 """
 
@@ -181,7 +181,7 @@ def data_of_each_configuration(
 
 def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:
     """Return line -> its curve as a mean over the places, see `mean_curve_over_places`."""
-    lines = data.rows_of_lines.groupby("series", sort=False)
+    lines = data.measurements_of_each_line.groupby("series", sort=False)
     return {str(line): mean_curve_over_places(own) for line, own in lines}
 
 

@@ -35,9 +35,9 @@ def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
     """Yield what the page shows of each analysis of an experiment.
 
     `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
-    None. `terms` is the table of variation without the total. `levels` and `interactions` have the
-    rows of each factor and of each significant or important interaction. If there are many rows,
-    only their number is given (`omitted`).
+    None. `terms` has the rows of the table of variation, except the row of the total. `levels` and
+    `interactions` have the rows of each factor and of each significant or important interaction. If
+    there are many rows, only their number is given (`omitted`).
     """
     for study, analysis in run.analyses:
         if study.experiment == experiment:

@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.rounds.round_types import PointKey
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import MAD_TO_DEVIATION
-from chaosity.store.measurements import CELL, Measurements, is_percentile_of_slow_accesses
+from chaosity.store.measurements import CELL, Measurements, is_percentile
 
 # Equal hosts have other names.
 _CELL = [name for name in CELL if name not in ("host", "configuration")]
@@ -31,7 +31,7 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
 
     The values of several runs count together, so the variance contains how much runs differ.
     `earlier` are rows of runs of the host, or of equal hosts, in the configuration of the `plan`;
-    `place` says where they come from, for errors.
+    `place` says where they come from, for error messages.
 
     Raises:
         UserError: fewer than half of the earlier combinations are in the plan.
@@ -82,6 +82,6 @@ def departs_from_known(cells: pd.DataFrame) -> pd.Series:
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
     """Return the summary of the cells with values, without percentiles of few accesses."""
     rows = measurements.performance_rows()
-    of_few = rows.rows["metric"].map(is_percentile_of_slow_accesses).astype(bool)
+    of_few = rows.rows["metric"].map(is_percentile).astype(bool)
     cells = summarise_cells(rows.select(~of_few), list(by))
     return cells[cells["n"] > 0].reset_index(drop=True)

@@ -103,7 +103,8 @@ def resume_rounds(
 
     Earlier rounds come first, and within a round the points that show most of the machine. The
     budget does not pay for records from before the first round, so no time is planned for them.
-    `points` is the complete plan; measurements of other points stay, and nothing measures them.
+    `points` is the complete plan. Records of points outside it are kept, and these points are not
+    measured again.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}

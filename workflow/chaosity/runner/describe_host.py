@@ -109,7 +109,8 @@ def lstopo_environment() -> dict[str, str]:
 def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> list[str]:
     """Return the command that prints hwloc's XML in format 2, with every I/O device.
 
-    `version` is hwloc's major version; `source` are arguments that select another machine.
+    `version` is hwloc's major version, `source` the arguments of lstopo that select another
+    machine.
     """
     format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # version 3 has another format
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]

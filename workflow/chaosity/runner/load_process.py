@@ -30,7 +30,7 @@ from chaosity.runner.event_counters import (
     read_scaling_frequency,
 )
 from chaosity.runner.guardian_process import Guardian, kill_program
-from chaosity.runner.progress_rates import Series, samples_from_json_lines
+from chaosity.runner.progress_rates import Samples, samples_from_json_lines
 from chaosity.runner.record_checks import least_memory_to_be_seen
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
@@ -89,7 +89,7 @@ class LoadProcess:
         # Samples that began before this time do not count.
         self.counts_from = math.inf if self.settles else 0.0
         self.emulator: str | None = None
-        self.samples: Series = []
+        self.samples: Samples = []
         self.threads: list[ThreadPlacement] = []
         self.memory_by_node: dict[str, int] | None = None
         self.memory_at_first: dict[str, int] | None = None
@@ -167,7 +167,7 @@ class LoadProcess:
                 self.counts_from = time.monotonic()
                 self.ready.set()
                 continue
-            samples: Series = []
+            samples: Samples = []
             # The check of the complete output reports bad lines.
             with contextlib.suppress(ExtractionError):
                 if progress.get("event") and f'"{progress["event"]}"' in line:

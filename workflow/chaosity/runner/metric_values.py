@@ -18,7 +18,7 @@ from chaosity.records.point_types import MetricSourceWithUpperBound
 from chaosity.records.record_types import LoadRecord, UnfinishedRecord
 from chaosity.runner import event_counters
 from chaosity.runner.progress_rates import (
-    Series,
+    Samples,
     common_time_span,
     progress_series,
     rate_in_window,
@@ -40,7 +40,7 @@ Reading = tuple[Value | None, str | None]
 
 def progress_by_load(
     record: UnfinishedRecord,
-) -> dict[str, list[Series]]:
+) -> dict[str, list[Samples]]:
     """Return name -> progress of each load that reports progress."""
     return {
         load["name"]: progress_series(
@@ -54,7 +54,7 @@ def progress_by_load(
 
 
 def window_of_all_loads(
-    record: UnfinishedRecord, series: Mapping[str, list[Series]]
+    record: UnfinishedRecord, series: Mapping[str, list[Samples]]
 ) -> tuple[float, float] | None:
     """Return begin and end of the common window; None if no load reports progress.
 
@@ -76,8 +76,8 @@ def window_of_all_loads(
 
 
 def progress_with_pauses(
-    record: UnfinishedRecord, series: Mapping[str, list[Series]]
-) -> list[Series]:
+    record: UnfinishedRecord, series: Mapping[str, list[Samples]]
+) -> list[Samples]:
     """Return the progress of the loads that do not measure between their samples."""
     pausing = (load for load in record["loads"] if (load["progress"] or {}).get("pauses"))
     return [samples for load in pausing for samples in series[load["name"]]]
@@ -130,9 +130,9 @@ def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
 def _value(
     load: LoadRecord,
     metric: str,
-    series: list[Series] | None,
+    series: list[Samples] | None,
     window: tuple[float, float] | None,
-    pausing: list[Series],
+    pausing: list[Samples],
 ) -> Value:
     """Return a metric's value in the common window, see `progress_with_pauses` for `pausing`."""
     source, method = load["metrics"][metric], method_of_metric(load, metric, alone=not window)

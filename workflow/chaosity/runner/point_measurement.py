@@ -29,9 +29,9 @@ from chaosity.records.record_types import (
     make_verdict,
 )
 from chaosity.runner import (
+    devices_of_point,
     host_state,
     kernel_settings,
-    load_devices,
     lock_files,
     observed_placement,
 )
@@ -165,7 +165,7 @@ def _check_initiator_nodes_unchanged(point: Point) -> Check:
 
 
 def _prepare_loads(
-    point: Point, folder: Path, guardian: Guardian, held: load_devices.HeldDrives
+    point: Point, folder: Path, guardian: Guardian, held: devices_of_point.HeldDrives
 ) -> tuple[list[LoadProcess], list[Check]]:
     """Check the preconditions and make a working folder for each load."""
     checks = [
@@ -177,8 +177,8 @@ def _prepare_loads(
     for spec in point["loads"]:
         own_folder = folder / spec["name"]
         own_folder.mkdir()
-        checks += load_devices.check_and_link_drives(spec, own_folder, held)
-        spec, device_checks = load_devices.fill_in_device_numbers(spec)
+        checks += devices_of_point.check_and_link_drives(spec, own_folder, held)
+        spec, device_checks = devices_of_point.fill_in_device_numbers(spec)
         checks += device_checks
         loads.append(LoadProcess(spec, own_folder, guardian))
     return loads, checks
@@ -301,7 +301,7 @@ def _run_loads(
     spent_before: float,
 ) -> list[Check]:
     """Run the loads of a point and return the checks; the record gets all loads that started."""
-    with load_devices.HeldDrives() as held:
+    with devices_of_point.HeldDrives() as held:
         loads, checks = _prepare_loads(point, folder, guardian, held)
         try:
             began = _start_loads(loads, lock)
@@ -320,7 +320,7 @@ def _run_loads(
     units = parse_cpu_list(record["environment_before"]["load_units"])
     record["environment_after"] = host_state.read_host_state(units)
     check_room(folder, FULL_BYTES)
-    checks += load_devices.check_drives_are_still_there(point["loads"])
+    checks += devices_of_point.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 
 

@@ -23,8 +23,8 @@ from chaosity.runner.tool_output import (
     parse_json_lines,
 )
 
-Sample = tuple[float, float, float]
-Series = list[Sample]
+Sample = tuple[float, float, float]  # begin and end in seconds, and the amount between them
+Samples = list[Sample]  # of one output of a load, in the order of time
 
 # Number of batches into which the samples of a run are joined before their spread is computed.
 # Consecutive samples are correlated, so the interval from single samples would be too narrow. Ten
@@ -43,7 +43,7 @@ DRIFT_RATIO = 1.06
 
 def progress_series(
     source: ProgressSource, outputs: Mapping[str, str], realtime_minus_monotonic: float
-) -> list[Series]:
+) -> list[Samples]:
     """Return the series of a finished load.
 
     `source` is ``progress`` of the benchmark file, `outputs` is name -> raw output of the load, and
@@ -82,7 +82,7 @@ def sample_spans(
             yield *times, line
 
 
-def samples_from_json_lines(source: ProgressSource, text: str) -> Series:
+def samples_from_json_lines(source: ProgressSource, text: str) -> Samples:
     """Return (begin, end, amount) of each sample in JSON lines; other lines are skipped."""
     with malformed_as_extraction_error("a sample has no amount"):
         return [
@@ -91,12 +91,12 @@ def samples_from_json_lines(source: ProgressSource, text: str) -> Series:
         ]
 
 
-def _samples_from_rows(source: ProgressSource, text: str) -> Series:
+def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
     """Return the samples in CSV rows; each has an end time and the mean rate since the last."""
     # The first row covers the requested averaging time.
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
-    samples: Series = []
+    samples: Samples = []
     for row in csv.reader(text.splitlines(), skipinitialspace=True):
         with malformed_as_extraction_error(f"a progress row has an unexpected form: {row!r:.60}"):
             end = float(row[columns["end"]]) * time_scale
@@ -107,13 +107,13 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Series:
     return samples
 
 
-def common_time_span(series: Sequence[Series]) -> tuple[float, float]:
+def common_time_span(series: Sequence[Samples]) -> tuple[float, float]:
     """Return the time in which all series run, in seconds: the latest begin, the earliest end."""
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
 
 def spans_without_pauses(
-    pausing: Sequence[Series], begin: float, end: float
+    pausing: Sequence[Samples], begin: float, end: float
 ) -> list[tuple[float, float]]:
     """Return the parts of a window in which all series with pauses have a sample."""
     spans = [(begin, end)] if end > begin else []
@@ -124,7 +124,7 @@ def spans_without_pauses(
 
 
 def samples_in_spans(
-    series: Sequence[Series], spans: Sequence[tuple[float, float]]
+    series: Sequence[Samples], spans: Sequence[tuple[float, float]]
 ) -> Iterator[Sample]:
     """Yield the samples within spans of time; of a sample across an edge, the amount inside."""
     for begin, end in spans:
@@ -135,7 +135,7 @@ def samples_in_spans(
 
 
 def rate_in_window(
-    series: Sequence[Series], begin: float, end: float, pausing: Sequence[Series] = ()
+    series: Sequence[Samples], begin: float, end: float, pausing: Sequence[Samples] = ()
 ) -> float:
     """Return the amount per second between two times; samples partly inside count in part.
 
@@ -259,7 +259,7 @@ class RatePrecision(NamedTuple):
         return not self.drifts and narrowest > wanted
 
 
-def rate_precision(series: Sequence[Series], begin: float, end: float) -> RatePrecision | None:
+def rate_precision(series: Sequence[Samples], begin: float, end: float) -> RatePrecision | None:
     """Return the precision of a rate; None if the window has fewer than two samples per batch."""
     inside = sum(first >= begin and last <= end for samples in series for first, last, _ in samples)
     if inside < 2 * BATCHES or end <= begin:

@@ -49,7 +49,7 @@ def slow_port_resource_name(fault: Fault) -> str:
 
 
 def shared_drive_path_resource_name(fault: Fault) -> str:
-    """Return the name of the resource that the drives of the nodes of a fault share."""
+    """Return the name of the path from a fault's drives to a package, which these drives share."""
     nodes = "+".join(map(str, fault["drive_nodes"]))
     return f"drives{nodes}->package{fault['to_package']}"
 
@@ -259,8 +259,8 @@ class IdleMachine:
         """Return how long dependent accesses wait while another L3 domain of their node accesses.
 
         The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait.
-        The wait in ns grows with the working set as the misses of a cache do. The wait is a fit to
-        measured values and follows from no other part of the model.
+        The wait in ns grows with the working set as the misses of a cache do. The wait was
+        fitted to measurements; nothing else in the model explains it.
         """
         unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
         node, wait = self.node_of(unit), 0.0

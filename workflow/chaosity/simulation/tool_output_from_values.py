@@ -14,7 +14,7 @@ from re import _constants, _parser  # type: ignore[attr-defined]  # typeshed lac
 from typing import Any
 
 from chaosity.records.point_types import Load, OutputValueSource
-from chaosity.runner.progress_rates import Series
+from chaosity.runner.progress_rates import Samples
 from chaosity.runner.tool_output import json_path_steps
 
 # The text that is written for a character class of a pattern.
@@ -76,7 +76,7 @@ class OutputWriter:
         return {**(document or {}), step: self._with_value((document or {}).get(step), rest, value)}
 
     def put_progress_samples(
-        self, samples: Series, details: Mapping[str, Any], realtime_minus_monotonic: float
+        self, samples: Samples, details: Mapping[str, Any], realtime_minus_monotonic: float
     ) -> None:
         """Write the progress of the load.
 

@@ -1,7 +1,7 @@
-"""Estimate effects of levels, and differences of levels or of groups of cells, with intervals.
+"""Estimate the effects of factor levels, and differences between levels, with intervals.
 
-All are on the analysed scale. For logarithms a difference is the logarithm of a ratio, and the
-ratio is given too.
+Differences between two groups of cells are estimated too. All are on the analysed scale. For
+logarithms a difference is the logarithm of a ratio, and the ratio is given too.
 """
 
 from __future__ import annotations

@@ -133,7 +133,10 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
 
 def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
-    """Return rows of the tidy table with other values, and without priors, which fit no longer."""
+    """Return rows of the tidy table with other values.
+
+    Priors are dropped, because they belong to the old values.
+    """
     return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
 

@@ -141,7 +141,7 @@ def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _quantity(quantity: str, x: Values, y: Values) -> float | str:
-    """Return a number of one block's curve, or why it is unknown."""
+    """Return a quantity of the curve of one block, such as its peak, or why it is unknown."""
     peak, unloaded = float(x.max()), _unloaded(x, y)
     if quantity == "unloaded":
         return unloaded
@@ -177,7 +177,10 @@ def _doubles(x: Values, y: Values) -> bool:
 
 
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
-    """Return the points to which no other is better in both coordinates; both are ascending."""
+    """Return the points for which no other point has both a larger x and a smaller y.
+
+    They are in ascending order of x and so of y.
+    """
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
     kept = order[np.diff(lowest, prepend=np.inf) < 0.0][::-1]

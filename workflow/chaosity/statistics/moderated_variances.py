@@ -54,8 +54,8 @@ _Mask = NDArray[np.bool_]
 def variance_of_median(n: ArrayLike) -> _Values:
     """Return the variance of the median of n normal values, as a share of that of one value.
 
-    For many values it is pi / 2n. Corrected for few values, it is within 5 % of the variances of
-    order statistics, 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A First
+    For many values it is pi / 2n. For few values, a correction keeps the result within 5 % of the
+    exact variances: 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A First
     Course in Order Statistics, 1992). For an even n the median is a mean of two values.
     """
     n = np.asarray(n, dtype=float)

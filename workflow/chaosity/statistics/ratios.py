@@ -73,10 +73,10 @@ def summarise_cell_ratios_paired_by_block(
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
     """Return the ratio of the typical value of one group of cells to that of another.
 
-    For example, all cells of another package are compared with all cells of the same node. The
-    typical value of a block is the geometric mean over the group's cells. A cell without a value in
-    a block would shift that block's mean, so only complete cells count, unless no cell is complete.
-    n is the number of blocks that both groups have.
+    For example, the cells with memory of another package are compared with the cells with memory of
+    the own node. The typical value of a block is the geometric mean over the group's cells. A cell
+    without a value in a block would shift that block's mean, so only complete cells count, unless
+    no cell is complete. n is the number of blocks that both groups have.
     """
     return Estimate.of_values(np.exp(_block_logs(numerator) - _block_logs(denominator)))
 

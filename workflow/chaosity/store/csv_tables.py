@@ -65,7 +65,7 @@ class CsvTable:
     rows: dict[int, list[str]]  # number of the line -> the cells, one for each name
 
     def place(self, line: int) -> str:
-        """Return the file and a line of it, for errors."""
+        """Return the file and a line of it, for error messages."""
         return f"{self.path}, row {line}"
 
 

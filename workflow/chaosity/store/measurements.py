@@ -59,8 +59,8 @@ def is_performance_metric(metric: str) -> bool:
     return less_is_better(metric) or metric.endswith("_per_second")
 
 
-def is_percentile_of_slow_accesses(metric: str) -> bool:
-    """Return whether a metric is a percentile, such as `completion_latency_p99_ns`."""
+def is_percentile(metric: str) -> bool:
+    """Return whether a metric is a percentile of many values, as `completion_latency_p99_ns` is."""
     return re.search(r"_p\d+_", metric) is not None
 
 
@@ -98,7 +98,7 @@ class Measurements:
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
         """Return a tidy table, prepared for analysis; return a `Measurements` unchanged.
 
-        The table must be complete, since the loads of each point are counted.
+        Pass the complete table: the loads of each point are counted in it.
         """
         if isinstance(table, Measurements):
             return table

@@ -132,7 +132,7 @@ def rows_to_table(
 
 
 def duckdb_column_types(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return column -> DuckDB's name of its type."""
+    """Return, by column name, the DuckDB name of its type."""
     return {name: _DUCKDB_TYPES[kind] for name, kind in columns.items()}
 
 
@@ -181,7 +181,7 @@ def read_parquet_table(
     """Return the table in a Parquet file, with these columns and types.
 
     If a table of an earlier version lacks newer columns, they are empty; with `exact`, a table with
-    other columns or types is an error. `where` is the name of the file for errors.
+    other columns or types is an error. `where` is the file's name, for error messages.
 
     Raises:
         UserError: the file is not a Parquet file, is too large, or has values of other types.

@@ -235,8 +235,8 @@ def find_memory_peak(
 ) -> MemoryPeak:
     """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
 
-    Modules may share a channel, so the sum of their speed x width can be too high. A bound that is
-    too low would refuse right values, so in doubt it is unknown.
+    Modules may share a channel, so the sum of their speed x width can be too high. With a
+    bound that is too low, right values would be refused, so a doubtful bound is unknown.
     """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)

@@ -104,8 +104,8 @@ def run_lstopo(
 ) -> etree._Element:
     """Return the root element of the XML that lstopo prints.
 
-    `where` is the source, for errors. lstopo converts the XML of `root`, which is written again
-    because hwloc's own parser reads neither UTF-16 nor Windows' line ends; or it explores the
+    `where` is the source, for error messages. lstopo converts the XML of `root`, which is written
+    again because hwloc's own parser reads neither UTF-16 nor Windows' line ends; or it explores the
     folder `capture` with a captured `sys`, or without both this machine.
 
     Raises:
@@ -182,7 +182,7 @@ def read_xml_root_element(path: Path) -> etree._Element:
 
 
 def parse_xml(text: bytes, where: str) -> etree._Element:
-    """Return the root element of XML in any encoding; `where` is its source, for errors.
+    """Return the root element of XML in any encoding; `where` is its source, for error messages.
 
     Raises:
         UserError: the text is not complete XML, or has an index of a node or processing unit that

@@ -161,7 +161,7 @@ def read_fitted(description: MachineDescription, topology: Topology, where: str)
     Args:
         description: the description.
         topology: the topology of the machine.
-        where: its file, for errors.
+        where: its file, for error messages.
 
     Raises:
         UserError: a number is outside of its interval, so that somebody changed one of them.

@@ -154,7 +154,7 @@ class ModelOfPoints:
         self._last = ModelValues({}, np.zeros(len(keys)))
 
     def is_used(self, parameter: Parameter) -> bool:
-        """Return whether the values of a point can depend on a parameter."""
+        """Return whether any measured value can depend on this parameter of the model."""
         return bool(self._users[parameter])
 
     def values_at(self, values: Values) -> ModelValues:

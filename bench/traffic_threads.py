@@ -1,4 +1,4 @@
-"""Traffic beside a chase: whether its threads start and stop together, and keep to their share."""
+"""Traffic beside a latency chase: whether its threads start and stop together, at their share."""
 
 from __future__ import annotations
 
@@ -54,4 +54,4 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         yield name, ratios, ".3f", "goal: at least 0.95"
 
 
-PARTS = {"traffic": compare}
+PARTS = {"traffic_threads": compare}
