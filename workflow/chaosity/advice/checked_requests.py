@@ -165,7 +165,7 @@ def _node_units(node: int, topology: Topology) -> CpuSet:
 def _target(
     text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> tuple[dict[int, float], tuple[str, ...]]:
-    """Return the shares of the pages by node, or the drives, that a text names."""
+    """Return what a text names: memory, as the share of the pages by node, or drives."""
     if not text:
         return {}, ()
     if text in drives or text.startswith("nvme"):

@@ -282,7 +282,7 @@ def estimate_scatter_without_faults(
         cells: the cells.
         departures: each cell's difference from its group.
         groups: number of each cell's group, -1 without one.
-        references: the same of the cells that show the scatter. Default: all cells do.
+        references: as `groups`, but only for cells that show the scatter. Default: all cells do.
     """
     references = groups if references is None else references
     sizes = np.bincount(references[references >= 0], minlength=int(groups.max()) + 1)

@@ -204,7 +204,7 @@ class InterleaveWeightsExport:
 
 
 def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> InterleaveWeightsExport:
-    """Return the weights with each node, each package and all nodes as workers.
+    """Return weights for these workers: each node, each package, and all nodes.
 
     Raises:
         UserError: no pair of nodes was measured, `dwp` (data-to-worker proximity) is not in 0 to 1,

@@ -17,7 +17,7 @@ NOTHING_MEASURED = "SIMULATED: this machine does not exist, and nothing was meas
 
 
 class ThreadPlacement(TypedDict):
-    """The units that a thread may use (a Linux list), and the unit on which it last ran."""
+    """The processing units that a thread may use (a Linux list), and that on which it last ran."""
 
     tid: int
     cpus_allowed: str | None
@@ -142,7 +142,7 @@ class Record(UnfinishedRecord):
 
 
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
-    """Return a line of a verdict; the detail is what was observed, with numbers.
+    """Return a check, which is a line of a verdict; `detail` is what was observed, with numbers.
 
     `passed` is None if the check was impossible; the detail gives the reason. If it is not
     `decisive`, the check is only a note, which cannot make the record invalid.

@@ -83,7 +83,7 @@ class Parameter:
 
     @property
     def quantity(self) -> str:
-        """The metric that has the unit of the number, such as ``latency_ns``."""
+        """Return a metric in whose unit the number is, such as ``latency_ns``."""
         if self.is_latency:
             return "latency_ns"
         return "bandwidth_bytes_per_second" if self.nodes else self.key
@@ -93,7 +93,7 @@ class Parameter:
         return self.share_of == capacity.name
 
     def is_capacity_of(self, resource: str) -> bool:
-        """Return whether a resource has this capacity."""
+        """Return whether the number is the capacity of a resource."""
         return bool(self.resources) and re.fullmatch(self.resources, resource) is not None
 
     @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
