@@ -53,6 +53,24 @@ def test_names_are_whole_in_a_pipe(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert f"{row['experiment']}/{row['point']} " in said
 
 
+def test_a_fine_host_whose_map_has_findings_is_not_all_well(folder: Path):
+    findings = folder / "findings.json"
+    findings.write_text(run_chaosity("anomalies", folder, "--json"))
+    assert "is worse than in the map.\n" in run_chaosity("check", folder)
+    document = json.loads(findings.read_text())
+    slow = {
+        **{"kind": "slow_component", "initiator": None, "target": 1, "components": ["node1"]},
+        **{"metric": "latency_ns", "observed": 120.0, "expected": 100.0, "loss_percent": 20.0},
+        **{"loss_percent_low": 19.0, "loss_percent_high": 21.0, "confidence": 0.99, "n": 3},
+        **{"siblings": "others", "sentence": "The memory of node 1 is slow.", "advice": "Look."},
+    }
+    findings.write_text(json.dumps(document | {"anomalies": [slow]}))
+    said = run_chaosity("check", folder)
+    assert f"in the map; the map itself has 1 finding: chaosity anomalies {folder}\n" in said
+    findings.write_text("broken")
+    assert "is worse than in the map.\n" in run_chaosity("check", folder)
+
+
 def test_the_map_of_another_machine_is_refused(folder: Path):
     """As on a login node with the results of a Slurm node."""
     path = folder.parent / "host.json"

@@ -86,6 +86,12 @@ def explain(folder: Path, *arguments: str, point: str = POINT) -> str:
     return done.output
 
 
+def test_the_names_nearest_to_an_unknown_point_are_offered(folder: Path):
+    for name in (POINT[::-1], "?"):
+        done = CliRunner().invoke(chaosity, ["explain", str(folder), name])
+        assert f"there is no point {name}; use {POINT}." in str(done.output) + str(done.exception)
+
+
 def shown_values(text: str) -> list[float]:
     """The values of the replicates."""
     return [float(value) for value in re.findall(r"replicate \d+, valid: .*\((\S+)\)$", text, re.M)]

@@ -65,6 +65,23 @@ def test_reports_of_a_host_whose_description_is_broken_say_what_is_there(tmp_pat
     assert run(tmp_path).exit_code == 0
 
 
+def test_hosts_in_a_folder_below_are_named_where_there_is_none(tmp_path, monkeypatch):
+    """`make run` prints the usual folder also if it wrote elsewhere, so this is no failure."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(chaosity, ["reports"])
+    assert done.exit_code == 0
+    assert (
+        done.output
+        == "There are no results of a host below results/; measure a host with make run.\n"
+    )
+    measured(tmp_path / "results/demo", "a")
+    done = CliRunner().invoke(chaosity, ["reports"])
+    assert done.exit_code == 0
+    assert "use `chaosity reports --results results/demo`" in done.output
+    assert run("results").exit_code == 1
+    assert "a/default/report.html" in run("results/demo").output
+
+
 def run(results, *arguments):
     return CliRunner().invoke(chaosity, ["reports", "--results", str(results), *arguments])
 

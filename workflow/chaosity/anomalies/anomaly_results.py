@@ -13,7 +13,7 @@ import pandas as pd
 from pydantic import ConfigDict, PlainSerializer, TypeAdapter, computed_field
 from pydantic.dataclasses import dataclass
 
-from chaosity.anomalies.cell_log_scores import LEVEL
+from chaosity.anomalies.cell_log_scores import HOST_FALSE_ALARM_LEVEL
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, SLICE, Measurements, disturbed_mask, less_is_better
 from chaosity.text_templates import fixed_texts, write_text
@@ -243,8 +243,10 @@ def add_doubt(
         doubt = "The results of this host are unusable."
     elif low is not None and low <= 0.0:
         doubt = "The interval of the loss includes zero."
-    elif p >= LEVEL:
-        doubt = write_text("anomalies", "doubtful_p", p=p, tests=tests_count, level=LEVEL)
+    elif p >= HOST_FALSE_ALARM_LEVEL:
+        doubt = write_text(
+            "anomalies", "doubtful_p", p=p, tests=tests_count, level=HOST_FALSE_ALARM_LEVEL
+        )
     elif _share_with_remarks(anomaly, measurements) >= _HALF:
         doubt = "At least half of its values are from disturbed or imprecise measurements."
     else:

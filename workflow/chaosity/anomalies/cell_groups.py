@@ -25,7 +25,7 @@ from chaosity.anomalies.anomaly_results import (
     values_and_loss_text,
 )
 from chaosity.anomalies.cell_log_scores import (
-    LEVEL,
+    HOST_FALSE_ALARM_LEVEL,
     Departure,
     Mask,
     Name,
@@ -204,7 +204,12 @@ class GroupedCells(Generic[Name]):
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
-        clear = stats.t.isf(LEVEL / (int(measured.sum()) * tests_count), scatter.freedom) * error
+        clear = (
+            stats.t.isf(
+                HOST_FALSE_ALARM_LEVEL / (int(measured.sum()) * tests_count), scatter.freedom
+            )
+            * error
+        )
         least = max(clear, -np.log1p(-scatter.matters))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 

@@ -52,8 +52,9 @@ _SMALL_SAMPLE_FACTORS = {
     **{2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206},
     **{6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107},
 }
-# Probability of a false alarm in one matrix, for all its cells together.
-LEVEL = 0.01
+# Probability of any false alarm on a healthy host, in all its tests together. What is clear only in
+# its own test, of all cells of one matrix or table, is a suspicion.
+HOST_FALSE_ALARM_LEVEL = 0.01
 # A single run has no replicates to confirm it.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
 # The scatter is estimated from at least this many cells.
@@ -242,7 +243,7 @@ class ScatterWithoutFaults:
     ) -> Departure | None:
         """Return a departure with its interval if the loss is clear and large enough to matter."""
         confidence = self.confidence_in_loss(loss, error, comparisons)
-        if confidence <= 1.0 - LEVEL:
+        if confidence <= 1.0 - HOST_FALSE_ALARM_LEVEL:
             return None
         half = float(stats.t.isf(0.025, self.freedom)) * error
         return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)

@@ -22,7 +22,11 @@ from chaosity.anomalies.anomaly_results import (
     advice_text,
     shared_initiator_and_target,
 )
-from chaosity.anomalies.cell_log_scores import LEVEL, MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN
+from chaosity.anomalies.cell_log_scores import (
+    HOST_FALSE_ALARM_LEVEL,
+    MAX_CONFIDENCE,
+    MAX_CONFIDENCE_OF_ONE_RUN,
+)
 from chaosity.anomalies.component_anomalies import CheckResult
 from chaosity.place_names import list_of_places, natural_sort_key, place_words
 from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
@@ -220,7 +224,7 @@ def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
     differ clearly from zero, and its lead at this size must differ clearly from this mean. The
     scatter comes from the differences of usual leads between neighbouring sizes, pooled over all
     initiators. Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, otherwise
-    to `LEVEL`.
+    to `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for looks in looks_of_nodes:
@@ -253,7 +257,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     low, high = None, None
     if blocks > 1:
         low, high, _ = _interval(float(logs.mean()), float(stats.sem(logs)), blocks - 1)
-    level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else LEVEL
+    level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else HOST_FALSE_ALARM_LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None
     nodes, target = here["initiator_nodes"].iloc[0], str(here["target"].iloc[0])

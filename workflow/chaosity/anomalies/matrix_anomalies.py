@@ -28,7 +28,7 @@ from chaosity.anomalies.anomaly_results import (
 )
 from chaosity.anomalies.cell_groups import GroupedCells, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
-    LEVEL,
+    HOST_FALSE_ALARM_LEVEL,
     Mask,
     Position,
     ScoredCells,
@@ -353,7 +353,7 @@ def _remote_cells_better_than_local(
     error = float(np.sqrt(2.0) * noise)
     comparisons = int(cells.measured_mask.sum())
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
-    clear = stats.t.isf(LEVEL / comparisons, cells.freedom or np.inf) * error
+    clear = stats.t.isf(HOST_FALSE_ALARM_LEVEL / comparisons, cells.freedom or np.inf) * error
     least = max(clear, -np.log1p(-matters))
     found: list[tuple[float, Position, Position]] = []
     for remote in cell_positions_in_mask(cells.measured_mask & ~cells.local_mask):

@@ -114,7 +114,7 @@ def check_command(
         if as_json:
             print_json(_document(result))
         else:
-            print_result(result, every=every)
+            print_result(result, every=every, of_the_map=_findings_of_the_map(folder))
     sys.exit(result.status)
 
 
@@ -132,10 +132,25 @@ def _print_plan(check: HostCheck) -> None:
     print_line(f"{format_count(len(check.points), 'point')}, about {total:.0f} s.")
 
 
-def print_result(result: CheckResult, *, every: bool) -> None:
+def _findings_of_the_map(folder: Path) -> str:
+    """Return a clause on the findings of the run whose values a check repeats; empty without any.
+
+    A part that was slow in the map already is as fast as in the map.
+    """
+    from chaosity.report.problems import read_anomalies
+
+    try:
+        number = len(read_anomalies(folder))
+    except UserError:  # the check needs no findings
+        number = 0
+    findings = format_count(number, "finding")
+    return f"; the map itself has {findings}: chaosity anomalies {folder}" if number else ""
+
+
+def print_result(result: CheckResult, *, every: bool, of_the_map: str = "") -> None:
     """Print a line for each suspected component: what is wrong, and what to do.
 
-    `every`: whether to print all values too.
+    `every`: whether to print all values too. `of_the_map`: a clause on the map's own findings.
     """
     host = result.host
     if result.is_simulated:
@@ -144,7 +159,7 @@ def print_result(result: CheckResult, *, every: bool) -> None:
         print_line(f"{host}: {_suspect_text(suspect)}.")
     if not result.suspects and not result.failed:
         number = format_count(len(result.values), "value")
-        print_line(f"{host}: fine: none of {number} is worse than in the map.")
+        print_line(f"{host}: fine: none of {number} is worse than in the map{of_the_map or '.'}")
     for place, reason in result.failed.items():
         print_line(f"{host}: warning [node_problem] {place} has no valid value: {reason}.")
     if result.unreadable:

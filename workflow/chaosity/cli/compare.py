@@ -66,9 +66,8 @@ def compare_command(
     pinned = parse_conditions(conditions, "--where")
     selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
     if len(selected) < 2:
-        raise UserError(
-            "comparing needs two tables or selections", selected[0].name, "name another one"
-        )
+        remedy = "name a second folder of results, or two more to find the outlier of three hosts"
+        raise UserError("comparing needs two selections", selected[0].name, remedy)
     result: SelectionComparison | OutlierHosts
     crossovers: list[CrossoverVerdict] = []
     if len(selected) == 2:

@@ -145,7 +145,7 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
         what = "no point of the folder has a value or a reason"
         raise UserError(what, str(folder), "measure the host first")
     what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
-    near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, 0.3) or names
+    near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, cutoff=0.0)
     more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
     raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
 

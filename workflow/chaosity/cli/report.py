@@ -112,8 +112,13 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     skipped = skipped_hosts(results)
     known = {path.parent.name for path in paths} | {host.host for host in skipped}
     # `make run` lists reports of the usual folder also if its run planned only, or wrote elsewhere.
-    if not known and is_given("results"):
-        raise UserError("the folder has no host", str(results), "measure one with make run")
+    if not known and (is_given("results") or not hosts):
+        below = sorted({path.parent.parent for path in results.glob("*/*/host.json")})
+        use = " or ".join(f"`chaosity reports --results {folder}`" for folder in below)
+        remedy = f"use {use}" if below else "measure a host with make run"
+        if is_given("results"):
+            raise UserError("the folder has no host", str(results), remedy)
+        echo(f"There are no results of a host below {results}/; {remedy}.")
     for name in hosts:
         check_allowed(name, known, f"there is no host {name}", str(results))
     for path in paths:

@@ -29,7 +29,7 @@ Positions = int | NDArray[np.int_]
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
 # A change that lasts for fewer nights is not reported, so two disturbed nights are not a change. A
 # drift needs a month.
-_LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
+LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
 # Distance from the running median, in standard deviations, beyond which a value counts as this
 # distance: a single disturbed night is not a change.
 _CLIP, _MEDIAN_NIGHTS = 3.5, 7
@@ -104,8 +104,8 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
     """Return begin and end of each segment of `number` values, and whether it is a line."""
     costs, is_line = np.full(number + 1, np.inf), np.zeros(number + 1, bool)
     costs[0], before = -_PENALTY, np.zeros(number + 1, int)
-    for end in range(min(_LEAST_NIGHTS, number), number + 1):
-        begins = np.arange(max(end - _LEAST_NIGHTS, 0) + 1)
+    for end in range(min(LEAST_NIGHTS, number), number + 1):
+        begins = np.arange(max(end - LEAST_NIGHTS, 0) + 1)
         level = sums.cost(begins, end, False)
         line = sums.cost(begins, end, True) + _SLOPE_PENALTY
         line[end - begins < _LEAST_DRIFT] = np.inf

@@ -21,7 +21,7 @@ from scipy.ndimage import median_filter
 from chaosity.components.component_documents import SYSTEM
 from chaosity.components.component_history import ComponentLog
 from chaosity.errors import UserError
-from chaosity.health.change_points import Segment, date_interval, find_segments
+from chaosity.health.change_points import LEAST_NIGHTS, Segment, date_interval, find_segments
 from chaosity.health.check_series import days_of_times, is_simulated_host, read_series
 from chaosity.health.choose_check_points import CheckPoint, point_of_single_part
 from chaosity.health.judge_check_values import MATTERS, CheckedValue, suspected_parts
@@ -141,11 +141,16 @@ class CheckHistory:
             )
             for change in self.changes
             for own, before, after in change.values[:1]
-        ] or ["No change of 2 % or more."]
+        ]
+        if not texts:
+            # A change divides a series into two parts, and each of them needs so many checks.
+            longest = max((len(each.times) for each in self.series), default=0)
+            values: dict[str, object] = {"longest": longest, "least": LEAST_NIGHTS}
+            texts = [write_text("history", "no_change", **values)]
         for words in dict.fromkeys(each.replaced for each in self.series if each.replaced):
             texts.append(f"{words}: its values begin anew.")
         if times:
-            values: dict[str, object] = {"values": len(self.series), "checks": len(times)}
+            values = {"values": len(self.series), "checks": len(times)}
             values |= {"first": times[0], "last": times[-1], "letters": letters}
             texts.append(write_text("history", "extent", **values))
         return texts

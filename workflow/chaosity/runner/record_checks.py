@@ -36,13 +36,13 @@ SMALL_MEMORY_SHARE = 0.9
 CLOCK_STEP_SECONDS = 0.005
 # If other programs took more than this share of the time of the loads' units, the record has a
 # note. One per cent is well below the effects that are measured.
-FOREIGN_SHARE = 0.01
+SHARE_OF_OTHER_PROGRAMS = 0.01
 # Time of one unit, as a share, that other programs may take on all units without a load together.
 # Loads with more than five units allow more: one per cent of the time of as many units. Programs
 # on other units share only memory and caches with the loads. One core uses at most about a fifth
 # of a node's bandwidth, so 5 % of its time change a value by at most 1 %. The services of an idle
 # server with hundreds of units need less than 5 % of the time of one unit.
-FOREIGN_UNITS_ELSEWHERE = 0.05
+UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
 
 # Share of the common window in which repeated tools should measure together. The value of a run is
 # a mean that includes the other tool's pauses. At this share, a mean may hide a fifth of a loss.
@@ -262,8 +262,8 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     available = elapsed * max(len(units), 1)
     share, elsewhere = here / available, (foreign - here) / elapsed
     stolen = _seconds_between(*on_units, ["steal"]) / available
-    allowed_elsewhere = max(FOREIGN_UNITS_ELSEWHERE, FOREIGN_SHARE * len(units))
-    passed = share <= FOREIGN_SHARE and elsewhere <= allowed_elsewhere
+    allowed_elsewhere = max(UNITS_OF_OTHER_PROGRAMS_ELSEWHERE, SHARE_OF_OTHER_PROGRAMS * len(units))
+    passed = share <= SHARE_OF_OTHER_PROGRAMS and elsewhere <= allowed_elsewhere
     detail = f"other programs took {100 * share:.1f} % of the time of the load's processing units"
     if elsewhere > 0:
         detail += f", and on all others {100 * elsewhere:.1f} % of the time of one unit"
