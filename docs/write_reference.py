@@ -180,7 +180,10 @@ def _type_in_words(schema: Mapping[str, Any]) -> str:
     """Return the type of a key in words: values, or type with its limits."""
     if "anyOf" in schema or "oneOf" in schema:
         inner = schema.get("anyOf") or schema["oneOf"]
-        return "; or ".join(dict.fromkeys(_type_in_words(one) for one in inner))
+        if {one.get("type") for one in inner} == {"string", "number", "boolean", "null"}:
+            return "value"
+        types = dict.fromkeys(_type_in_words(one) for one in inner)
+        return ("; or " if "," in "".join(types) else " or ").join(types)
     if "$ref" in schema:
         return f"`{schema['$ref'].rpartition('/')[2]}`"
     if "const" in schema:
