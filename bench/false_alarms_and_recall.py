@@ -2,8 +2,8 @@
 
 Healthy machines have 1, 2, 8 and 16 nodes, in three kinds of noise. Each faulty machine has one
 fault that leaves nine tenths of a node, a core, a link or a drive. Faults that take less than 9 %
-of each measured value are left out, as are parts that the machine has only once. The path is that
-of the report, see `shipped_machines`. Intervals are those of Clopper and Pearson.
+of each measured value are left out, as are parts that the machine has only once. The values take
+the same steps as in a report, see `shipped_machines`. Intervals are those of Clopper and Pearson.
 """
 
 from __future__ import annotations

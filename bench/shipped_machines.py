@@ -1,9 +1,9 @@
 """Faults of the machines that ship: how often found, and how often one is found that is none.
 
-Each machine is simulated healthy and with each fault, over many seeds. The path is that of the
-report: plan, values of records, tidy table, findings. Reads from drives of several nodes at the
-same time are most points of a large server; healthy machines and the faults that ship are simulated
-with them, each fault alone without them.
+Each machine is simulated healthy and with each fault, over many seeds. The values take the
+same steps as in a report: plan, values of records, tidy table, findings. Reads from drives of
+several nodes at the same time are most points of a large server; healthy machines and the faults
+that ship are simulated with them, each fault alone without them.
 
 A fault is *found* by a finding on a value that the fault changes, and *named* if the finding names
 its part. A finding on values that are as on the healthy machine is a false alarm. Intervals are

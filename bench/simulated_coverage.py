@@ -1,8 +1,8 @@
 """How often 95 % intervals hold the value that a simulated machine has without noise.
 
-The path is that of the report: plan, records, tidy table, statistics. Intervals of one seed are not
-independent, since ratios share references. So the share of each seed is one observation, and
-printed is the mean over the seeds with Student's t interval.
+The values take the same steps as in a report: plan, records, tidy table, statistics. Intervals of
+one seed are not independent, since ratios share references. So the share of each seed is one
+observation, and printed is the mean over the seeds with Student's t interval.
 
 Drift moves what is measured away from the truth, and no interval can know that. The last column is
 the coverage of what the estimate aims at: the median of the runs without random noise, which is the

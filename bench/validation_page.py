@@ -32,7 +32,7 @@ SECTIONS = {
         "half_width_links",
         "false_alarms_and_recall",
         "faults",
-        "fleet_page",
+        "sick_host_on_overview",
     ),
     "What do nightly checks find?": ("checks", "checks_of_fleets", "history"),
     "What does a budget cost?": ("budgets", "budgets_here", "predicted_drive_sets"),

@@ -62,4 +62,4 @@ def place_of(part: str) -> str:
     return f"node{check.load['target']['nodes'][0]}"
 
 
-PARTS = {"fleet_page": compare}
+PARTS = {"sick_host_on_overview": compare}
