@@ -61,7 +61,7 @@ class UserError(Exception):
         return f"{sentence}; {remedy}." if remedy else f"{sentence}."
 
 
-class DesignLeftOutError(UserError):
+class CannotMeasureDesignError(UserError):
     """This host, or a benchmark of the config, cannot measure a design; the plan leaves it out."""
 
 
@@ -126,7 +126,7 @@ def printable_short_line(text: str) -> str:
 
 
 def describe_malformed(error: Exception) -> str:
-    """Return what is wrong with a document, from the error that its reader raised."""
+    """Turn the reader's exception into one phrase on what is wrong with the document."""
     if isinstance(error, KeyError):
         return f"the key {error} is missing"
     if isinstance(error, RecursionError):

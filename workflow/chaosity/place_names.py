@@ -134,9 +134,9 @@ class PlaceName:
 
     @property
     def may_reveal_host(self) -> bool:
-        """Return whether the name may have a slot, serial number or path and so identify the host.
+        """Return whether the name of this place can contain a slot, serial number or path.
 
-        Anonymous data never contain such a name.
+        Such a name could identify the host. Anonymous data never contain such a name.
         """
         return self.kind in ("drive", "disk", "gpu")
 

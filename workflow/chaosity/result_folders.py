@@ -68,7 +68,8 @@ def find_results_folder(folder: Path) -> Path:
     """Return the folder ``results/HOST/CONFIGURATION`` that a user named.
 
     Args:
-        folder: it, or the folder of a host or of all hosts with the results of one configuration.
+        folder: that of the configuration itself, or of the host, or of all hosts, if only one
+            configuration has results.
 
     Raises:
         UserError: the folder has no results, or those of several configurations.

@@ -75,8 +75,9 @@ class SlurmNode:
 def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
     """Return name -> node, from the output of ``scontrol show node --oneliner``.
 
-    A ``*`` after the state means that the node does not respond. Other signs mean that the node
-    sleeps, wakes up or is under maintenance; newer releases have flags for most of these states.
+    A ``*`` after the state means that the node does not respond. Other characters after the state
+    (node asleep, waking up, in maintenance) are ignored; newer releases have words for most of
+    them.
     """
     found = {}
     for line in text.splitlines():

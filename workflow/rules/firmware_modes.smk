@@ -24,7 +24,7 @@ rule configure:
     params:
         commands=lambda wildcards: CAMPAIGN.mode(
             wildcards.host, wildcards.configuration
-        ).boot_commands,
+        ).firmware_and_state_commands,
     message:
         "boot {wildcards.host} into {wildcards.configuration}"
     shell:

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from chaosity.compare.matched_cells import moderated, ratios
+from chaosity.compare.matched_cells import ratios, with_moderated_variances
 
 
 def samples(logs):
@@ -28,7 +28,7 @@ KIND = pd.DataFrame({"metric": ["bandwidth"] * 2000})
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_intervals_of_equal_runs_hold_1_in_95_percent(n):
     sides = [noisy(2000, n, seed) for seed in (n, n + 10)]
-    found = ratios(*(moderated(samples(side), KIND) for side in sides))
+    found = ratios(*(with_moderated_variances(samples(side), KIND) for side in sides))
     held = ((found["low"] <= 1.0) & (found["high"] >= 1.0)).mean()
     # Welch's interval of two values is too wide: it holds 1 in 97 %.
     assert 0.935 < held < (0.985 if n == 2 else 0.965)

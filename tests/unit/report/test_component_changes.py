@@ -62,7 +62,7 @@ def repaired(points=1):
 
 def changes(history, states):
     history = Measurements.from_table(history)
-    found = component_changes_section(run_of(history=history, histories=states))
+    found = component_changes_section(run_of(history=history, component_histories=states))
     return found["changes"], found["omitted"]
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from chaosity.records.record_files import SCHEMA_VERSION, save_record
 from chaosity.records.record_types import make_check, make_verdict
-from chaosity.report.run import read_record_summaries, tool_note_sentences
+from chaosity.report.run import read_record_summaries, unmet_note_sentences
 
 
 def record(status="valid", started=True):
@@ -40,10 +40,10 @@ def noted(folder, *said, target="bwap"):
 def test_notes_of_tools_are_counted_by_target(tmp_path):
     short = "cut short after 60 s, at the best so far"
     runs = noted(tmp_path, short, None, short, "") + noted(tmp_path, None, target="bwap_uniform")
-    assert list(tool_note_sentences(runs)) == [
+    assert list(unmet_note_sentences(runs)) == [
         f"search to its end, bwap: not met in 2 of 3 runs: {short}"
     ]
-    assert not list(tool_note_sentences([replace(run, status="failed") for run in runs]))
+    assert not list(unmet_note_sentences([replace(run, status="failed") for run in runs]))
 
 
 def test_incomplete_records_are_skipped(tmp_path):

@@ -18,7 +18,7 @@ from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
-from chaosity.report.run import read_record_summaries, tool_note_sentences
+from chaosity.report.run import read_record_summaries, unmet_note_sentences
 from chaosity.result_folders import read_skipped_host
 from chaosity.rounds.round_types import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
@@ -138,7 +138,7 @@ def parse_record(given: tuple[Any, str], folder: Path) -> None:
     write_text(folder / "points" / experiment / f"{name}.json", json.dumps(point))
     path = write_text(folder / experiment / name / "rep1.json", text)
     Measurements.from_table(build_tidy_table(folder / "points", folder)).performance_rows()
-    list(tool_note_sentences(read_record_summaries([path])))
+    list(unmet_note_sentences(read_record_summaries([path])))
     arguments = [str(folder), name, "--experiment", experiment, "--samples"]
     with contextlib.redirect_stdout(io.StringIO()):
         chaosity.main(["explain", *arguments], standalone_mode=False)

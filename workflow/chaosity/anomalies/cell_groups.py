@@ -313,8 +313,8 @@ class GroupedCells(Generic[Name]):
         the sentence with these `names`, and the advice. The sentence ends with `than`. `reference`
         is the position of the reference cell. `cells` are the positions of the explained cells, by
         default those of the departure. `seen_at` is the initiator and target that the anomaly
-        names. Default: with a reference, those of the first explained cell; without one, those of
-        all cells. The other arguments are attributes of `Anomaly`.
+        names. Default with a reference: those of the first explained cell; without one: those of
+        all explained cells. The other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric

@@ -192,9 +192,9 @@ class DriveSetCells(TidyTableSliceCells):
     def explained_by(self, departure: Departure, comparison: Comparison[str]) -> Mask:
         """Return the mask of the cells that a departure explains.
 
-        Drives that are slow together also are in smaller sets of them, and larger sets with them
-        may lose as much. The sum of the slow parts is all that sets of several nodes of a package
-        can reach, so these need no such step.
+        If drives are slow together, their smaller sets are slow too, and larger sets may lose as
+        much. The sum of the slow parts is all that sets of several nodes of a package can reach, so
+        these need no such step.
         """
         explained = super().explained_by(departure, comparison)
         assert departure.suspect is not None

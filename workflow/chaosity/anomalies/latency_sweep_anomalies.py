@@ -223,8 +223,9 @@ def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
     A lead is how much faster an initiator is than the others. The mean of its usual leads must
     differ clearly from zero, and its lead at this size must differ clearly from this mean. The
     scatter comes from the differences of usual leads between neighbouring sizes, pooled over all
-    initiators. Both tests are adjusted for all looks (Bonferroni) to 5 % in a single run, otherwise
-    to `HOST_FALSE_ALARM_LEVEL`.
+    initiators. Both tests are corrected for the number of all comparisons (Bonferroni). The level
+    is 5 % if the data have a single replicate block, else
+    `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for looks in looks_of_nodes:

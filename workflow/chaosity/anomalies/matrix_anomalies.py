@@ -219,7 +219,7 @@ class MatrixAnalysis(GroupedCells[int]):
         remote_better: remote cells that are better than a local cell, see
             `_remote_cells_better_than_local`.
         labels: group of each cell; -1 if it was not measured or does not represent its group.
-        found: the departures of cells and components.
+        found: cells and components that differ from what their group predicts.
     """
 
     def __init__(

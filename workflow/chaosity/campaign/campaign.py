@@ -29,7 +29,7 @@ from chaosity.campaign.files_made_again import (
 from chaosity.campaign.host_in_mode import (
     NO_BOOT,
     HostInMode,
-    boot_commands,
+    firmware_and_state_commands,
     hosts_with_modes,
     lock_results,
 )
@@ -164,7 +164,9 @@ class Campaign:
                 self._plan_as_last_found(mode, host)
                 if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
                     to_boot[host.name] = host
-                    mode.boot_commands = boot_commands(host, name, inventory, self.root)
+                    mode.firmware_and_state_commands = firmware_and_state_commands(
+                        host, name, inventory, self.root
+                    )
                     mode.before, before = before, mode
                     mode.forget_plan()
                     if self.writes:
@@ -173,7 +175,7 @@ class Campaign:
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
             for mode in self.modes_of(skipped):
-                if mode.boot_commands != NO_BOOT:
+                if mode.firmware_and_state_commands != NO_BOOT:
                     del self.modes[skipped, mode.configuration]
             if not self.modes:
                 raise error

@@ -64,7 +64,7 @@ class HostInMode:
     Attributes:
         folder: ``results/<host>/<configuration>``; `facts` is the same below `discovered`.
         local: whether its measurements are processes of this machine.
-        boot_commands: what boots the host into the configuration and sets its state.
+        firmware_and_state_commands: what boots the host into the configuration and sets its state.
         before: the configuration that is measured before this one boots; None for the first one.
     """
 
@@ -81,7 +81,7 @@ class HostInMode:
         self.facts = discovered / host.name / configuration
         self.variables, self.is_simulated = host.variables, host.is_simulated
         self.local = True
-        self.boot_commands = NO_BOOT
+        self.firmware_and_state_commands = NO_BOOT
         self.before: HostInMode | None = None
         self._began = began
         self._plan: HostPlan | None = None
@@ -261,7 +261,7 @@ def hosts_with_modes(hosts: Sequence[InventoryHost], inventory: str) -> list[Inv
     return found
 
 
-def boot_commands(
+def firmware_and_state_commands(
     host: InventoryHost, configuration: str, inventory: str, root: Path
 ) -> tuple[Words, Words]:
     """Return two commands: one sets the firmware and reboots the host, one sets the host's state.

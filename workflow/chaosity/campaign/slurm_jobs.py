@@ -1,11 +1,11 @@
 """Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
 
 Only the rules use this module, and only for ``transport: slurm`` in the config. The measurements of
-a Slurm job are a batch. They have a file of the batch as input, so Snakemake puts them into one
-group with the job of rule `open_slurm_batch`, which makes this file and requests the node and the
-time of the whole batch. In each Slurm job Snakemake starts itself twice: to run a step, and to run
-the batch's measurements one after the other. Processes within a job do not call Slurm. Batches are
-long compared with the time in the queue.
+a Slurm job are a batch. All measurements of a batch have one file as input. Rule `open_slurm_batch`
+makes it, and requests the node and the time of the whole batch. So Snakemake puts them into one
+group. In each Slurm job Snakemake starts itself twice: to run a step, and to run the batch's
+measurements one after the other. Processes within a job do not call Slurm. Batches are long
+compared with the time in the queue.
 """
 
 from __future__ import annotations

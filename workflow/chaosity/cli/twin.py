@@ -104,7 +104,11 @@ def _print_fitted(fitted: FittedMachine) -> None:
 
 
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
-    """Return the value of a parameter and its interval, or what is known if it has no interval."""
+    """Return the value of a parameter and its interval.
+
+    Where they are not determined, the texts say so, or are "at most ...", "at least ..." or
+    "assumed ...".
+    """
     metric = each.parameter.quantity
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"

@@ -331,7 +331,7 @@ def _load_text(cell: Mapping[Any, Any]) -> str:
     return ", ".join(str(part) for part in parts if part)
 
 
-def moderated(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """Return the samples of one side with moderated variances.
 
     `cells` describes the same cells in the same order.

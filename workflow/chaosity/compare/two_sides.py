@@ -24,11 +24,11 @@ from chaosity.compare.matched_cells import (
     key_columns,
     keys_of_rows,
     match_cells,
-    moderated,
     prepare_sides,
     ratios,
     reduce_relations_to_own_or_other_node,
     summarise_logs,
+    with_moderated_variances,
 )
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import LEVEL, MATTERS, Ratio, adjust_false_discovery_rate
@@ -244,13 +244,13 @@ def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
     left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
     left, right = left.align(right, join="inner", axis=0)
     cells: pd.DataFrame = matched.cells.loc[left.index]
-    found = ratios(moderated(left, cells), moderated(right, cells))
+    found = ratios(with_moderated_variances(left, cells), with_moderated_variances(right, cells))
     if paired:
         logs = matched.values["log"].unstack("side").dropna()
         differences = summarise_logs((logs[0] - logs[1]).groupby("cell"))
         pairs = differences.index
         of_pairs: pd.DataFrame = cells.loc[pairs]
-        found.loc[pairs] = ratios(moderated(differences, of_pairs))
+        found.loc[pairs] = ratios(with_moderated_variances(differences, of_pairs))
         left.loc[pairs, "n"] = right.loc[pairs, "n"] = differences["n"]
     for name, side in (("left", left), ("right", right)):
         found[f"median_{name}"] = np.exp(side["median"])

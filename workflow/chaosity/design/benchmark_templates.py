@@ -26,7 +26,7 @@ from chaosity.documents.shipped_documents import (
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.point_types import (
     CounterEvent,
-    CounterRequest,
+    CounterEventsOrReason,
     Level,
     Load,
     PointStoppingRule,
@@ -105,10 +105,11 @@ class LoadMaker:
             what = f"the template {text!r} gives {filled!r}, which is not a number"
             raise UserError(what, self.file_path) from None
 
-    def request_of_load(self, load: Load) -> dict[str, Any]:
-        """Return what defines a load's measurement: no notes, no bounds of memory modules.
+    def defining_parts_of_load(self, load: Load) -> dict[str, Any]:
+        """Return the parts of a load that define its measurement, for the fingerprint.
 
-        Metrics have the names of older records, which count if they lack an added metric.
+        Notes and bounds of memory modules do not. Metrics have the names of older records, which
+        count if they lack an added metric.
         """
         metrics = {}
         for name, source in load["metrics"].items():
@@ -215,7 +216,7 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
 
 def find_counter_events(
     names: Iterable[str], host: HostFacts, where: str
-) -> dict[str, CounterRequest]:
+) -> dict[str, CounterEventsOrReason]:
     """Return the events of each counter on a host, or the reason why it has none.
 
     `names` are the counters of the benchmark file `where`. `host` has the facts in `Topology.host`.
@@ -231,7 +232,7 @@ def find_counter_events(
     return found
 
 
-def _counter(name: str, host: HostFacts) -> CounterRequest:
+def _counter(name: str, host: HostFacts) -> CounterEventsOrReason:
     # A point's definition includes its reason. Points with a changed reason are measured again.
     document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:

@@ -30,14 +30,14 @@ from chaosity.design.selectors import (
     WeightsLookup,
     as_list,
     compares_smt,
-    joint_name_of_initiators,
+    name_of_all_initiators,
     notes_on_missing_weights,
     select_initiator_sets,
 )
 from chaosity.documents.config import Config
 from chaosity.documents.experiments import LoadDesign, TargetSelector, WorkingSet, WorkingSetRange
 from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
-from chaosity.errors import DesignLeftOutError, UserError, check_allowed, suggest_allowed
+from chaosity.errors import CannotMeasureDesignError, UserError, check_allowed, suggest_allowed
 from chaosity.records.point_types import Level
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
@@ -162,7 +162,7 @@ class _DesignedLoad:
         if len(found) < 2 and self.spec["together"] is True:
             self._note("no concurrent points, since there are fewer than two initiators")
             return []
-        return [(joint_name_of_initiators(selectors, self._host), found)]
+        return [(name_of_all_initiators(selectors, self._host), found)]
 
     def _choices(self, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Yield every choice of target, responder and buffers for an initiator."""
@@ -195,7 +195,7 @@ class _DesignedLoad:
             raise UserError("vary also has the key buffers", where, "remove one key buffers")
         if not any("target.page_nodes" in word for word in self.benchmark.document["command"]):
             wrong = f"{self.benchmark.name} does not place its buffers"
-            raise DesignLeftOutError(wrong, where, "choose another benchmark")
+            raise CannotMeasureDesignError(wrong, where, "choose another benchmark")
         if len(self._host.topology.memory_nodes) < 2:
             self._note("no places of buffers to compare, since one node has all memory")
             return
@@ -261,7 +261,7 @@ class _DesignedLoad:
             wrong, place = f"{benchmark.name} has no kernel {listed}", f"{self.where}.kernel"
             others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
-            error = DesignLeftOutError if known.issuperset(missing) else UserError
+            error = CannotMeasureDesignError if known.issuperset(missing) else UserError
             raise error(wrong, place, remedy)
         if missing:
             reason = f"since {benchmark.name} does not have them"

@@ -23,7 +23,7 @@ from chaosity.design.chosen_loads import (
 )
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.documents.experiments import ExperimentDocument
-from chaosity.errors import DesignLeftOutError, UserError
+from chaosity.errors import CannotMeasureDesignError, UserError
 from chaosity.place_names import node_name, package_name
 from chaosity.records.point_types import (
     ExpandedPoint,
@@ -77,7 +77,7 @@ class PointExpansion(LoadCombinations):
                     if same not in chosen_loads:
                         found.setdefault(point["point"], point)
                     chosen_loads.add(same)
-            except DesignLeftOutError as error:
+            except CannotMeasureDesignError as error:
                 self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
 
@@ -113,7 +113,7 @@ class PointExpansion(LoadCombinations):
             "components": sorted({"system"}.union(*map(self._load_components, members))),
         }
         defining = [
-            self.benchmarks[categories[load["role"]]].request_of_load(load) for load in loads
+            self.benchmarks[categories[load["role"]]].defining_parts_of_load(load) for load in loads
         ]
         estimate = seconds + _SETUP_SECONDS + memory / _SETUP_BYTES_PER_SECOND
         definition = json_fingerprint({**body, "loads": defining})
@@ -334,7 +334,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
         names = " and ".join(sorted(set(silent)))
         wrong = f"loads of {names} report no progress, so they cannot run together"
         remedy = "for one of the categories, choose a benchmark that reports progress"
-        raise DesignLeftOutError(wrong, "config, benchmarks", remedy)
+        raise CannotMeasureDesignError(wrong, "config, benchmarks", remedy)
 
 
 def _check_destructive(benchmark: LoadMaker, target: Target) -> None:

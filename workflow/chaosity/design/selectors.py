@@ -17,7 +17,7 @@ from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Targ
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
-from chaosity.errors import DesignLeftOutError, UserError, check_allowed
+from chaosity.errors import CannotMeasureDesignError, UserError, check_allowed
 from chaosity.place.page_shares import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
 from chaosity.place_names import node_name, parse_place_name
 
@@ -66,11 +66,11 @@ class Selection:
 
         Raises:
             UserError: this host has no such initiator, or a reference is not to an initiator.
-            DesignLeftOutError: the selectors compare SMT siblings, and this host has none.
+            CannotMeasureDesignError: the selectors compare SMT siblings, and this host has none.
         """
         host = self.host
         if compares_smt(selectors, host) and not host.has_smt:
-            raise DesignLeftOutError(
+            raise CannotMeasureDesignError(
                 "no core of this host has several SMT threads in use", self.where
             )
         found: list[Initiator] = []
@@ -184,7 +184,10 @@ class Selection:
         return kinds[0]
 
     def _endpoint(self, reference: str) -> Endpoint:
-        """Return the endpoint of an earlier load in a reference such as ``memory.initiator``."""
+        """Return the endpoint that a reference names.
+
+        ``memory.initiator`` is the initiator of the earlier load ``memory``.
+        """
         loads = self.earlier.items()
         known = {f"{role}.{side}": end for role, ends in loads for side, end in ends.items()}
         check_allowed(reference, known, f"no earlier load has {reference}", self.where)
@@ -309,8 +312,11 @@ def select_initiator_sets(
     ]
 
 
-def joint_name_of_initiators(selectors: InitiatorSelectors, host: HostResources) -> str:
-    """Return the name that a point's name has for all initiators, such as ``each_node``."""
+def name_of_all_initiators(selectors: InitiatorSelectors, host: HostResources) -> str:
+    """Return the part of a point's name that stands for all initiators that run together.
+
+    An example is ``each_node``.
+    """
     words = []
     for selector in as_list(selectors):
         if "first_pu_of" in selector:

@@ -334,5 +334,5 @@ def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Es
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a value of a table as text; None for a missing value."""
+    """Return the value if it is text, else None."""
     return value if isinstance(value, str) else None

@@ -530,7 +530,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
 
 
 def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
-    """Return the names of the lowest bounds, and the x from which on the last of them is lowest."""
+    """Return the text "... up to x, ... from x": which bound is the lowest where."""
     axis, names = data.axes["x"], [*line["lowest"]]
     title, last = axis.title.lower(), names[-1]
     start = max((n + 1 for n, name in enumerate(names) if name != last), default=0)

@@ -209,7 +209,7 @@ class _Machine:
         if package is not None:
             name, title = package_name(package), f"package {package}"
             several = len(nodes) > 1  # else the only node has the value
-            rate = self.parts.rate_of_reads(package, package) if several else None
+            rate = self.parts.package_read_rate(package, package) if several else None
         elif any(node.initiator for node in nodes):
             title = "machine"
         words = "all its memory" if width > _WIDEST_NODE else "memory"
@@ -276,7 +276,7 @@ class _Machine:
     def _flows(self, first: Box, second: Box) -> Iterator[Flow]:
         """Yield what passes between two packages: memory in both directions, and slow drives."""
         for source, sink in ((first, second), (second, first)):
-            found = self.parts.rate_of_reads(_number(sink), _number(source))
+            found = self.parts.package_read_rate(_number(sink), _number(source))
             text, detail = _NOT_MEASURED, _NOT_MEASURED
             if found is not None:
                 text = format_quantity(BANDWIDTH, found[0].median)
@@ -311,7 +311,7 @@ class _Machine:
     def _add_matrix(self, packages: Sequence[int]) -> None:
         """Add what each package reads from the memory of each, if their links have no arrows."""
         rates = {
-            (reader, owner): self.parts.rate_of_reads(reader, owner)
+            (reader, owner): self.parts.package_read_rate(reader, owner)
             for reader in packages
             for owner in packages
         }
@@ -410,12 +410,12 @@ class _SmallMachine:
 
     def _node(self, node: Node, left: int, top: int) -> None:
         name = node_name(node.os_index)
-        drives, ways = self.parts.drives_line(node), self.parts.slow_ways.get(name)
+        drives, paths = self.parts.drives_line(node), self.parts.slow_paths.get(name)
         memory = self.parts.memory_line(node).state if node.target else "none"
-        is_red = name in self.red or (ways and not drives)
+        is_red = name in self.red or (paths and not drives)
         self._add(FAULTY if is_red else memory, left, top, _SMALL_MEMORY)
         if drives:
-            is_red = ways or f"drives of {name}" in self.red
+            is_red = paths or f"drives of {name}" in self.red
             self._add(
                 FAULTY if is_red else drives.state, left, top + _SMALL_MEMORY + 1, _SMALL_DRIVES - 1
             )

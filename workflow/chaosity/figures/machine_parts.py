@@ -75,9 +75,9 @@ class MachineParts:
     Attributes:
         topology: the topology of the host.
         findings: name of a component, or of the drives of a node -> numbers of the findings on it.
-        paths_to_drives: number of a finding on a way from one package to the drives of another ->
+        paths_to_drives: number of a finding on a path from one package to the drives of another ->
             the finding.
-        slow_ways: name of a node -> label -> line of what is slow only from another node, or only
+        slow_paths: name of a node -> label -> line of what is slow only from another node, or only
             together with the drives of other nodes. The part itself is not red.
         numbered: number -> finding.
     """
@@ -90,12 +90,12 @@ class MachineParts:
         self.numbered = dict(enumerate(findings, start=1))
         self.findings: dict[str, tuple[int, ...]] = {}
         self.paths_to_drives: dict[int, Anomaly] = {}
-        self.slow_ways: dict[str, dict[str, TextLine]] = {}
+        self.slow_paths: dict[str, dict[str, TextLine]] = {}
         for number, finding in self.numbered.items():
             self._place_finding(number, finding)
 
     def _place_finding(self, number: int, finding: Anomaly) -> None:
-        """Add a finding to the parts that are slow, or to the ways on which they are slow."""
+        """Add a finding to the parts that are slow, or to the paths on which they are slow."""
         targets = [parse_place_name(str(target)) for _, target in finding.cells]
         of_drives = any(target is not None and target.has_drives for target in targets)
         sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
@@ -106,26 +106,26 @@ class MachineParts:
             home = self.node_of_drive.get(name, name)
             others = {node_name(n) for nodes in sets for n in nodes} - {home}
             if target.startswith("node"):
-                self._add_slow_way(target, "from ", [source], number, finding)
+                self._add_slow_path(target, "from ", [source], number, finding)
             elif of_drives and target:
                 self.paths_to_drives[number] = finding
             elif home.startswith("node") and len(sets) == 1 and others:
-                self._add_slow_way(home, "with ", [*others], number, finding)
+                self._add_slow_path(home, "with ", [*others], number, finding)
             elif of_drives and home.startswith("node") and home not in readers:
                 word = "from " if home == name else "drive, "
-                self._add_slow_way(home, word, [*readers], number, finding)
+                self._add_slow_path(home, word, [*readers], number, finding)
             else:
                 name = f"drives of {name}" if of_drives and name.startswith("node") else name
                 self.findings[name] = (*self.findings.get(name, ()), number)
 
-    def _add_slow_way(
+    def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
-        """Add what a node's part gives on a way; one line for several findings on it."""
+        """Add what a node's part gives on a path; one line for several findings on it."""
         nodes = f"{len(others)} nodes" if len(others) > 1 else place_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
-        lines = self.slow_ways.setdefault(node, {})
+        lines = self.slow_paths.setdefault(node, {})
         if known := lines.get(line.label):
             hover = f"{known.hover} {line.hover}"
             line = replace(known, findings=(*known.findings, number), hover=hover)
@@ -140,8 +140,8 @@ class MachineParts:
             if drive.node is not None
         }
 
-    def rate_of_reads(self, reader: int, owner: int) -> tuple[Estimate, str] | None:
-        """Return what all cores of a package read from all memory of a package, and its source.
+    def package_read_rate(self, from_package: int, of_package: int) -> tuple[Estimate, str] | None:
+        """Return what all cores of a package read from all memory of it or another, and the source.
 
         If this was not measured and each package is one node, it is the value of the main matrix.
         The result is None if nothing is known.
@@ -149,14 +149,14 @@ class MachineParts:
         ends = [
             [n.os_index for n in nodes if n.package == package]
             for nodes, package in (
-                (self.topology.initiator_nodes, reader),
-                (self.topology.memory_nodes, owner),
+                (self.topology.initiator_nodes, from_package),
+                (self.topology.memory_nodes, of_package),
             )
         ]
         if found := self._reads.get((format_cpu_list(ends[0]), format_cpu_list(ends[1]))):
             return found
         matrix = self._matrices.get(MEMORY_BANDWIDTH)
-        if matrix and reader != owner and len(ends[0]) == len(ends[1]) == 1:
+        if matrix and from_package != of_package and len(ends[0]) == len(ends[1]) == 1:
             cell = matrix.cell_of.get((ends[0][0], node_name(ends[1][0])))
             return (cell.estimate, matrix.source) if cell else None
         return None
@@ -191,11 +191,11 @@ class MachineParts:
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
     def lines_of_node(self, node: Node) -> list[TextLine]:
-        """Return the lines of a node: its memory, its drives, what is slow on ways, its devices."""
+        """Return the lines of a node: its memory, its drives, its slow paths, its devices."""
         found = [self.memory_line(node)] if node.target else []
         drives = self.drives_line(node)
         found += [drives] if drives else []
-        found += self.slow_ways.get(node_name(node.os_index), {}).values()
+        found += self.slow_paths.get(node_name(node.os_index), {}).values()
         for gpu in self.topology.compute_gpus:
             if gpu.node == node.os_index:
                 found += self._gpu_lines(gpu)

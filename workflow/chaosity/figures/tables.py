@@ -258,7 +258,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
 
 def _metric_of_quantity(name: str, data: FigureData) -> str:
-    """Return the metric whose unit a quantity of a curve has."""
+    """Return the metric of the axis on which this quantity of a curve lies."""
     return data.spec.metric if name in _LATENCIES else data.x_metric
 
 

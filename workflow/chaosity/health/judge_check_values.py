@@ -2,8 +2,8 @@
 
 The logarithm of a value over the map's median scatters for three reasons: a single measurement
 scatters, which the map's replicates show; the median is not exact; and sessions differ, which the
-earlier checks show. A loss is clear if it exceeds the scatter so far that a healthy host with a
-check every night gives one false alarm in a year, whatever the number of values.
+earlier checks show. A loss is clear if it exceeds the scatter by so much that a healthy host,
+checked every night, has one false alarm a year over all its values.
 
 A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
 are also compared with the first checks after the map, since a slow drift does not move these.
@@ -77,7 +77,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """A value of a check."""
+    """What a check measured at a point, the value expected there, and the evidence of a loss."""
 
     check: CheckPoint  # the point
     # The measured values in the metric's unit; more than one if the first was slow.
@@ -106,7 +106,10 @@ class CheckedValue:
 
     @property
     def clear_losses(self) -> list[Evidence]:
-        """Return the clear losses: of tonight's check, of the last checks, against equal hosts."""
+        """Return the clear losses, in this order.
+
+        They are tonight's, the recent mean's, and that against equal hosts.
+        """
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property

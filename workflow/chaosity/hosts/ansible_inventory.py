@@ -37,8 +37,8 @@ Variable = str | int | float | bool
 CONFIGURATION = "{configuration}"
 # A name is the name of a folder, a part of commands and of Snakemake's rules.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
-# The variable with the path of the answer that a process above this one shares, and the name of
-# the file in memory with this answer.
+# The variable with the path of the answer that a parent process shares, and the name of the file in
+# memory with this answer.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
@@ -171,9 +171,10 @@ def share_inventory_with_processes_below(inventory: str) -> None:
 
 
 def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
-    """Return the answer that a process above this one shares; None if there is none.
+    """Return the evaluated inventory that a parent process shares in memory.
 
-    On another machine, as in a job of Slurm, the path has no file, or another program's file.
+    The result is None without one, or if it is of another inventory. On another machine, as in a
+    job of Slurm, the path has no file, or another program's file.
     """
     path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
     try:
@@ -228,8 +229,8 @@ def ansible_command(program: str) -> list[str]:
     insists on a locale with UTF-8, whatever the locale of this process is.
 
     Raises:
-        UserError: Ansible is not installed, or this user lacks a home folder or an account, and
-            Ansible would end with an error that does not say so.
+        UserError: Ansible is not installed. Or this user lacks a home folder or an account, which
+            Ansible's own error would not say.
     """
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)

@@ -129,7 +129,7 @@ class _PlacementSession:
         return False
 
     def _settle(self, source: placement_search.RateSource | None) -> None:
-        """Let the program run until its placement has settled, and report it to the runner."""
+        """Let the program run until its pages rest, then tell the runner that they do."""
         # With a `source` of the program's rate, a search moves the pages; else the kernel moves
         # them.
         self.program.must_settle = False

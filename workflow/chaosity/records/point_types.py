@@ -117,7 +117,7 @@ OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
 class OutputValueSource(OutputName, total=False):
-    """Where a value is in a tool's output, see `runner.tool_output`."""
+    """The place of a value in a tool's output; `runner.tool_output` defines the keys."""
 
     json: str
     event: str
@@ -214,7 +214,7 @@ class CounterEvent(TypedDict):
     type: NotRequired[int]
 
 
-class CounterRequest(TypedDict, total=False):
+class CounterEventsOrReason(TypedDict, total=False):
     """The `events` of a counter and their `source`, or the `reason` why the counter has none."""
 
     events: list[CounterEvent]
@@ -251,7 +251,7 @@ class Load(TypedDict):
     metrics: dict[str, MetricSourceWithUpperBound]
     valid: list[OutputCondition]
     notes: NotRequired[list[OutputCondition]]
-    counters: NotRequired[dict[str, CounterRequest]]
+    counters: NotRequired[dict[str, CounterEventsOrReason]]
 
 
 class PointStoppingRule(TypedDict):

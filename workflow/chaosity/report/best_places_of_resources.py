@@ -64,7 +64,10 @@ class BestAndWorstPlace:
 
 @dataclass(frozen=True)
 class ResourceLevel:
-    """A declared resource at one level of the machine, in one or several tidy tables."""
+    """One resource at one level of the machine, with its rows in each tidy table.
+
+    An example is memory bandwidth at the level of one node.
+    """
 
     resource: str  # its name, for example "Memory bandwidth"
     level: str  # the level in words, for example "one node"; "" if the resource has no levels

@@ -16,7 +16,7 @@ import pandas as pd
 from chaosity.figures.marks import reasons_with_counts
 from chaosity.report.best_places_of_resources import DRIVES
 from chaosity.report.html import figure_section
-from chaosity.report.run import Run, tool_note_sentences
+from chaosity.report.run import Run, unmet_note_sentences
 from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, variation_percent_text
 from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS
 from chaosity.statistics.estimates import confidence_text
@@ -143,7 +143,7 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
         "without_points": [each.title for each in figures if not each.csv and not each.problem],
         "broken": {each.title: each.problem for each in figures if each.problem},
         "analysis": list(analysis_sections(run, name)),
-        "remarks": [*_unmeasured(rows), *tool_note_sentences(summaries)],
+        "remarks": [*_unmeasured(rows), *unmet_note_sentences(summaries)],
     }
 
 

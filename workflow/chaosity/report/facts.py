@@ -182,7 +182,9 @@ def component_changes_section(run: Run) -> dict[str, Any] | None:
     cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
-    shown = [_change(changed, rows, run.histories) for changed, rows in groups[:_MOST_CHANGES]]
+    shown = [
+        _change(changed, rows, run.component_histories) for changed, rows in groups[:_MOST_CHANGES]
+    ]
     return {"changes": shown, "omitted": len(groups) - len(shown)} if shown else None
 
 

@@ -54,7 +54,7 @@ def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
 
 
 def path_relative_to_report(path: Path, output: Path) -> str:
-    """Return a path relative to the folder of the report as a URL."""
+    """Return a URL for a path, relative to the report's folder."""
     # A colon in a folder's name would be the end of a URL's scheme.
     return quote(Path(os.path.relpath(path, output.parent)).as_posix(), safe="/+=,~")
 

@@ -27,8 +27,8 @@ from chaosity.components.component_history import (
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
+from chaosity.figures.check_and_residual_figures import draw_checks_over_time
 from chaosity.figures.figure_files import FigureFile, draw_figures
-from chaosity.figures.undeclared_figures import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
 from chaosity.records.point_types import Load
@@ -83,7 +83,10 @@ class RecordSummary:
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
-    """Return the summaries of records, without incomplete files, which the tidy table reports."""
+    """Return the summaries of records.
+
+    Damaged or incomplete files are skipped here; the tidy table reports them.
+    """
     summaries = []
     for path in sorted(paths):
         with suppress(*MALFORMED):
@@ -126,8 +129,8 @@ def _tool_notes(
                 yield (note["name"], load["target"]["name"]), message
 
 
-def tool_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
-    """Yield a sentence for each tool message in valid records: note, target and how many times."""
+def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
+    """Yield a sentence for each note that some valid runs did not meet, with their number."""
     messages = Counter(
         item
         for summary in summaries
@@ -217,7 +220,7 @@ class Run:
         )
 
     @cached_property
-    def histories(self) -> Mapping[str, list[ComponentState]]:
+    def component_histories(self) -> Mapping[str, list[ComponentState]]:
         """The states of each component by its name."""
         return read_component_histories(self.folder / "components")
 

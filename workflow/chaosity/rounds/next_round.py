@@ -78,7 +78,7 @@ class _NextRound:
             self.left = budget.seconds - so_far.spent_seconds - ROUND_SECONDS
 
     def choose(self) -> Round | None:
-        """Return the round."""
+        """Return the next round; None if too little time is left for one, or no point is chosen."""
         measuring = [each for each in self.so_far.rounds if not each.earlier]
         if not measuring:
             self._choose_first()

@@ -5,9 +5,9 @@ pinned to these units, nothing else is measured meanwhile, and programs that the
 count as well. Counting on units needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In
 contrast, `chaosity.place` counts the events of a process.
 
-A counter is a list of events with signs: some processors count accesses to remote caches only as a
-difference. When an event cannot be counted, the record keeps the kernel's reason, and the point
-stays valid.
+A counter is a list of events, each added or subtracted: some processors count accesses to remote
+caches only as a difference. When an event cannot be counted, the record keeps the kernel's reason,
+and the point stays valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import cast
 
-from chaosity.records.point_types import CounterEvent, CounterRequest
+from chaosity.records.point_types import CounterEvent, CounterEventsOrReason
 from chaosity.records.record_types import CounterResult, EventCount, LoadClock
 from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.tool_output import ExtractionError
@@ -95,7 +95,7 @@ class LoadCounters:
     `counted` is name of each counter -> its result, complete after `stop_counting`.
     """
 
-    def __init__(self, wanted: Mapping[str, CounterRequest], cpus: Iterable[int]) -> None:
+    def __init__(self, wanted: Mapping[str, CounterEventsOrReason], cpus: Iterable[int]) -> None:
         self._open: list[tuple[EventCount, int]] = []
         self._running = False
         cpus = sorted(cpus)
@@ -103,7 +103,7 @@ class LoadCounters:
             _raise_file_limit(len(cpus) * events)
         self.counted = {name: self._open_counter(wanted[name], cpus) for name in wanted}
 
-    def _open_counter(self, request: CounterRequest, cpus: Collection[int]) -> CounterResult:
+    def _open_counter(self, request: CounterEventsOrReason, cpus: Collection[int]) -> CounterResult:
         """Open all events of a counter on all units; if an event cannot be opened, open none."""
         if "reason" in request:
             return {"reason": request["reason"]}
@@ -261,7 +261,7 @@ _MOST_UNITS = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 
 
-def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterRequest]:
+def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReason]:
     """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
     kind = read_file_if_present(pmu / "type")
     codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}

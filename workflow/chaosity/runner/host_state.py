@@ -73,7 +73,7 @@ def read_host_state(units: Collection[int]) -> HostState:
     }
 
 
-def free_memory_bytes() -> dict[int, int]:
+def available_memory_bytes() -> dict[int, int]:
     """Return node -> bytes of memory that a load can get without swapping.
 
     Free pages and clean page cache count. On a host with one memory node, the kernel's own

@@ -109,7 +109,7 @@ def check_free_memory(point: Point) -> Check:
         MeasurementError: a node is missing or has too little free memory, or the cgroup allows too
             little.
     """
-    free = host_state.free_memory_bytes()
+    free = host_state.available_memory_bytes()
     needed: Counter[int] = Counter()
     for load in point["loads"]:
         for node, share in memory_shares_by_node(load["placement"]).items():

@@ -274,7 +274,7 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
 def _seconds_between(
     before: Mapping[str, float], after: Mapping[str, float], kinds: Sequence[str]
 ) -> float:
-    """Return the processor time of some kinds between two states of the host in seconds."""
+    """Return the processor seconds of the given kinds between two host states."""
     return sum(after.get(kind, 0.0) - before.get(kind, 0.0) for kind in kinds)
 
 

@@ -90,7 +90,7 @@ def block_bytes(load: Load) -> int:
 
 
 def rate_share(load: Load) -> float:
-    """Return the share of its own peak to which a load limits its rate (1 without a limit)."""
+    """Return at which share of its peak a load's rate is capped; 1 without a cap."""
     return float(load.get("levels", {}).get("share", 100)) / 100
 
 

@@ -208,7 +208,7 @@ def _host_state(monotonic: float) -> HostState:
 def _load_record(
     load: Load, outputs: dict[str, str], seconds: float, counted: dict[str, CounterResult]
 ) -> LoadRecord:
-    """Return the part of the record that a real load would have given."""
+    """Return the load's part of the record, as a real run would have written it."""
     placement = load["placement"]
     # A load without progress runs while all other loads run.
     margin = 0.0 if load["progress"] else seconds / SAMPLES

@@ -26,10 +26,10 @@ from chaosity.statistics.anova_design import (
     read_anova_design_and_values,
 )
 from chaosity.statistics.anova_effects import (
-    AnalysedValues,
     Contrast,
     InteractionEffect,
     LevelEffect,
+    ValuesAndError,
     interaction_effects,
     level_effects_and_contrasts,
 )
@@ -98,7 +98,7 @@ class AnovaResult:
     normal_quantiles: Values  # normal quantiles of the residuals, in standard deviations
     notes: tuple[str, ...]  # what a reader must know about the data, as sentences
     conclusion: str  # which terms explain the differences, in one sentence
-    analysed: AnalysedValues  # data for further contrasts; not in the JSON
+    analysed: ValuesAndError  # data for further contrasts; not in the JSON
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except `analysed`, in JSON's types.
@@ -161,7 +161,7 @@ def analyse_variance(
     logs = _has_logarithms(transform, gain)
     scale = int(logs)
     is_exact = fit.error_freedom < 1 or squares[scale] == 0.0
-    analysed = AnalysedValues(
+    analysed = ValuesAndError(
         design=design,
         values=scales[:, scale],
         residuals=np.zeros(len(scales)) if is_exact else fit.residuals[:, scale],
@@ -282,7 +282,7 @@ def _without_rounding(values: Values) -> Values:
 
 
 def _variation_table(
-    analysed: AnalysedValues, terms: Iterable[tuple[Term, float, int]], error_squares: float
+    analysed: ValuesAndError, terms: Iterable[tuple[Term, float, int]], error_squares: float
 ) -> tuple[VariationTerm, ...]:
     """Return the lines of terms with their squares and degrees of freedom, error and total."""
     design, error, n = analysed.design, analysed.variance, len(analysed.values)

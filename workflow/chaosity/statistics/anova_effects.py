@@ -90,7 +90,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class AnalysedValues:
+class ValuesAndError:
     """Values on the analysed scale, and the error from which intervals are computed."""
 
     design: AnovaDesign
@@ -134,7 +134,7 @@ def _ratio(logarithm: float | None) -> float | None:
 
 
 def level_effects_and_contrasts(
-    analysed: AnalysedValues, terms: Collection[Term]
+    analysed: ValuesAndError, terms: Collection[Term]
 ) -> tuple[list[LevelEffect], list[Contrast]]:
     """Return the effect of each level of the factors in `terms`, and differences of their levels.
 
@@ -179,11 +179,12 @@ def level_effects_and_contrasts(
 
 
 def _level_contrasts(
-    analysed: AnalysedValues, factor: int, effects: Values, covariance: Values
+    analysed: ValuesAndError, factor: int, effects: Values, covariance: Values
 ) -> Iterator[Contrast]:
-    """Yield the differences of all pairs of levels, or of many levels only the largest.
+    """Yield the difference of each pair of levels.
 
-    The intervals are valid for all pairs at once (Tukey; Kramer's form if counts differ).
+    With more than `MOST_LEVELS_IN_PAIRS` levels it is only the largest difference. The intervals
+    are valid for all pairs at once (Tukey; Kramer's form if counts differ).
     """
     levels = analysed.design.levels[factor]
     size = len(levels)
@@ -228,7 +229,7 @@ def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     return float(optimize.brentq(_excess, 0.0, high_quantile))
 
 
-def interaction_effects(analysed: AnalysedValues, pair: Term) -> Iterator[InteractionEffect]:
+def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[InteractionEffect]:
     """Yield the effects of an interaction of two factors; none if a pair of levels has no value."""
     design = analysed.design
     first, second = (design.levels[member] for member in pair)
@@ -252,7 +253,7 @@ def _centred(matrix: Values) -> Values:
 
 
 def compare_groups_of_cells(
-    analysed: AnalysedValues, groups: Sequence[str], chosen: tuple[str, str], name: str
+    analysed: ValuesAndError, groups: Sequence[str], chosen: tuple[str, str], name: str
 ) -> Contrast | None:
     """Compare the means over the cells of two groups.
 
@@ -263,7 +264,7 @@ def compare_groups_of_cells(
     bench/interval_coverage.py.
 
     `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
-    the name of the contrast. The interval is that of a single planned comparison.
+    the name of the contrast. The interval is not widened for several comparisons.
 
     Returns:
         The contrast; None when one of the groups has no cell.
@@ -302,7 +303,7 @@ def compare_groups_of_cells(
 # of an interaction, and all count equally. Rows with too few degrees of freedom get the noise of
 # all rows.
 def _own_noise(
-    analysed: AnalysedValues, rows: NDArray[np.bool_], counts: Values
+    analysed: ValuesAndError, rows: NDArray[np.bool_], counts: Values
 ) -> tuple[float, float]:
     """Return the noise variance of some rows and its share of the error's degrees of freedom."""
     tells = 1.0 - 1.0 / counts

@@ -13,9 +13,9 @@ most servers). Then a bandwidth has two latencies; the lower one can be reached.
 the curve is a straight line. The peak is the largest of several noisy values, so on average it is
 slightly too high.
 
-**The knee** is the bandwidth at which latency has doubled. Other definitions fail on a curve that
-bends slowly: tangents and largest curvature depend on the scales of the axes and on the noise of
-two or three points. The bandwidth at twice the unloaded latency depends only on two neighbouring
+**The knee** is the bandwidth at which latency has doubled. On a curve that bends slowly, other
+definitions of a knee (tangents, the largest curvature) depend on the axes' scales and on the noise
+of two or three points. The bandwidth at twice the unloaded latency depends only on two neighbouring
 points. If latency does not double before the peak, the peak is given, with a note.
 
 **A crossover** is the bandwidth from which on one configuration of a host has a lower latency than
@@ -331,7 +331,7 @@ class LatencyStep:
 def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
     """Return the steps of latency, by ascending size.
 
-    A step whose interval includes no rise is left out.
+    A step is left out if its rise is too small, or if the interval of its ratio contains 1.
 
     Args:
         rows: a row for each size and replicate, with the columns `x` (bytes), `replicate` and

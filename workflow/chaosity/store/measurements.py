@@ -227,8 +227,8 @@ class Measurements:
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
         """Return, for each row, a description of its point's other loads; "" without other loads.
 
-        The text has the values in `columns` of each other load. Example: with the columns `load`,
-        `initiator` and `target` it is "traffic node0 node0, 2 x traffic node1 node1".
+        The text has the values in `columns` of each other load. Example text, for the columns
+        `load`, `initiator` and `target`: "traffic node0 node0, 2 x traffic node1 node1".
         """
         places = [*POINT, *LOAD]
         numbers = self.first_row_of_each_load.groupby(

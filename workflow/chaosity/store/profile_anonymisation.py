@@ -118,7 +118,7 @@ def anonymise_profiles(
 ) -> ProfileTables:
     """Return profiles without anything that identifies a site.
 
-    `salt` are random bytes for this bundle only, so that nobody can find a name by trying names.
+    `salt`: random bytes, new for each bundle; so nobody can hash guessed names and compare.
     `with_names` keeps names of hosts, and serials and slots of drives.
     """
 

@@ -119,7 +119,9 @@ def publish_bundle(
     }
     found = find_profiles(database, **{**query, "origin": LOCAL})
     if not found:
-        raise UserError("the database has no local profile that matches", str(database))
+        raise UserError(
+            "the database has no local profile that matches the given filters", str(database)
+        )
     chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
     _check_rows(tables, provenance, str(bundle))

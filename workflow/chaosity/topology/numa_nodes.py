@@ -200,8 +200,12 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
-    """Return node -> kind of its memory: hwloc's kind, DRAM next to processors, else CPU-less."""
-    # Memory without processors of its own is DRAM too if nearby processors have no other memory.
+    """Return node -> kind of its memory.
+
+    It is hwloc's kind of special memory; DRAM for a node with processors; else CPU-less, or DRAM if
+    nearby processors have no other memory. It is "none" without memory, and "unknown" if hwloc does
+    not show the node.
+    """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
     return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}

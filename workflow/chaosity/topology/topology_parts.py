@@ -430,7 +430,7 @@ class IdleSettings(TypedDict):
 
 
 class HostFacts(TypedDict, total=False):
-    """All facts on a host; `name` is the host's own name for itself."""
+    """All facts on a host; `name` is its own host name."""
 
     name: str | None
     firmware: dict[str, str | None]
