@@ -137,6 +137,57 @@ def test_a_path_that_two_nodes_share_is_named_with_its_loss_and_initiators():
     )
     assert set(one.cells) == {(f"node{node}", "nodes4,7drives") for node in range(4)}
     assert "Read these drives from their own package" in one.advice
+    assert one.evidence_sentence.startswith("Slow together: the drives of nodes 4 and 7; loss")
+
+
+def test_that_a_new_drive_does_not_help_is_said_only_if_each_drive_is_known_to_be_fast():
+    slow = limited({4, 7}, 24 * GB, {0, 1, 2, 3})
+    said = ("No drive of them is slow alone, so replacing a drive does not help.",)
+    (one,) = found(table(slow))
+    assert one.also == said
+    tidy = table(slow)
+    (one,) = found(tidy[tidy["target"] != drive(4, 0)])  # not read alone
+    assert one.also == ()
+    slower = tidy.copy()
+    slower.loc[slower["target"] == drive(4, 0), "value"] *= 0.9
+    [pair] = [one for one in found(slower) if one.components == ("node4", "node7")]
+    assert pair.also == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"components": ("package0->package1",), "cells": ((0, 4),)},
+            "Slow path: accesses by package 0 to the memory of package 1",
+        ),
+        (
+            {"components": ("node1->node3",), "cells": ((1, 3), (3, 1))},
+            "Slow path: accesses by node 1 to the memory of node 3, and in the opposite direction",
+        ),
+        (
+            {"components": ("package0->package1",), "cells": (("node0", "node4drives"),)},
+            "Slow path: package 0 reading the drives of package 1",
+        ),
+        (
+            {"initiator": "node3", "target": drive(1, 0), "components": (drive(1, 0),)},
+            "Slow path: node 3 reading drive 0000:11:00.0",
+        ),
+        (
+            {"target": 3, "components": ("node3",), "cells": ((0, 3), (1, 3))},
+            "Slow path: all accesses from other nodes to the memory of node 3",
+        ),
+        (
+            {"kind": AnomalyKind.SLOW_COMPONENT, "components": ("link package1->package0",)},
+            "Slow component: the link from package 1 to package 0",
+        ),
+    ],
+)
+def test_a_path_says_who_uses_what(given, words):
+    (one,) = found(table(limited({4, 7}, 24 * GB, {0, 1, 2, 3})))
+    cells = ((given.get("initiator", 0), given.get("target", 1)),)
+    unnamed = {"initiator": None, "target": None, "cells": cells}
+    assert replace(one, **(unnamed | given)).suspected_words == words
 
 
 def test_the_same_path_in_both_directions_is_two_findings_of_two_nodes():

@@ -14,6 +14,12 @@ from pydantic import ConfigDict, PlainSerializer, TypeAdapter, computed_field
 from pydantic.dataclasses import dataclass
 
 from chaosity.anomalies.cell_log_scores import HOST_FALSE_ALARM_LEVEL
+from chaosity.place_names import (
+    list_of_places,
+    node_name,
+    parse_place_name,
+    place_words,
+)
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, SLICE, Measurements, disturbed_mask, less_is_better
 from chaosity.text_templates import fixed_texts, write_text
@@ -117,6 +123,35 @@ class Anomaly(_JsonResult):
         return share / (1.0 + share) if less_is_better(self.metric) else share
 
     @property
+    def suspected_words(self) -> str:
+        """What is suspected, in words that say who uses what: the data can flow either way."""
+        first, places = self.components[0] if self.components else "", [*self.components]
+        source, is_path, sink = first.partition("->")
+        if self.kind != AnomalyKind.SLOW_PATH or first.startswith("link "):
+            kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
+            return f"{kind}: {list_of_places(places)}"
+        targets = [parse_place_name(str(target)) for _, target in self.cells]
+        if any(place is not None and place.has_drives for place in targets):
+            if is_path:
+                path = f"{place_words(source)} reading the drives of {place_words(sink)}"
+            elif first == self.target and self.initiator is not None:
+                path = f"{place_words(self.initiator)} reading {place_words(first)}"
+            else:
+                drives = places if self.target is None else [str(self.target)]
+                return f"Slow together: {list_of_places(drives)}"
+        elif is_path:
+            path = f"accesses by {place_words(source)} to the memory of {place_words(sink)}"
+            cells = {(_node_name(start), _node_name(end)) for start, end in self.cells}
+            path += ", and in the opposite direction" if (sink, source) in cells else ""
+        elif self.initiator is None and self.target is not None:
+            path = f"all accesses from other nodes to the memory of {place_words(first)}"
+        elif self.target is None and self.initiator is not None:
+            path = f"all accesses by {place_words(first)} to the memory of other nodes"
+        else:
+            path = list_of_places(places)
+        return f"Slow path: {path}"
+
+    @property
     def evidence_sentence(self) -> str:
         """Sentence with the loss, its interval, the confidence and the comparable cells."""
         return write_text("anomalies", "evidence", anomaly=self)
@@ -130,6 +165,10 @@ class Anomaly(_JsonResult):
         places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
         own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
         return rows[np.array(own, dtype=bool)]
+
+
+def _node_name(place: int | str) -> str:
+    return node_name(place) if isinstance(place, int) else place
 
 
 def shared_initiator_and_target(

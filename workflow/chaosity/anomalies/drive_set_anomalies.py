@@ -44,6 +44,8 @@ from chaosity.units import format_count
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
 _MOST_INITIATORS = 8  # in a sentence
+_FAST_ALONE = "No drive of them is slow alone, so replacing a drive does not help."
+_FEWEST_ALIKE = 3  # drives of a model, to know how fast one is alone
 # The parts of a machine that can be suspected.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
@@ -83,7 +85,10 @@ def find_slow_drive_sets(
             explained = cells.explained_by(found, cells.comparison) & cells.losing_mask & remaining
             remaining &= ~explained
             if not cells.is_no_fault_of_drives(found):
-                check.anomalies.append(_slow_together(cells, found, explained))
+                anomaly = _slow_together(cells, found, explained)
+                if cells.are_fast_alone(found.cells, slow_drives):
+                    anomaly = replace(anomaly, also=(_FAST_ALONE,))
+                check.anomalies.append(anomaly)
     return check
 
 
@@ -91,6 +96,7 @@ class DriveSetCells(TidyTableSliceCells):
     """Bandwidths of drive sets, compared with those of comparable sets and of their parts.
 
     Attributes:
+        models: drive -> model.
         drives: drives of each column; empty if they are unknown.
         nodes: nodes of the drives of each column; empty if the drives are unknown.
         drives_of_node: node -> its drives.
@@ -112,6 +118,7 @@ class DriveSetCells(TidyTableSliceCells):
         # Larger sets come later: a smaller one explains their loss.
         super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
         columns = [sets.get(name, {}) for name in self.cells.columns]
+        self.models = models
         self.drives = [frozenset[str]().union(*own.values()) for own in columns]
         self.nodes = [frozenset(own) for own in columns]
         self.drives_of_node: dict[int, frozenset[str]] = {}
@@ -228,6 +235,29 @@ class DriveSetCells(TidyTableSliceCells):
         explained: Mask = -self.departures < most + self.scatter.matters
         return explained
 
+    def are_fast_alone(self, positions: Sequence[Position], slow_drives: Sequence[Anomaly]) -> bool:
+        """Return whether each drive of some cells is known to be as fast alone as its model.
+
+        How fast a drive is, the initiator that reads it fastest says.
+        """
+        drives = frozenset[str]().union(*(self.drives[column] for _, column in positions))
+        alone: dict[str, float] = {}
+        for column, name in enumerate(self.cells.columns):
+            if self.drives[column] == {name} and self.cells.measured_mask[:, column].any():
+                alone[name] = float(np.nanmax(self.cells.log_score[:, column]))
+        if not drives <= alone.keys() or not drives <= self.models.keys():
+            return False
+        if any(not drives.isdisjoint(anomaly.components) for anomaly in slow_drives):
+            return False
+        for drive in drives:
+            model = self.models[drive]
+            alike = [score for name, score in alone.items() if self.models.get(name) == model]
+            if len(alike) < _FEWEST_ALIKE:
+                return False
+            if alone[drive] < np.median(alike) + np.log1p(-self.scatter.matters):
+                return False
+        return True
+
     @property
     def losing_mask(self) -> Mask:
         """Mask of the cells that lose enough to matter."""
@@ -336,7 +366,8 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
         values,
         tuple(components),
         than=" than comparable drive sets",
-        compared_with=f"the sum of their parts and {others} of comparable drive sets",
+        compared_with="the sum of what their drives reach alone or in smaller sets, and with "
+        f"{others} of comparable drive sets",
         seen_at=seen_at,
     )
     names = map(cells.cells.initiator_and_target, cell_positions_in_mask(explained))

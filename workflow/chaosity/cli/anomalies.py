@@ -110,7 +110,7 @@ def print_findings(findings: Findings) -> None:
         if findings.untested:
             print_line(f"Not tested: {join_with_and(findings.untested)}.")
     for note in findings.notes:
-        print_line(note)
+        print_line(f"{note.rstrip('.')}.")
 
 
 def _group_row(group: CellGroup, metric: str) -> tuple[str, str, str]:
