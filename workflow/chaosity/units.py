@@ -95,6 +95,26 @@ def format_quantity(metric: str, value: float | None) -> str:
     return choose_scale(metric, [value]).text(value)
 
 
+def hidden_interval(metric: str, value: float, low: float, high: float) -> str | None:
+    """Return an interval that rounding to the digits of its value hides, such as "± 0.1 %".
+
+    The result is None if the rounded ends differ.
+    """
+    scale = choose_scale(metric, [value])
+    if scale.number(low) != scale.number(high):
+        return None
+    width = 100 * max(high / value - 1, 1 - low / value) if value else 0.0
+    return f"± {max(math.ceil(10 * width - 1e-6), 1) / 10:.1f} %"
+
+
+def format_with_interval(metric: str, value: float, low: float, high: float) -> str:
+    """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)", "27.6 GB/s ± 0.1 %"."""
+    scale = choose_scale(metric, [value])
+    if hidden := hidden_interval(metric, value, low, high):
+        return f"{scale.text(value)} {hidden}"
+    return f"{scale.text(value)} ({scale.number(low)} to {scale.number(high)})"
+
+
 def metric_words(metric: str) -> str:
     """Return the words of a metric's name without its unit: "path bandwidth".
 

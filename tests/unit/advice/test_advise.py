@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +18,21 @@ from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.open_map import map_of_results, open_map
 from chaosity.advice.requests import Place, Request, RunningLoad
 from chaosity.anomalies.host_anomalies import analyse_host
+from chaosity.cli.weights import placement_argument_parser
 from chaosity.components.component_history import record_component_state
+from chaosity.cpusets import format_cpu_list
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
+from chaosity.place.__main__ import request_from_arguments
+from chaosity.place.page_shares import POLICIES, uniform_shares
 from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
-from chaosity.twin.fitted_description import read_fitted
+from chaosity.twin.fitted_description import FittedParameter, read_fitted
+from chaosity.twin.machine_parameters import PARAMETERS
+from chaosity.twin.model_values import ALL
 from machines import SHIPPED_MACHINES, configuration_folder, planned, run_chaosity, simulated
 
 EIGHT_NODES = (
@@ -89,6 +96,64 @@ def test_the_cached_part_of_a_scan_ends_when_the_drives_end(server: api.HostMap)
     assert cached.scan_bytes_per_second == pytest.approx(sum(rates))
     # Without the part in memory, the drives alone are slower.
     assert cached.scan_bytes_per_second > machine.value(drives, [])
+
+
+def test_a_number_that_no_measurement_determines_is_named_and_widens_the_interval() -> None:
+    """The server has a limit of L3 domains that memory alone never fills, but a scan does."""
+    topology = SHIPPED_MACHINES / "topologies/epyc_7413_nps4.xml"
+    truth = api.open_machine(SHIPPED_MACHINES / "epyc_7413_nps4.yaml", topology)
+    known = truth.machine.fitted.values
+    [domain] = [own for own in known if own.key == "l3_domain_bytes_per_second"]
+    values = {own: value for own, value in known.items() if own is not domain}
+    parameters = [
+        FittedParameter(own, values.get(own), None, None, 3e10 if own is domain else None, 1)
+        for own in PARAMETERS
+    ]
+    fitted = replace(
+        truth.machine.fitted,
+        parameters=tuple(parameters),
+        values=values,
+        covariance=np.eye(len(values)) * 1e-18,
+        errors={ALL: 1e-3},
+    )
+    server = api.HostMap(MachineMap(truth.topology, fitted, truth.machine.drives))
+    request = Request(cores=6, goal="drives", drives=4)
+    cached, true = (each.advise(request).cached for each in (server, truth))
+    assert cached is not None
+    assert true is not None
+    assert cached.scan_interval
+    assert cached.share_interval
+    assert cached.scan_interval[0] < true.scan_bytes_per_second < cached.scan_interval[1]
+    assert cached.share_interval[0] < true.share < cached.share_interval[1] <= 1
+    assert domain.name in cached.undetermined
+    assert true.scan_interval is None  # a description without intervals
+    assert true.undetermined == {}
+
+
+def test_the_line_of_place_does_what_is_advised(server: api.HostMap) -> None:
+    requests = [{"cores": 6}, {"cores": 2, "goal": "latency"}, {"cores": 7, "partitioned": True}]
+    for request in requests:
+        place = best(server, **request)
+        words = shlex.split(place.commands["place"])
+        assert words[:2] == ["chaosity", "place"]
+        parsed = request_from_arguments(placement_argument_parser().parse_args(words[2:]))
+        assert parsed.command == ("PROGRAM",)
+        assert parsed.cpus == frozenset(place.place.cpus)
+        assert parsed.workers == place.nodes
+        policy = POLICIES[parsed.policy]
+        wanted = parsed.shares or (uniform_shares(parsed.workers) if policy.shares else {})
+        assert wanted == pytest.approx(dict(place.place.shares))
+
+
+def test_an_advised_place_can_be_named_beside_the_next_program(server: api.HostMap) -> None:
+    first = best(server, cores=3)
+    nodes = format_cpu_list(first.place.shares)
+    kind = "node" if len(first.place.shares) == 1 else "nodes"
+    text = f"{format_cpu_list(first.place.cpus)}:{kind}{nodes}"
+    known = running(server, text)
+    assert known.place == first.place
+    second = best(server, cores=3, beside=(known,))
+    assert not {*first.place.cpus} & {*second.place.cpus}
 
 
 def test_alike_cores_are_asked_once_with_the_same_result(server: api.HostMap) -> None:

@@ -14,6 +14,7 @@ from chaosity.units import (
     format_duration,
     format_percent,
     format_quantity,
+    format_with_interval,
     metric_words,
 )
 
@@ -77,6 +78,9 @@ def test_a_rate_has_at_most_three_digits_before_the_point(value):
         (metric_words, ("bandwidth_bytes_per_second",), "bandwidth"),
         (metric_words, ("latency_ns",), "latency"),
         (metric_words, ("elements_per_second",), "speed"),
+        (format_with_interval, ("latency_ns", 208.0, 200.0, 210.0), "208 ns (200 to 210)"),
+        (format_with_interval, ("latency_ns", 208.0, 207.7, 208.2), "208 ns ± 0.2 %"),
+        (format_with_interval, ("latency_ns", 208.0, 208.0, 208.0), "208 ns ± 0.1 %"),
         (format_percent, (0.034,), "3.4 %"),
         (format_percent, (0.33,), "33 %"),
         (format_percent, (0.0,), "0 %"),

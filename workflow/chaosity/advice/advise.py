@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from chaosity.advice.candidate_places import EQUAL, CandidatePlaces, Score
@@ -66,12 +66,23 @@ class CachedPart:
     """The share of scanned data that is worth keeping in memory, 0 to 1.
 
     Memory and drives then end their parts of a scan at the same time, at the rate of both together.
-    `pages` is node -> share of the data in memory.
+
+    Attributes:
+        share: the share of the data.
+        pages: node -> share of the data in memory.
+        scan_bytes_per_second: rate of the scan.
+        share_interval: the 95 % interval of `share`, None if nothing says how sure the model is.
+        scan_interval: the same of `scan_bytes_per_second`.
+        undetermined: the capacities that no measurement determines and that can change these
+            values: name -> what to measure.
     """
 
     share: float
     pages: Mapping[int, float]
     scan_bytes_per_second: float
+    share_interval: tuple[float, float] | None = None
+    scan_interval: tuple[float, float] | None = None
+    undetermined: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the part as in the JSON of `chaosity advise`."""
@@ -82,7 +93,7 @@ class CachedPart:
 class Advice:
     """The best places for a request, the best first.
 
-    `cached` is only there for a program that reads drives.
+    `cached` is only there for a program that reads drives, on a machine whose memory was measured.
     """
 
     places: tuple[AdvisedPlace, ...]
@@ -203,22 +214,31 @@ def _advised(
 
 def _cached_part(
     machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
-) -> CachedPart:
+) -> CachedPart | None:
     """Return what is worth keeping in memory while the rest is scanned from drives.
 
+    The result is None if no measurement tells how fast the memory is.
     Both parts end at the same time (proportional caching, Nicholson et al., HPCache, DaMoN 2022).
     The cores read what the drives deliver, too.
     """
     drives = machine.loads("drives", place, metric=_PROCESSED)
-    found = []
+    found: list[tuple[float, dict[int, float]]] = []
     nodes = machine.topology.nodes_of_pus(place.cpus)
     for shares in candidates.page_shares(nodes):
-        scan = machine.loads("memory", Place(place.cpus, shares))
-        rates = [
-            machine.value(scan, [*drives, *beside]),
-            machine.value(drives, [*scan, *beside]),
-        ]
-        found.append(CachedPart(rates[0] / sum(rates), shares, sum(rates)))
-    fastest = max(part.scan_bytes_per_second for part in found)
-    equal = [part for part in found if part.scan_bytes_per_second >= fastest * (1 - EQUAL)]
-    return min(equal, key=lambda part: len(part.pages))
+        memory = machine.loads("memory", Place(place.cpus, shares))
+        found.append((machine.scan_value(memory, drives, beside), shares))
+    fastest = max(rate for rate, _ in found)
+    equal = [shares for rate, shares in found if rate >= fastest * (1 - EQUAL)]
+    pages = min(equal, key=len)
+    memory = machine.loads("memory", Place(place.cpus, pages))
+    try:
+        scan, share = machine.expected_scan(memory, drives, beside)
+    except UserError:  # no measurement tells how fast the memory is
+        return None
+    undetermined = {**share.undetermined, **scan.undetermined}
+    ends = _interval(share), _interval(scan)
+    return CachedPart(share.median, pages, scan.median, *ends, undetermined)
+
+
+def _interval(value: ExpectedValue) -> tuple[float, float] | None:
+    return None if value.low is None or value.high is None else (value.low, value.high)

@@ -1,4 +1,6 @@
-"""Ask the model about many places quickly: cores that are alike, and loads that run beside all.
+"""Ask the model about many places quickly.
+
+Cores that are alike count as one, and what runs beside the program is routed only once.
 
 The cores of a load on one node, with one L3 cache and the same speed, use the same parts of the
 machine equally. One flow stands for all of them: it grows as fast as they do together, and uses as

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any, cast
@@ -59,13 +59,15 @@ class ExpectedValue:
 
     Rates are in bytes per second, latencies in nanoseconds. `low` and `high` are the ends of the
     95 % interval, None if nothing says how sure the model is. `limited_by` names the parts of the
-    machine that are full.
+    machine that are full. `undetermined` names the capacities that no measurement determines and
+    that can change the value: name -> what to measure.
     """
 
     median: float
     low: float | None
     high: float | None
     limited_by: tuple[str, ...]
+    undetermined: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -111,19 +113,19 @@ class MachineMap:
         }
 
     @cached_property
-    def _other_models(self) -> list[tuple[set[Parameter], QuickModel]]:
+    def _other_models(self) -> list[tuple[Parameter, set[Parameter], QuickModel]]:
         """Return models that the data allow, too, each with the capacities that it has otherwise.
 
-        They have the least value of a capacity that is not determined, or the numbers that explain
-        the data without it.
+        The first of these is the one that is not determined. The models have its least value, or
+        the numbers that explain the data without it.
         """
         now = self.fitted.values
-        found = [({own}, with_capacity(now, own, least)) for own, least in self._least.items()]
+        found = [(own, {own}, with_capacity(now, own, least)) for own, least in self._least.items()]
         found += [
-            ({own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
+            (own, {own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
             for own, values in self.fitted.others.items()
         ]
-        return [(own, self._model_with(values)) for own, values in found]
+        return [(own, changed, self._model_with(values)) for own, changed, values in found]
 
     @cached_property
     def _least(self) -> dict[Parameter, float]:
@@ -299,9 +301,70 @@ class MachineMap:
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
         """
-        predicted = self._value(self.model, loads, beside)
-        self._check_known(loads, beside, predicted)
-        value = self._as_measured(predicted, loads)
+        self._check_known(loads, beside, self._value(self.model, loads, beside))
+        return self._expected(
+            loads,
+            beside,
+            lambda model: self._value(model, loads, beside),
+            lambda model: self._as_measured(self._value(model, loads, beside), loads),
+        )
+
+    def expected_scan(
+        self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
+    ) -> tuple[ExpectedValue, ExpectedValue]:
+        """Return the rate of a scan of memory and drives at the same time, and the memory's share.
+
+        Raises:
+            UserError: no valid measurement depends on a number that the values need.
+        """
+        both = [*memory, *drives]
+        self._check_known(both, beside, self._value(self.model, both, beside))
+
+        def rate(model: QuickModel) -> float:
+            return sum(self._scan_rates(model, memory, both, beside))
+
+        def share(model: QuickModel) -> float:
+            own, rest = self._scan_rates(model, memory, both, beside)
+            return own / (own + rest)
+
+        scan, part = (self._expected(both, beside, value, value) for value in (rate, share))
+        return scan, replace(part, high=None if part.high is None else min(part.high, 1.0))
+
+    def scan_value(
+        self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
+    ) -> float:
+        """Return the rate of a scan of memory and drives at the same time."""
+        return sum(self._scan_rates(self.model, memory, [*memory, *drives], beside))
+
+    def _scan_rates(
+        self,
+        model: QuickModel,
+        memory: Sequence[Load],
+        both: Sequence[Load],
+        beside: Sequence[Load],
+    ) -> tuple[float, float]:
+        """Return the rates of memory and drives while loads of both run."""
+        results = model.results(both, beside)
+        rates = {load["name"]: results[load["name"]].counted_bytes_per_second for load in both}
+        own = sum(rates[load["name"]] for load in memory)
+        return self._as_measured(own, memory), sum(rates.values()) - own
+
+    def _expected(
+        self,
+        loads: Sequence[Load],
+        beside: Sequence[Load],
+        predicted_by: Callable[[QuickModel], float],
+        value_by: Callable[[QuickModel], float],
+    ) -> ExpectedValue:
+        """Return a value of loads with its interval, and what limits the loads.
+
+        Args:
+            loads: the loads; the kind of the first one says how far values are from the model.
+            beside: the loads of what runs beside them.
+            predicted_by: returns the value that a model predicts.
+            value_by: returns the same, corrected by what no parameter explains.
+        """
+        predicted, value = predicted_by(self.model), value_by(self.model)
         used, every = self.model.used_resources(loads, beside)
         full = _plain_names(name for name, share in used.items() if share >= _FULL)
         if not self.fitted.parameters:
@@ -315,17 +378,19 @@ class MachineMap:
                 or own.limits_waiting
                 or any(map(own.limits, busy))
             ):
-                slopes[place] = math.log(predicted / self._value(model, loads, beside)) / _STEP
+                slopes[place] = math.log(predicted / predicted_by(model)) / _STEP
         variance = float(slopes @ self.fitted.covariance @ slopes)
         kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
         error = self.fitted.errors.get(kind, self.fitted.errors[ALL])
         half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), error)
-        ends = [value]
-        for changed, model in self._other_models:
+        ends, undetermined = [value], {}
+        for missing, changed, model in self._other_models:
             if any(own.limits(name) for own in changed for name in every):
-                ends.append(self._as_measured(self._value(model, loads, beside), loads))
+                ends.append(value_by(model))
+                if abs(math.log(ends[-1] / value)) > MATTERS_FOR_PREDICTION:
+                    undetermined[missing.name] = missing.measured_by
         low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
-        return ExpectedValue(value, low, high, full)
+        return ExpectedValue(value, low, high, full, undetermined)
 
     @staticmethod
     def _value(model: QuickModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:

@@ -12,6 +12,7 @@ from chaosity.components.component_documents import (
     drive_device_path,
 )
 from chaosity.cpusets import format_cpu_list
+from chaosity.place.page_shares import CANONICAL, FIRST_TOUCH, UNIFORM_WORKERS, uniform_shares
 
 
 def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
@@ -19,7 +20,8 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
 
     Linux alone has these programs. ``taskset`` sets no policy for pages, so it is only there if the
     first touch of each thread puts them where they have to be. The line of Slurm takes the whole
-    host, since Slurm ignores masks of processing units otherwise. The line of fio only reads.
+    host, since Slurm ignores masks of processing units otherwise. The line of fio only reads. The
+    line of ``chaosity place`` also checks where the pages are.
     """
     if machine.topology.os_family != "linux":
         return {}
@@ -30,6 +32,7 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     numactl = ["numactl", f"--physcpubind={cpus}", *pages, "PROGRAM"]
     found = {"numactl": shlex.join(numactl)}
     own = machine.topology.nodes_of_pus(place.cpus)
+    found["place"] = shlex.join(_place_words(place, own))
     if not place.shares or (len(own) == 1 and tuple(place.shares) == own):
         found["taskset"] = shlex.join(["taskset", "--cpu-list", cpus, "PROGRAM"])
     whole = ["srun", "--exclusive", f"--nodelist={machine.host}", "--ntasks=1", "--cpu-bind=none"]
@@ -47,6 +50,20 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
         ]
         found["fio"] = shlex.join(["fio", *common, *jobs])
     return found
+
+
+def _place_words(place: Place, workers: Sequence[int]) -> list[str]:
+    """Return the words that run PROGRAM in a place with ``chaosity place``."""
+    words = ["chaosity", "place", f"--workers={format_cpu_list(workers)}"]
+    words.append(f"--cpus={format_cpu_list(place.cpus)}")
+    if not place.shares:
+        words.append(f"--policy={FIRST_TOUCH}")
+    elif place.shares == uniform_shares(workers):
+        words.append(f"--policy={UNIFORM_WORKERS}")
+    else:
+        shares = ",".join(f"{node}:{share:g}" for node, share in place.shares.items())
+        words += [f"--policy={CANONICAL}", f"--shares={shares}"]
+    return [*words, "--", "PROGRAM"]
 
 
 def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:

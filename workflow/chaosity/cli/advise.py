@@ -24,18 +24,21 @@ from chaosity.cli.terminal_output import (
     print_table,
     print_that_nothing_was_measured,
     print_that_results_are_unusable,
+    print_what_is_not_determined,
     styled,
 )
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.units import choose_scale, format_percent, format_quantity
+from chaosity.units import format_percent, format_quantity, format_with_interval
 
 if TYPE_CHECKING:
-    from chaosity.advice.advise import Advice, AdvisedPlace
+    from chaosity.advice.advise import Advice, AdvisedPlace, CachedPart
     from chaosity.advice.machine_map import ExpectedValue, MachineMap
     from chaosity.advice.requests import Request
 
 _SCHEMA = 1
+# An interval that ends below this multiple of its value says that the value is at most that.
+_NOT_MORE = 1.02
 _BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -91,7 +94,8 @@ class _Size(click.ParamType[int]):
     multiple=True,
     metavar="CORES[:TARGET[:KERNEL[:PERCENT]]]",
     help="What else runs, such as node1 (a processing unit of each of its cores), "
-    "node1:node4:triad:50 or 0-5:node0drives (processing units 0 to 5); repeatable.",
+    "node1:node4:triad:50, 0-5:node0drives (processing units 0 to 5), or a place that was advised, "
+    "0,12,24:nodes0-2; repeatable.",
 )
 @click.option(
     "--places", type=click.IntRange(1), default=3, show_default=True, help="Places to list."
@@ -191,7 +195,8 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
         print_line(f"The map is too old: {names} changed since. Measure again first.", style="red")
     rate = "bandwidth of the drives" if request.goal == "drives" else "bandwidth"
     rows = [_row(place) for place in advice.places]
-    print_table(rows, ["cores of", "pages on"], [rate, "latency", "worse by"], ["limited by"])
+    latency = "latency under this load" if request.beside else "latency"
+    print_table(rows, ["cores of", "pages on"], [rate, latency, "worse by"], ["limited by"])
     best = advice.places[0]
     units = styled(f"processing units {format_cpu_list(best.place.cpus)}", "bold")
     print_line("\nThe best place: ", units)
@@ -200,11 +205,31 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
     for program, command in best.commands.items():
         print_line(f"  {program:8} {command}")
     if cached := advice.cached:
-        rate = format_quantity("bandwidth_bytes_per_second", cached.scan_bytes_per_second)
-        print_line(
-            f"Scans are fastest ({rate}) with {format_percent(cached.share)} of the data in the "
-            f"memory of {_nodes([*cached.pages])}: the drives deliver the rest in the same time."
-        )
+        print_line(_cached_sentence(cached))
+    missing = dict(cached.undetermined) if cached else {}
+    for each in advice.places:
+        for value in filter(None, (each.bandwidth, each.latency)):
+            missing |= value.undetermined
+    for name, measured_by in missing.items():
+        print_what_is_not_determined(name, measured_by, "the advised place")
+
+
+def _cached_sentence(cached: CachedPart) -> str:
+    """Return which share of the data is worth keeping in memory, and how fast scans are then."""
+    metric = "bandwidth_bytes_per_second"
+    rate, share = cached.scan_bytes_per_second, format_percent(cached.share)
+    text = format_quantity(metric, rate)
+    if cached.scan_interval and cached.share_interval:
+        text = format_with_interval(metric, rate, *cached.scan_interval)
+        ends = [format_percent(end) for end in cached.share_interval]
+        if ends[0] != ends[1]:
+            share += f" ({ends[0].removesuffix(' %')} to {ends[1]})"
+        if cached.undetermined and cached.scan_interval[1] < rate * _NOT_MORE:
+            text = f"at most {text}"
+    return (
+        f"Scans are fastest with {share} of the data in the memory of {_nodes([*cached.pages])}: "
+        f"{text}; the drives deliver the rest in the same time."
+    )
 
 
 def _row(place: AdvisedPlace) -> list[str]:
@@ -228,8 +253,6 @@ def _with_interval(metric: str, value: ExpectedValue | None) -> str:
     """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)"."""
     if value is None:
         return "not measured"
-    scale = choose_scale(metric, [value.median])
-    text = scale.text(value.median)
     if value.low is None or value.high is None:
-        return text
-    return f"{text} ({scale.number(value.low)} to {scale.number(value.high)})"
+        return format_quantity(metric, value.median)
+    return format_with_interval(metric, value.median, value.low, value.high)

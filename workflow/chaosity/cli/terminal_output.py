@@ -100,6 +100,20 @@ def print_that_results_are_unusable(reason: str) -> None:
         print_line(reason, style="red")
 
 
+def print_what_is_not_determined(name: str, measured_by: str, or_else: str) -> None:
+    """Print why intervals are wide, and what to measure.
+
+    Args:
+        name: the number of the machine that no measurement determines.
+        measured_by: what determines it on most machines.
+        or_else: what determines it on the others.
+    """
+    print_line(
+        f"No measurement determines {name}, so the intervals are wide. Most machines need the "
+        f"{measured_by} for it; {or_else} would do, too."
+    )
+
+
 def print_table(
     rows: Iterable[Sequence[object]],
     left: Sequence[str] = (),

@@ -27,9 +27,10 @@ from chaosity.cli.terminal_output import (
     print_table,
     print_that_nothing_was_measured,
     print_that_results_are_unusable,
+    print_what_is_not_determined,
 )
 from chaosity.errors import UserError
-from chaosity.units import format_count, format_quantity
+from chaosity.units import format_count, format_quantity, hidden_interval
 
 if TYPE_CHECKING:
     from chaosity.records.point_types import Load, Point
@@ -115,13 +116,18 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
         if each.low is None or each.high is None:  # what healthy parts have is not known
             return f"at most {value}", "not determined"
         return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
-    low, high = (format_quantity(metric, end) for end in (each.low, each.high))
-    if each.low is not None and each.high is not None:
-        return format_quantity(metric, each.value), f"{low} to {high}"
+    if each.value is not None and each.low is not None and each.high is not None:
+        return format_quantity(metric, each.value), _ends(metric, each.value, each.low, each.high)
     if each.at_least is not None:
         return "not determined", f"at least {format_quantity(metric, each.at_least)}"
     assumed = "" if each.value is None else f"assumed {format_quantity(metric, each.value)}"
     return "not determined", assumed
+
+
+def _ends(metric: str, value: float, low: float, high: float) -> str:
+    """Return the ends of an interval, or its width where rounding would hide it."""
+    hidden = hidden_interval(metric, value, low, high)
+    return hidden or f"{format_quantity(metric, low)} to {format_quantity(metric, high)}"
 
 
 @click.command("predict")
@@ -267,10 +273,23 @@ def _print_together(
     unusable: str = "",
 ) -> None:
     """Predict the values of loads that run at the same time, and print them."""
+    from chaosity.twin.machine_parameters import sorted_parameters
     from chaosity.twin.model_values import ALL
     from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
-    missing = undetermined_parameters(fitted, topology, loads)
+    # What the table shows of a load alone is predicted, too, unless it was measured.
+    alone = [
+        [load]
+        for load in loads
+        if any((load["name"], metric) not in medians for metric in load["metrics"])
+    ]
+    missing = sorted_parameters(
+        {
+            own
+            for group in (loads, *alone)
+            for own in undetermined_parameters(fitted, topology, group)
+        }
+    )
     values = predict_loads(fitted, topology, loads, medians)
     if as_json:
         document = {
@@ -306,10 +325,7 @@ def _print_together(
             "them as for all values; measure interference and loaded_latency first."
         )
     for parameter in missing:
-        print_line(
-            f"No measurement determines {parameter.name}, so the intervals are wide. Most machines "
-            f"need the {parameter.measured_by} for it; these loads together would do, too."
-        )
+        print_what_is_not_determined(parameter.name, parameter.measured_by, "these loads together")
 
 
 def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[str]:
@@ -320,9 +336,8 @@ def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[st
         "predicted " * (each.measured_alone is None) + format_quantity(each.metric, alone),
         format_quantity(each.metric, each.value),
     ]
-    if each.low is not None:
-        ends = (format_quantity(each.metric, end) for end in (each.low, each.high))
-        cells.append(" to ".join(ends))
+    if each.low is not None and each.high is not None:
+        cells.append(_ends(each.metric, each.value, each.low, each.high))
     if median := seen.get((each.load, each.metric)):
         cells.append(format_quantity(each.metric, median))
     return cells

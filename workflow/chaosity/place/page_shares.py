@@ -29,10 +29,10 @@ UNIFORM = "uniform"
 # Measured weights; each is the name of a policy too. CANONICAL uses the bandwidth that the slowest
 # worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
 CANONICAL, CONTENDED = "canonical", "canonical_contended"
-FIRST_TOUCH, AUTONUMA = "first_touch", "autonuma"
+FIRST_TOUCH, AUTONUMA, UNIFORM_WORKERS = "first_touch", "autonuma", "uniform_workers"
 POLICIES = {
     FIRST_TOUCH: PlacementPolicy(over_all=False, shares=None),
-    "uniform_workers": PlacementPolicy(over_all=False, shares=UNIFORM),
+    UNIFORM_WORKERS: PlacementPolicy(over_all=False, shares=UNIFORM),
     "uniform_all": PlacementPolicy(over_all=True, shares=UNIFORM),
     # First touch; then the kernel moves pages to the nodes whose threads use them.
     AUTONUMA: PlacementPolicy(over_all=False, shares=None, settles=True),

@@ -22,8 +22,8 @@ from chaosity.topology.topology_model import Topology
 def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
     """Return the faults, without `remaining`, that can explain the findings of a host.
 
-    Suspicions count, too, and a path between packages can be slow in either direction: the fit
-    keeps only faults that explain values. No fault makes latencies longer.
+    Suspicions are included, and each path between packages is tried in both directions; the fit
+    then drops faults that explain nothing. No fault makes latencies longer.
     """
     found: dict[str, Fault] = {}
     for anomaly in (*findings.anomalies, *findings.suspicions):

@@ -110,7 +110,7 @@ class ModelValues:
 
 
 class ModelOfPoints:
-    """The model at the cells of a fit.
+    """The model, evaluated at the cells that are fitted.
 
     Args:
         topology: the topology of the host.
