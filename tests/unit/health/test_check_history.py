@@ -13,7 +13,7 @@ import pytest
 
 from chaosity.components.component_history import CHECKS_FILE, keep_components_of_check
 from chaosity.errors import UserError
-from chaosity.figures.check_and_residual_figures import draw_checks_over_time
+from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
 from chaosity.health.check_history import lasting_losses, read_check_history
 from chaosity.health.check_series import COLUMNS, SERIES_FILE, append_check
 from chaosity.health.choose_check_points import CheckPoint

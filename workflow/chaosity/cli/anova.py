@@ -72,7 +72,7 @@ def anova_command(
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    from chaosity.figures.check_and_residual_figures import write_residual_plots
+    from chaosity.figures.figures_of_no_experiment import write_residual_plots
     from chaosity.statistics.anova import analyse_variance
 
     table = _read_csv_texts(file)

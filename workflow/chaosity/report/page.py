@@ -116,7 +116,7 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
     ("failed", "Failed points", "failed_points", failed_points_section),
     ("parts", "What is in this machine?", "machine_section", machine_section),
     ("environment", "State of the host, and versions", "host_state", host_state_section),
-    ("data", "Data and citation", "folder_and_citation", _files),
+    ("data", "Data and citation", "result_files", _files),
     (
         *("methodology", "How was it measured, and how are values computed?", "methods"),
         methods_section,

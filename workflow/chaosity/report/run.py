@@ -27,8 +27,8 @@ from chaosity.components.component_history import (
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
-from chaosity.figures.check_and_residual_figures import draw_checks_over_time
 from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
 from chaosity.records.point_types import Load
