@@ -142,7 +142,7 @@ def test_a_path_that_two_nodes_share_is_named_with_its_loss_and_initiators():
 
 def test_that_a_new_drive_does_not_help_is_said_only_if_each_drive_is_known_to_be_fast():
     slow = limited({4, 7}, 24 * GB, {0, 1, 2, 3})
-    said = ("No drive of them is slow alone, so replacing a drive does not help.",)
+    said = ("None of these drives is slow alone, so replacing a drive does not help.",)
     (one,) = found(table(slow))
     assert one.also == said
     tidy = table(slow)

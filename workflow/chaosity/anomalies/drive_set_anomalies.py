@@ -44,7 +44,7 @@ from chaosity.units import format_count
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
 _MOST_INITIATORS = 8  # in a sentence
-_FAST_ALONE = "No drive of them is slow alone, so replacing a drive does not help."
+_FAST_ALONE = "None of these drives is slow alone, so replacing a drive does not help."
 _FEWEST_ALIKE = 3  # drives of a model, to know how fast one is alone
 # The parts of a machine that can be suspected.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"

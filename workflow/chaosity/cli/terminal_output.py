@@ -109,8 +109,8 @@ def print_what_is_not_determined(name: str, measured_by: str, or_else: str) -> N
         or_else: what determines it on the others.
     """
     print_line(
-        f"No measurement determines {name}, so the intervals are wide. Most machines need the "
-        f"{measured_by} for it; {or_else} would do, too."
+        f"No measurement determines {name}, so the intervals are wide. To determine it, measure "
+        f"the {measured_by}; where that does not suffice, measure {or_else}."
     )
 
 
