@@ -94,7 +94,7 @@ def test_no_other_division_costs_less(seed):
 
     def cost(ends):
         parts = [y[begin:end] for begin, end in pairwise(ends)]
-        if min(map(len, parts)) < change_points._LEAST_NIGHTS:
+        if min(map(len, parts)) < change_points.LEAST_NIGHTS:
             return math.inf
         squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
         return squares + change_points._PENALTY * len(parts)
