@@ -45,8 +45,6 @@ GIVE_WEIGHTS = {"memory_bandwidth", "contended_paths"}
 PUBLISHED = "published by others"
 # The end of the names of figures for a tool that the default config does not select.
 OTHER_TOOL = "_by_other_tool"
-# The simulation has no values of this counter, and the figure says so.
-WITHOUT_VALUES = {"numa_runtime_remote_cache"}
 
 
 @dataclass(frozen=True)
@@ -131,11 +129,11 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
         assert all(map(math.isfinite, values)), figure["name"]
         # With one memory node, first touch is the only placement, so nothing is relative to it.
         alone = case.machine == "desktop" and "no reference with policy" in figure["sentence"]
-        assert bool(values) != (alone or figure["name"] in WITHOUT_VALUES), figure["name"]
+        assert bool(values) != alone, figure["name"]
         assert figure["title"] in unescape(html)
     drawn = {figure["name"] for figure in figures if figure["csv"] and figure["marks"]}
     own = [figure for name in sorted(case.complete) for figure in load_experiment(name)["figures"]]
-    assert drawn | WITHOUT_VALUES >= {
+    assert drawn >= {
         figure["name"]
         for figure in own
         if figure.get("where", {}).get("label") != PUBLISHED
