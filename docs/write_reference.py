@@ -307,7 +307,7 @@ keys. A type in code, such as `LoadDesign`, has a table of its own below.
 
 
 def results_page() -> str:
-    """Return the page of the files of a result folder and the columns of the tidy table."""
+    """Return the page that lists the files of a result folder and the table's columns."""
     above = ((f"`{name}`", what) for name, what in FILES_OF_ALL_HOSTS.items())
     files = ((f"`{name}`", what) for name, what in FILES_OF_A_CONFIGURATION.items())
     rows = ((f"`{name}`", kind, what) for name, (kind, what) in MEANINGS.items())

@@ -112,11 +112,11 @@ class Progress(OutputName, total=False):
     event: str
     """Name of the JSON lines, in their key `event`."""
     begin: str
-    """Key of the event, as `end` and `amount`."""
+    """Key of the begin of a sample."""
     end: str
     """Key of the end of a sample."""
     amount: str
-    """Key of what was done in a sample."""
+    """Key of the amount of work in a sample, such as bytes."""
     csv: ProgressColumns
     """Rows of CSV in place of JSON lines."""
     interval_seconds: Positive

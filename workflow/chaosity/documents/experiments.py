@@ -302,7 +302,7 @@ class FactorLevelRule(TypedDict, total=False):
     by: Literal["package", "l3_domain"]
     """package: same, other, or both; l3_domain: also whether two initiators share a domain."""
     count: Side
-    """An endpoint; the level is how many of it the point has."""
+    """LOAD.target; the level is the number of its drives."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
     """LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel; the level is its name."""
     mode: str

@@ -64,7 +64,7 @@ class Figure(TypedDict):
     """What every figure has."""
 
     name: Name
-    """Name of the files of the figure."""
+    """Name of the figure's files, without their ending."""
     title: Text
     """Heading of the figure."""
     load: OneOrSeveral[Text]

@@ -143,7 +143,7 @@ class CheckHistory:
             for own, before, after in change.values[:1]
         ]
         if not texts:
-            # A change divides a series into two parts, and each of them needs so many checks.
+            # A change divides a series into two parts, and each part needs `LEAST_NIGHTS` checks.
             longest = max((len(each.times) for each in self.series), default=0)
             values: dict[str, object] = {"longest": longest, "least": LEAST_NIGHTS}
             texts = [write_text("history", "no_change", **values)]

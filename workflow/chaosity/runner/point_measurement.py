@@ -260,7 +260,7 @@ def is_measured_enough(loads: list[LoadProcess], wanted: float, longest: float) 
 def _wait_for_end(
     loads: list[LoadProcess], began: float, stopping: PointStoppingRule, timeout: float
 ) -> None:
-    """Wait until the point is measured, by the stopping rule; an error if it hangs."""
+    """Wait until a load ends by itself or the stopping rule is met; raise an error at `timeout`."""
     # If loads end by themselves, the window closes when the first load ends. Otherwise the point
     # ends when its rates are precise enough, when one cannot become so, or when its time is over.
     # Each load gets the time for one report, because a pass over its memory may take longer on a

@@ -34,7 +34,7 @@ _FLIT_ENCODING = 242 / 256
 
 @dataclass(frozen=True)
 class SysfsNode:
-    """A NUMA node in /sys; None means that the file is missing."""
+    """What /sys says about a NUMA node; a value is None if its file is missing."""
 
     os_index: int
     cpus: CpuSet | None
@@ -113,7 +113,7 @@ class SysfsReader:
         return None
 
     def _huge_pages(self, base: str) -> dict[int, int]:
-        """Return page size in bytes -> number of reserved pages, for every size with a pool."""
+        """Return size of a huge page in bytes -> number of reserved pages of this size."""
         pools = {}
         for name in self.list_directory(base):
             size_kib = name.removeprefix("hugepages-").removesuffix("kB")
