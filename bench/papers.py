@@ -20,17 +20,9 @@ import pandas as pd
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import CONFIG, ROOT
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import (
-    status_and_values_of_record,
-    tidy_rows_of_derived_metrics,
-    tidy_rows_of_outcome,
-)
-from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from machines import TODAY, SimulatedHost, planned
+from machines import SimulatedHost, planned
 
 ROWS = Path(__file__).with_suffix(".yaml")
 PUBLISHED = ROOT / "tests/data/published"
@@ -65,21 +57,7 @@ def _truth(name: str) -> pd.DataFrame:
 def _with_derived_metrics(name: str) -> Measurements:
     """Return the tidy table of all records, with noise and with derived metrics."""
     host = _host(name)
-    model = MachineModel(host.machine, host.topology, host.name, TODAY)
-    outcomes = {
-        (point["experiment"], point["point"]): [
-            status_and_values_of_record(simulate_replicate(point, number, model))
-            for number in range(1, len(point["orders"]) + 1)
-        ]
-        for point in host.points
-    }
-    rows = []
-    for point in host.points:
-        own = outcomes[point["experiment"], point["point"]]
-        for number, outcome in enumerate(own, start=1):
-            rows += tidy_rows_of_outcome(point, number, outcome)
-            rows += tidy_rows_of_derived_metrics(point, number, outcomes)
-    return Measurements.from_table(rows_to_table(rows, COLUMNS))
+    return host.table_with_derived_metrics(host.records())
 
 
 def _value(machine: str, metric: str, where: Mapping[str, Any]) -> float:

@@ -43,7 +43,7 @@ from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.records.point_types import MetricSourceWithUpperBound, Point
 from chaosity.records.record_files import replicate_numbers
-from chaosity.records.record_types import FAILED, SIMULATED, VALID
+from chaosity.records.record_types import FAILED, SIMULATED, VALID, Record
 from chaosity.simulation.machine_description import firmware_topology, read_machine_description
 from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.simulation.simulated_records import draw_noise, simulate_replicate
@@ -52,6 +52,7 @@ from chaosity.store.tidy_table_from_records import (
     MISSING,
     ReplicateOutcome,
     status_and_values_of_record,
+    tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
@@ -329,13 +330,41 @@ class SimulatedHost:
 
     def table_of_records(self, seed: int) -> Measurements:
         """Return the tidy table of a seed, by the records of all its points."""
-        machine: MachineDescription = {**self.machine, "seed": seed}
+        rows: list[Row] = []
+        records = self.records(seed)
+        for point in self.points:
+            for replicate, record in enumerate(records[point["experiment"], point["point"]], 1):
+                rows += tidy_rows_of_outcome(point, replicate, status_and_values_of_record(record))
+        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+
+    def records(self, seed: int | None = None) -> dict[tuple[str, str], list[Record]]:
+        """Return (experiment, point) -> its records; `seed` replaces that of the description."""
+        machine = self.machine
+        if seed is not None:
+            machine = {**machine, "seed": seed}
         model = MachineModel(machine, self.topology, self.name, TODAY)
+        return {
+            (point["experiment"], point["point"]): [
+                simulate_replicate(point, replicate, model)
+                for replicate in replicate_numbers(point)
+            ]
+            for point in self.points
+        }
+
+    def table_with_derived_metrics(
+        self, records: Mapping[tuple[str, str], Sequence[Record]]
+    ) -> Measurements:
+        """Return the tidy table of records, with the metrics that the experiments derive."""
+        outcomes = {
+            key: [status_and_values_of_record(record) for record in own]
+            for key, own in records.items()
+        }
         rows: list[Row] = []
         for point in self.points:
-            for replicate in replicate_numbers(point):
-                record = simulate_replicate(point, replicate, model)
-                rows += tidy_rows_of_outcome(point, replicate, status_and_values_of_record(record))
+            own = outcomes[point["experiment"], point["point"]]
+            for replicate, outcome in enumerate(own, start=1):
+                rows += tidy_rows_of_outcome(point, replicate, outcome)
+                rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
         return Measurements.from_table(rows_to_table(rows, COLUMNS))
 
     def findings(self, seed: int) -> Findings:

@@ -12,20 +12,14 @@ from chaosity.design.samples import PlanNotes
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
-from chaosity.records.record_files import replicate_numbers
-from chaosity.simulation.machine_model import MachineModel
-from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,
-    status_and_values_of_record,
     tidy_rows_of_derived_metrics,
-    tidy_rows_of_outcome,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from machines import TODAY, SimulatedHost, planned, shipped_topology
+from machines import SimulatedHost, planned, shipped_topology
 
 MIB = 2**20
 REMOTE = "remote_memory_misses_per_run"
@@ -42,31 +36,12 @@ def host() -> SimulatedHost:
 
 @pytest.fixture(scope="module")
 def records(host):
-    model = MachineModel(host.machine, host.topology, host.name, TODAY)
-    return {
-        (point["experiment"], point["point"]): [
-            simulate_replicate(point, replicate, model) for replicate in replicate_numbers(point)
-        ]
-        for point in host.points
-    }
-
-
-def table_of(host, records) -> Measurements:
-    outcomes = {
-        key: [status_and_values_of_record(each) for each in own] for key, own in records.items()
-    }
-    rows = []
-    for point in host.points:
-        own = outcomes[point["experiment"], point["point"]]
-        for replicate, outcome in enumerate(own, start=1):
-            rows += tidy_rows_of_outcome(point, replicate, outcome)
-            rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
-    return Measurements.from_table(rows_to_table(rows, COLUMNS))
+    return host.records()
 
 
 @pytest.fixture(scope="module")
 def table(host, records) -> Measurements:
-    return table_of(host, records)
+    return host.table_with_derived_metrics(records)
 
 
 def test_data_follows_the_rule_of_working_sets_if_the_config_says_so(host):
@@ -101,7 +76,7 @@ def test_misses_of_a_run_do_not_grow_with_the_time_of_the_measurement(host, reco
             metric: each.where(**own, metric=metric).rows["value"].item()
             for metric in (REMOTE, "last_level_misses_remote_memory_count")
         }
-        for each in (table, table_of(host, longer))
+        for each in (table, host.table_with_derived_metrics(longer))
     )
     count = "last_level_misses_remote_memory_count"
     assert after[count] == pytest.approx(3 * values[count])

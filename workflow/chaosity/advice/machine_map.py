@@ -155,8 +155,7 @@ class MachineMap:
     @cached_property
     def _without_data(self) -> set[Parameter]:
         """Return the parameters of which neither a fit nor a description says anything."""
-        known = {each.parameter for each in self.fitted.parameters} | self.fitted.values.keys()
-        return {*PARAMETERS, *memory_kinds(self.topology)} - known
+        return {*PARAMETERS, *memory_kinds(self.topology)} - self.fitted.known
 
     @cached_property
     def _uses(self) -> ParameterUses:

@@ -338,6 +338,8 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     `measurements` are valid rows of rates and times. The share of disturbed replicates counts them.
     The width of an interval leaves them out if the cell has other replicates.
     """
+    if not len(measurements):
+        return ""
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
     disturbed = disturbed_mask(replicates).mean()
     precision = summarise_cells(without_disturbed_replicates(measurements))["precision"].dropna()

@@ -110,8 +110,7 @@ def why_results_are_unusable(measurements: Measurements) -> str:
 
     Whatever reads the results says it first. `measurements` is the tidy table of the host.
     """
-    valid = _valid_rates_and_times(measurements)
-    return reason_for_unusable_results(valid) if len(valid) else ""
+    return reason_for_unusable_results(_valid_rates_and_times(measurements))
 
 
 def _valid_rates_and_times(measurements: Measurements) -> Measurements:
@@ -125,10 +124,16 @@ def _valid_rates_and_times(measurements: Measurements) -> Measurements:
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
-    """Return the findings of one host in one configuration; anomalies of one place are merged."""
+    """Return the findings of one host in one configuration; anomalies of one place are merged.
+
+    Args:
+        measurements: the tidy table of the host.
+        parts: further facts about the host.
+    """
     parts = parts or HostComponentFacts()
-    unusable = why_results_are_unusable(measurements)
-    valid = without_disturbed_replicates(_valid_rates_and_times(measurements))
+    valid = _valid_rates_and_times(measurements)
+    unusable = reason_for_unusable_results(valid)
+    valid = without_disturbed_replicates(valid)
     rows = valid.single_load_rows()
     has_links = len(parts.packages or ()) > 1
     kinds: dict[str, list[CheckResult]] = {

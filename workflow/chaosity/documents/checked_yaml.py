@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,7 +20,9 @@ from typing import (
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
+from pydantic_core.core_schema import TypedDictSchema
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from chaosity.errors import UserError, suggest_allowed
@@ -120,22 +121,35 @@ def _adapter(document_type: Any) -> TypeAdapter[Any]:
     return TypeAdapter(with_config(SETTINGS)(document_type))
 
 
+class _WithInheritedMeanings(GenerateJsonSchema):
+    """Gives a key that a type inherits the meaning that its base has: pydantic leaves it out."""
+
+    def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+        """Return the JSON schema of a TypedDict."""
+        found, document_type = super().typed_dict_schema(schema), cast(Any, schema["cls"])
+        for key, meaning in _inherited_meanings(document_type).items():
+            found["properties"][key].setdefault("description", meaning)
+        return found
+
+
+@cache
+def _inherited_meanings(document_type: Any) -> dict[str, str]:
+    """Return the keys that a type inherits -> what they mean."""
+    bases = filter(is_typeddict, get_original_bases(document_type))
+    return {
+        key: own["description"]
+        for base in bases
+        for key, own in json_schema(base)["properties"].items()
+        if "description" in own
+    }
+
+
 def json_schema(document_type: Any) -> dict[str, Any]:
     """Return the JSON schema of a document, which editors use."""
     # Pydantic reads docstrings from the source, which takes time that no check needs.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-    schema = TypeAdapter(with_config(settings)(document_type)).json_schema()
-    package = __name__.rpartition(".")[0]
-    modules = [own for name, own in sys.modules.items() if name.startswith(package)]
-    kinds = {name: kind for own in modules for name, kind in vars(own).items()}
-    for name, part in [(document_type.__name__, schema), *schema.get("$defs", {}).items()]:
-        # Pydantic gives a key of another type the docstring in this type only, not in its base.
-        for base in filter(is_typeddict, get_original_bases(kinds[name]) if name in kinds else ()):
-            inherited = json_schema(base)["properties"]
-            for key, own in part["properties"].items():
-                if "description" not in own and "description" in inherited.get(key, {}):
-                    own["description"] = inherited[key]["description"]
-    return schema
+    adapter = TypeAdapter(with_config(settings)(document_type))
+    return adapter.json_schema(schema_generator=_WithInheritedMeanings)
 
 
 def check_document(document: Any, document_type: Any, where: str) -> None:

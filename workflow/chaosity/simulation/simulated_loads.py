@@ -5,11 +5,12 @@ The benchmark's file describes its programs for simulated machines (key `simulat
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import cast
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram
+from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram, SimulatedPrograms
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place.page_shares import shift_shares_to_workers
 from chaosity.records.point_types import Load
@@ -25,6 +26,8 @@ _READS_AND_WRITES = {
     "read": (1, 0),
     "fill": (0, 1),
 }
+# Kernels of traffic that say which share of their accesses is reads, in per cent.
+_SHARE_OF_READS = re.compile(r"read([0-9]+)")
 # Reads and writes of all other programs: three reads for each write.
 _OTHER_PROGRAM = (3, 1)
 # Block size of random reads if the experiment does not name a block size.
@@ -42,9 +45,14 @@ def _read_benchmark(name: str) -> BenchmarkDocument:
     return load_benchmark(name) if name else cast(BenchmarkDocument, {})
 
 
+def _simulated_programs(load: Load) -> SimulatedPrograms:
+    """Return what the benchmark's file says about its programs for simulated machines."""
+    return _read_benchmark(load["benchmark"]).get("simulation", {})
+
+
 def simulated_program(load: Load) -> SimulatedProgram:
     """Return what the benchmark's file says about the program that a load runs."""
-    programs = _read_benchmark(load["benchmark"]).get("simulation", {}).get("programs", {})
+    programs = _simulated_programs(load).get("programs", {})
     return programs.get(load["kernel"] or "", _UNKNOWN_PROGRAM)
 
 
@@ -55,9 +63,9 @@ def accesses_own_node_only(load: Load) -> bool:
     """
     if "shares" in load["placement"]:
         return False
-    document = _read_benchmark(load["benchmark"])
-    values = {**document.get("parameters", {}), **load.get("levels", {})}
-    wanted = document.get("simulation", {}).get("own_node_if")
+    parameters = _read_benchmark(load["benchmark"]).get("parameters", {})
+    values = {**parameters, **load.get("levels", {})}
+    wanted = _simulated_programs(load).get("own_node_if")
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
 
 
@@ -65,12 +73,12 @@ def shared_access_share(load: Load) -> float:
     """Return the share of a load's accesses to data that all its cores use."""
     if not accesses_own_node_only(load):
         return 1.0
-    return _read_benchmark(load["benchmark"]).get("simulation", {}).get("own_node_but", 0.0)
+    return _simulated_programs(load).get("own_node_but", 0.0)
 
 
 def shares_work(load: Load) -> bool:
     """Return whether the threads of a load share its work equally, so all wait for the slowest."""
-    return _read_benchmark(load["benchmark"]).get("simulation", {}).get("shares_work", False)
+    return _simulated_programs(load).get("shares_work", False)
 
 
 def processing_units_of_load(load: Load) -> frozenset[int]:
@@ -96,8 +104,7 @@ def rate_share(load: Load) -> float:
 
 def _kernel(load: Load) -> str:
     """Return the load's kernel, or the one whose accesses its program makes; "" if unknown."""
-    same = _read_benchmark(load["benchmark"]).get("simulation", {}).get("accesses_as")
-    return load["kernel"] or same or ""
+    return load["kernel"] or _simulated_programs(load).get("accesses_as", "")
 
 
 def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
@@ -107,8 +114,8 @@ def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
     """
     name = _kernel(load)
     plain = name.removesuffix("_nt")
-    if plain.startswith("read") and plain[4:].isdigit():
-        reads = int(plain[4:]) / 100
+    if share := _SHARE_OF_READS.fullmatch(plain):
+        reads = int(share[1]) / 100
         return reads, 1 - reads, 1.0
     reads, writes = _READS_AND_WRITES.get(plain, _OTHER_PROGRAM)
     fetched = 0 if name.endswith("_nt") or plain not in _READS_AND_WRITES else writes
@@ -119,7 +126,7 @@ def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
 def passes_over_arrays(load: Load) -> bool:
     """Return whether a load passes over its arrays from begin to end, as STREAM does."""
     plain = _kernel(load).removesuffix("_nt")
-    return plain in _READS_AND_WRITES or (plain.startswith("read") and plain[4:].isdigit())
+    return plain in _READS_AND_WRITES or _SHARE_OF_READS.fullmatch(plain) is not None
 
 
 def searches_a_placement(load: Load) -> bool:

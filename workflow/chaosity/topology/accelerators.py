@@ -56,9 +56,7 @@ class EngineMaker:
 
     def engines_of(self, function: HwlocObject) -> Iterator[Accelerator]:
         """Yield the engine of a PCI function, or each of its devices if its kind is unknown."""
-        # Two numbers, in brackets: `0880 [8086:0b25] [8086:0000] 00`.
-        pci_class, _, rest = function.attributes.get("pci_type", "").partition(" ")
-        pci, driver = function.attributes.get("pci_busid", ""), None
+        pci, driver = function.pci_address, None
         names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
         if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
             found = re.search(r"^DRIVER=(.+)$", events, re.MULTILINE)
@@ -72,17 +70,17 @@ class EngineMaker:
         for kind in accelerator_kinds():
             number = rf"{kind.get('device_names', '(?!)')}\d+"
             own = [name for name in names if re.fullmatch(number, name)]
-            if own or rest[1:10] in kind.get("pci", ()) or driver in kind.get("drivers", ()):
+            if own or function.pci_id in kind.get("pci", ()) or driver in kind.get("drivers", ()):
                 # Several channels for copies, which hwloc lists, are those of a single engine.
-                yield Accelerator(own[0] if own else pci, kind["name"], pci, node, driver)
+                yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
                 return
-        kind_of_class = _CLASSES.get(pci_class)
+        kind_of_class = _CLASSES.get(function.pci_class)
         for item in devices:
             channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.finer_type
             name = kind_of_class or channel or "coprocessor"
-            yield Accelerator(item.name or pci, name, pci, node, driver)
+            yield Accelerator(item.name or pci or "", name, pci, node, driver)
         if kind_of_class and not devices:
-            yield Accelerator(pci or kind_of_class, kind_of_class, pci or None, node, driver)
+            yield Accelerator(pci or kind_of_class, kind_of_class, pci, node, driver)
 
 
 def what_is_not_measured(kind: str) -> str:

@@ -71,7 +71,7 @@ class DeviceMaker:
         candidates = near & self._with_cpus or near
         if len(candidates) == 1:
             return next(iter(candidates))
-        pci = _pci_address(device)
+        pci = device.pci_address
         stated = self._sysfs.pci_function_node(pci) if pci else None
         return stated if stated in self._known else None
 
@@ -85,25 +85,25 @@ class DeviceMaker:
         for device in self._os_devices:
             if match := _NVME_NAME.fullmatch(device.name or ""):
                 name = f"nvme{match['subsystem']}n{match['namespace']}"
-                served.add(_pci_address(device))
+                served.add(device.pci_address)
                 drives.setdefault(name, self._drive(device, name))
         bare = [
             self._drive(item)
             for item in self._functions
-            if _pci_class(item) == _NVME_CLASS and _pci_address(item) not in served
+            if item.pci_class == _NVME_CLASS and item.pci_address not in served
         ]
         order = sorted([*drives.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
         return tuple(order)
 
     def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
         """Return the drive of a block device, or of a PCI function without one (no `name`)."""
-        infos, pci, sysfs = device.infos, _pci_address(device), self._sysfs
+        infos, pci, sysfs = device.infos, device.pci_address, self._sysfs
 
         def _attribute_text(attribute: str, info: str) -> str | None:
             found = sysfs.block_device_text(name, attribute) if name else None
             return found or _clean(infos.get(info))
 
-        function = _pci_function(device)
+        function = device.pci_function
         gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
         negotiated = sysfs.pci_link_bytes_per_second(pci, "current") if pci else None
         return NvmeDrive(
@@ -125,7 +125,7 @@ class DeviceMaker:
 
     def _gpu(self, function: HwlocObject) -> Gpu | None:
         devices = [item for item in function.objects_of_type("OSDev") if _backend(item)]
-        vendor, kind = _pci_id(function).partition(":")[0], _pci_class(function)
+        vendor, kind = function.pci_id.partition(":")[0], function.pci_class
         graphics = kind.startswith("03") and vendor in _GPU_VENDORS
         if not devices and not graphics and (vendor, kind) != _AMD_INSTINCT:
             return None
@@ -134,7 +134,7 @@ class DeviceMaker:
         backends = tuple(dict.fromkeys(map(_backend, devices)))
         return Gpu(
             name=devices[0].name if devices else None,
-            pci=_pci_address(function),
+            pci=function.pci_address,
             backends=backends,
             node=self._node(function),
             model=_clean(infos.get("GPUModel") or function.infos.get("PCIDevice")),
@@ -143,7 +143,7 @@ class DeviceMaker:
                 infos, "CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"
             ),
             compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
-            memory_node=self._node_of_gpu_memory.get(_pci_address(function)),
+            memory_node=self._node_of_gpu_memory.get(function.pci_address),
         )
 
     def make_nics(self) -> tuple[Nic, ...]:
@@ -152,16 +152,16 @@ class DeviceMaker:
             [item for item in self._os_devices if item.attributes.get("osdev_type") == kind]
             for kind in (_OSDEV_NETWORK, _OSDEV_FABRIC)
         )
-        served = set(map(_pci_address, ports))
-        ports += [item for item in fabrics if _pci_address(item) not in served]
+        served = {port.pci_address for port in ports}
+        ports += [item for item in fabrics if item.pci_address not in served]
         return tuple(sorted(map(self._nic, ports), key=lambda nic: (nic.pci or "~", nic.name)))
 
     def _nic(self, device: HwlocObject) -> Nic:
-        function, name = _pci_function(device), device.name or ""
+        function, name = device.pci_function, device.name or ""
         return Nic(
             name=name,
-            kind=_NIC_CLASSES.get(_pci_class(function) if function else "", "network"),
-            pci=_pci_address(device),
+            kind=_NIC_CLASSES.get(function.pci_class if function else "", "network"),
+            pci=device.pci_address,
             model=_clean(function.infos.get("PCIDevice")) if function else None,
             node=self._node(device),
             link_bytes_per_second=self._sysfs.network_bytes_per_second(name),
@@ -173,26 +173,6 @@ class DeviceMaker:
         others = (function for function in self._functions if not self._gpu(function))
         engines = [item for function in others for item in maker.engines_of(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
-
-
-def _pci_function(device: HwlocObject) -> HwlocObject | None:
-    return device if device.type == "PCIDev" else device.nearest_ancestor("PCIDev")
-
-
-def _pci_address(device: HwlocObject) -> str | None:
-    function = _pci_function(device)
-    return function.attributes.get("pci_busid") if function else None
-
-
-def _pci_class(function: HwlocObject) -> str:
-    """Return the PCI class, four hexadecimal digits, from `0108 [144d:a900] [144d:ad06] 00`."""
-    return function.attributes.get("pci_type", "").partition(" ")[0]
-
-
-def _pci_id(function: HwlocObject) -> str:
-    """Return the PCI vendor and device numbers, such as `144d:a900`."""
-    match = re.search(r"\[(\w+:\w+)\]", function.attributes.get("pci_type", ""))
-    return match[1] if match else ""
 
 
 def _backend(device: HwlocObject) -> str:
@@ -269,7 +249,7 @@ def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
             vendor=item.infos.get("GPUVendor"),
             compute_units=_whole_number(item.infos.get("OpenCLComputeUnits")),
             memory_bytes=_kib_in_bytes(item.infos, "OpenCLGlobalMemorySize"),
-            pci=_pci_address(item),
+            pci=item.pci_address,
         )
         for item in tree.machine.objects_of_type("OSDev")
         if item.finer_type == "OpenCL"

@@ -271,6 +271,29 @@ class HwlocObject:
         """Return hwloc's subtype, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
+    @property
+    def pci_function(self) -> HwlocObject | None:
+        """Return the PCI function that this object is, or that it belongs to; None without one."""
+        return self if self.type == "PCIDev" else self.nearest_ancestor("PCIDev")
+
+    @property
+    def pci_address(self) -> str | None:
+        """Return the address of the PCI function, such as 0000:41:00.0; None without one."""
+        function = self.pci_function
+        return function.attributes.get("pci_busid") if function else None
+
+    @property
+    def pci_class(self) -> str:
+        """Return the class of a PCI function, four hexadecimal digits; empty if it is unknown."""
+        # The attribute is `0108 [144d:a900] [144d:ad06] 00`.
+        return self.attributes.get("pci_type", "").partition(" ")[0]
+
+    @property
+    def pci_id(self) -> str:
+        """Return the vendor and device numbers of a PCI function: `144d:a900`; else empty."""
+        match = re.search(r"\[(\w+:\w+)\]", self.attributes.get("pci_type", ""))
+        return match[1] if match else ""
+
     def attribute_number(self, attribute: str) -> int | None:
         """Return an attribute as a whole number; None if it is missing or no whole number."""
         text = self.attributes.get(attribute)

@@ -76,6 +76,11 @@ class FittedMachine:
     # that explain the data as well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
+    @property
+    def known(self) -> set[Parameter]:
+        """Return the parameters that a fit or a description says anything about."""
+        return {each.parameter for each in self.parameters} | self.values.keys()
+
     def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yield random sets of values from the joint distribution of the estimates.
 

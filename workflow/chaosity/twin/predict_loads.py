@@ -185,7 +185,6 @@ def parameters_without_data(
         uses: which parameters loads of its topology use.
         loads: the loads.
     """
-    known = {each.parameter for each in fitted.parameters} | fitted.values.keys()
     rates = [load for load in loads if "latency_ns" not in load["metrics"]]
     # The few bytes of a pointer chase fill nothing.
     needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
@@ -193,7 +192,7 @@ def parameters_without_data(
     }
     if not fitted.parameters:  # a part without a capacity has no limit
         needed = {own for own in needed if own.required}
-    return sorted_parameters(needed - known)
+    return sorted_parameters(needed - fitted.known)
 
 
 def undetermined_parameters(
