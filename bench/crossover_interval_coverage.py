@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_data import parse_figure_specs
 from chaosity.figures.select import select_figure_data
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.report.configurations import mean_curves
 from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.statistics.curves import CurveComparison, compare_latency_curves

@@ -21,7 +21,7 @@ from chaosity.prediction.predict_drive_sets import (
     drive_set_models,
     predict_drive_sets,
 )
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.rounds.point_priority import Priority, point_priority
 from chaosity.topology.topology_model import Topology
 from machines import is_small_drive_set, leave_out, planned

@@ -18,7 +18,7 @@ import numpy as np
 
 from chaosity.documents.config import read_config
 from chaosity.errors import UserError
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from chaosity.records.record_types import Record
+from chaosity.records.record_format import Record
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from workflow_folder import Workflow
 

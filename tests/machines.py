@@ -41,9 +41,15 @@ from chaosity.documents.config import Config, read_config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.records.point_types import MetricSourceWithUpperBound, Point
 from chaosity.records.record_files import replicate_numbers
-from chaosity.records.record_types import FAILED, SIMULATED, VALID, Record
+from chaosity.records.record_format import (
+    FAILED,
+    SIMULATED,
+    VALID,
+    MetricSourceWithUpperBound,
+    Point,
+    Record,
+)
 from chaosity.simulation.machine_description import firmware_topology, read_machine_description
 from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.simulation.simulated_records import draw_noise, simulate_replicate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.rounds.round_types import Budget, PointKey, point_key

@@ -16,7 +16,7 @@ import pandas as pd
 from chaosity.components.component_documents import (
     drive_component_name,
 )
-from chaosity.records.record_types import FAILED, SIMULATED, VALID
+from chaosity.records.record_format import FAILED, SIMULATED, VALID
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import Topology, topology_to_json

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.records.record_types import Record
+from chaosity.records.record_format import Record
 from lab_workflow import Pipeline, good
 from virtual_lab import replace_or_slow_drive
 from virtual_lab.power_switch import BOOT_SECONDS

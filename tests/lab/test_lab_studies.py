@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.place.page_shares import POLICIES
-from chaosity.records.record_types import Record
+from chaosity.records.record_format import Record
 from lab_workflow import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab

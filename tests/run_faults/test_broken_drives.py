@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.records.record_types import FAILED, VALID, Verdict
+from chaosity.records.record_format import FAILED, VALID, Verdict
 from chaosity.runner.point_measurement import measure_point
 from loop_devices import loop_device, system_program
 from wait_until_true import wait_until

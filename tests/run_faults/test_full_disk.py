@@ -12,7 +12,7 @@ import pytest
 from broken_runs import ResultsFolder, record_files, start
 from chaosity.errors import MeasurementError
 from chaosity.records.record_files import load_record, save_record
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner.devices_of_point import create_random_file_as_drive
 from chaosity.runner.point_measurement import measure_point
 from small_file_system import fill, free_again, small_file_system

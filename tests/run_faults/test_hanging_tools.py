@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broken_runs import record_files
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner import describe_host, load_process, point_measurement
 from chaosity.runner.describe_host import find_tool_path_version_and_hash
 from chaosity.runner.point_measurement import measure_point

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner import load_process, lock_files
 from chaosity.runner.observed_placement import process_and_descendants
 from chaosity.runner.point_measurement import measure_point

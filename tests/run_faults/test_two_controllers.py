@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broken_runs import kill_all, record_files, start
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from wait_until_true import wait_until
 from workflow_folder import Workflow
 

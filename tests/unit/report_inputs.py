@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.records.record_types import make_check
+from chaosity.records.record_format import make_check
 from chaosity.report.run import RecordSummary, Run
 from chaosity.store.measurements import Measurements
 

@@ -22,7 +22,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from chaosity.campaign.campaign import Campaign
 from chaosity.errors import UserError, check_room
 from chaosity.records.record_files import load_record
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.result_folders import read_skipped_host
 from chaosity.units import format_count, format_duration
 

@@ -21,7 +21,7 @@ from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, refuse_busy_host
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.hosts.runner_command import SSH
-from chaosity.records.record_types import Record
+from chaosity.records.record_format import Record
 from machines import run_chaosity
 
 

@@ -17,7 +17,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 from machines import planned as simulated

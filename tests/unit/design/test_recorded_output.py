@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.runner import progress_rates, record_checks
+from chaosity.runner import metric_values, record_checks
 from chaosity.runner.tool_output import ExtractionError, extract_number
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "recorded"
@@ -119,9 +119,9 @@ def test_fio_sums_over_drives_and_did_what_was_asked(fio):
     one = load("fio_sequential_read")
     assert set(checks(one, fio).values()) == {True}
     both = extract_number(one["metrics"][METRIC], fio)
-    [first, second] = progress_rates.progress_series(one["progress"], fio, 0.0)
-    begin, end = progress_rates.common_time_span([first, second])
-    assert 0.3 < progress_rates.rate_in_window([first, second], begin, end) / both < 3
+    [first, second] = metric_values.progress_series(one["progress"], fio, 0.0)
+    begin, end = metric_values.common_time_span([first, second])
+    assert 0.3 < metric_values.rate_in_window([first, second], begin, end) / both < 3
 
 
 def test_fio_cut_short_is_no_result(fio):
@@ -149,10 +149,10 @@ def test_random_reads_of_two_drives_are_one_group_with_one_histogram(random_read
     }
     [job] = json.loads(random_reads["result.json"])["jobs"]
     assert job["read"]["clat_ns"]["N"] == job["read"]["total_ios"]
-    series = progress_rates.progress_series(one["progress"], random_reads, 0.0)
+    series = metric_values.progress_series(one["progress"], random_reads, 0.0)
     assert len(series) == 2
-    begin, end = progress_rates.common_time_span(series)
-    both = progress_rates.rate_in_window(series, begin, end)
+    begin, end = metric_values.common_time_span(series)
+    both = metric_values.rate_in_window(series, begin, end)
     assert both == pytest.approx(4183, rel=0.1)
     without_reads = random_reads["result.json"].replace('"percentile"', '"other"')
     with pytest.raises(ExtractionError, match="no value"):

@@ -14,7 +14,7 @@ from chaosity.errors import UserError
 from chaosity.figures import vega_lite
 from chaosity.figures.figure_data import parse_figure_specs
 from chaosity.figures.figure_files import FigureFile, draw_figures
-from chaosity.records.record_types import FAILED
+from chaosity.records.record_format import FAILED
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table

@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.runner import metric_values, progress_rates, record_checks
+from chaosity.runner import metric_values, record_checks
 from chaosity.runner.tool_output import ExtractionError, extract_number
 
 PLACED = {"placed": True}
@@ -63,7 +63,7 @@ def test_a_placed_program_does_what_its_file_asks(
     one = ran(load("chaosity_workload", kernel, cpus, node), workload.parent)
     assert failed(one) == []
     assert one["memory_bytes"] == 2 << 20
-    assert progress_rates.samples_from_json_lines(one["progress"], one["outputs"]["stdout"])
+    assert metric_values.samples_from_json_lines(one["progress"], one["outputs"]["stdout"])
 
 
 @pytest.mark.parametrize(

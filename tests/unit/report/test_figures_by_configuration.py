@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.report.configurations import (
     crossover_text,
     draw_figures_by_configuration,

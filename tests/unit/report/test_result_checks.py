@@ -6,7 +6,7 @@ from dataclasses import replace
 from report_inputs import record_summaries, run_of, system_document
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.records.record_types import make_check
+from chaosity.records.record_format import make_check
 from chaosity.report.problems import check_results
 from chaosity.topology.topology_model import topology_from_json
 from machines import measured_host

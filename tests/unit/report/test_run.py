@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chaosity.records.record_files import SCHEMA_VERSION, save_record
-from chaosity.records.record_types import make_check, make_verdict
+from chaosity.records.record_format import make_check, make_verdict
 from chaosity.report.run import read_record_summaries, unmet_note_sentences
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.point_measurement import measure_point
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.runner import event_counters, metric_values
 from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError

@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError
-from chaosity.records.record_types import ThreadPlacement
+from chaosity.records.record_format import ThreadPlacement
 from chaosity.runner import load_process, observed_placement, record_checks
 from chaosity.runner.guardian_process import guarded
 from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node

@@ -15,7 +15,7 @@ import pytest
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.records.record_files import load_record, save_record
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import (
     is_measured_enough,

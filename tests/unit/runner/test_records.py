@@ -11,7 +11,7 @@ from chaosity.records.record_files import (
     newest_attempt_file_of_run,
     save_record,
 )
-from chaosity.records.record_types import FAILED, VALID, make_check, make_verdict
+from chaosity.records.record_format import FAILED, VALID, make_check, make_verdict
 
 
 def test_a_record_is_valid_unless_a_decisive_check_failed():

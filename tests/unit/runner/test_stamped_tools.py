@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.runner import metric_values, record_checks
+from chaosity.runner.metric_values import rate_in_window, samples_from_json_lines
 from chaosity.runner.point_measurement import measure_point
-from chaosity.runner.progress_rates import rate_in_window, samples_from_json_lines
 
 STAMP = Path(__file__).resolve().parents[3] / "roles/runner/files/chaosity_stamp.py"
 PROGRESS = {

@@ -20,7 +20,7 @@ from scipy import stats
 from chaosity.cpusets import format_cpu_list
 from chaosity.documents.config import read_config
 from chaosity.documents.machines import MachineDescription
-from chaosity.records.point_types import Load, Point
+from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_csv_published_elsewhere import read_published_csv

@@ -10,7 +10,7 @@ import records_by_hand
 from records_by_hand import load, record, write_point
 
 from chaosity.records.record_files import save_record
-from chaosity.records.record_types import make_check, make_verdict
+from chaosity.records.record_format import make_check, make_verdict
 from chaosity.store.measurements_before_component_changes import (
     HISTORY_COLUMNS,
     split_measurements_at_component_changes,

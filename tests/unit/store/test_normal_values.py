@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from chaosity.documents.checked_yaml import check_document, read_yaml
-from chaosity.documents.published import ProcessorsDocument
+from chaosity.documents.reference_data import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.report.equal_hosts import compare_equal_hosts

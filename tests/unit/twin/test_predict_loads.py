@@ -13,7 +13,7 @@ from small_server import EXPERIMENTS, server
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.records.point_types import Load, Point
+from chaosity.records.record_format import Load, Point
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
 from chaosity.store.tidy_table_parquet import write_parquet_table

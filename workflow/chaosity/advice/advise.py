@@ -14,7 +14,7 @@ from chaosity.advice.start_commands import start_commands
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place_names import node_name
-from chaosity.records.point_types import Load
+from chaosity.records.record_format import Load
 from chaosity.simulation.simulated_loads import processing_units_of_load
 
 # What cores process of the data that drives deliver.

@@ -18,7 +18,7 @@ from typing import cast
 
 from chaosity.advice.requests import LATENCY
 from chaosity.cpusets import format_cpu_list
-from chaosity.records.point_types import Load
+from chaosity.records.record_format import Load
 from chaosity.simulation.access_paths import LoadFlow
 from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult, Routes
 from chaosity.simulation.simulated_loads import (

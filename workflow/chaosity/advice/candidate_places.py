@@ -17,7 +17,7 @@ from itertools import islice, zip_longest
 from chaosity.advice.requests import Place, Request
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.errors import UserError
-from chaosity.records.point_types import DriveFacts
+from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes, format_count
 

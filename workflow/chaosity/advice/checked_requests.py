@@ -13,7 +13,7 @@ from chaosity.components.component_documents import drive_component_name
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set, parse_cpu_list
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import parse_place_name
-from chaosity.records.point_types import DriveFacts
+from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
 
 # The kernels whose reads and writes the model knows, and shares of reads such as read67.

@@ -25,7 +25,7 @@ from chaosity.advice.requests import (
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError, check_allowed
-from chaosity.records.point_types import DriveFacts, Load
+from chaosity.records.record_format import DriveFacts, Load
 from chaosity.simulation.simulated_loads import read_written_and_counted_shares
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine

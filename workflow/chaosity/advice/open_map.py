@@ -23,8 +23,8 @@ from chaosity.design.host_plan import PlannedHost
 from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import MALFORMED, UserError
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
+from chaosity.records.record_format import Point
 from chaosity.result_folders import measured_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, configuration_name

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from chaosity.advice.requests import BANDWIDTH, LATENCY
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine

@@ -51,12 +51,12 @@ from chaosity.hosts.host_discovery import (
     read_discovered_hosts,
 )
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import (
     time_in_file_name,
     utc_now_text,
     write_if_changed,
 )
+from chaosity.records.record_format import Point
 from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model

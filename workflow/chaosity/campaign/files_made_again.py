@@ -19,7 +19,6 @@ from typing import Any, Protocol
 from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import MALFORMED, UserError, describe_malformed, printable_short_line
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import (
     load_record,
     read_regular_file,
@@ -28,7 +27,7 @@ from chaosity.records.record_files import (
     time_in_file_name,
     utc_now_text,
 )
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID, Point
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.round_types import ROUNDS_FOLDER, point_key
 from chaosity.units import format_count, join_with_and

@@ -27,7 +27,6 @@ from chaosity.hosts.ansible_inventory import (
 )
 from chaosity.hosts.host_discovery import discover_hosts
 from chaosity.hosts.runner_command import LOCAL
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import (
     file_time,
     has_text,
@@ -36,6 +35,7 @@ from chaosity.records.record_files import (
     replicate_numbers,
     time_in_file_name,
 )
+from chaosity.records.record_format import Point
 from chaosity.result_folders import (
     MEASUREMENTS_FILE,
     PREDICTIONS_FILE,

@@ -33,7 +33,7 @@ from chaosity.records.record_files import (
     replicate_numbers,
     time_in_file_name,
 )
-from chaosity.records.record_types import SIMULATED, VALID
+from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, missing_rows_of_points

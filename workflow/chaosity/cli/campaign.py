@@ -23,9 +23,8 @@ from chaosity.cli.shared_options import (
 )
 from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import read_regular_file, save_record, write_atomically
-from chaosity.records.record_types import SIMULATED, VALID
+from chaosity.records.record_format import SIMULATED, VALID, Point
 from chaosity.units import format_duration
 
 if TYPE_CHECKING:
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 TYPES = {
     "benchmark": ("benchmarks", "BenchmarkDocument"),
     "config": ("config", "Config"),
-    "counters": ("published", "CounterEventsDocument"),
+    "counters": ("reference_data", "CounterEventsDocument"),
     "experiment": ("experiments", "ExperimentDocument"),
     "host": ("inventory", "HostVariables"),
-    "processors": ("published", "ProcessorsDocument"),
-    "published": ("published", "PublishedForm"),
+    "processors": ("reference_data", "ProcessorsDocument"),
+    "published": ("reference_data", "PublishedForm"),
     "simulated_machine": ("machines", "MachineFile"),
 }
 

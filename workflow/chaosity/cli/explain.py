@@ -15,20 +15,18 @@ from chaosity.cli.shared_options import RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_line
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.record_files import load_record, read_regular_file, record_file
-from chaosity.records.record_types import LoadRecord, Record
+from chaosity.records.record_format import LoadRecord, Record
 from chaosity.runner.metric_values import (
+    common_time_span,
+    counts_in_window,
     method_of_metric,
     progress_by_load,
     progress_with_pauses,
-    window_of_all_loads,
-)
-from chaosity.runner.progress_rates import (
-    common_time_span,
-    counts_in_window,
     sample_quantile_in_window,
     sample_spans,
     samples_in_spans,
     spans_without_pauses,
+    window_of_all_loads,
 )
 from chaosity.runner.tool_output import extract_values
 from chaosity.units import choose_scale, format_quantity

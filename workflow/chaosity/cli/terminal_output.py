@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaosity.errors import printable_text
-from chaosity.records.record_types import NOTHING_MEASURED
+from chaosity.records.record_format import NOTHING_MEASURED
 
 # Wide enough for every table.
 _NO_LIMIT = 100_000

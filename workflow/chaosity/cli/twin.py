@@ -33,7 +33,7 @@ from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity, hidden_interval
 
 if TYPE_CHECKING:
-    from chaosity.records.point_types import Load, Point
+    from chaosity.records.record_format import Load, Point
     from chaosity.topology.topology_model import Topology
     from chaosity.twin.fitted_description import FittedMachine, FittedParameter
     from chaosity.twin.predict_loads import PredictedValue, ValueKey

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, Tem
 
 from chaosity.documents.benchmarks import BenchmarkDocument, KernelNameAndArrayCount
 from chaosity.documents.config import Config
-from chaosity.documents.published import CounterEventsDocument, EventCode
+from chaosity.documents.reference_data import CounterEventsDocument, EventCode
 from chaosity.documents.shipped_documents import (
     BENCHMARKS,
     COUNTERS,
@@ -24,7 +24,7 @@ from chaosity.documents.shipped_documents import (
     yaml_file_names,
 )
 from chaosity.errors import UserError, check_allowed
-from chaosity.records.point_types import (
+from chaosity.records.record_format import (
     CounterEvent,
     CounterEventsOrReason,
     Level,

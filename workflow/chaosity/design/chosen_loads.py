@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.documents.experiments import FactorLevelRule
-from chaosity.records.point_types import DriveFacts, Level, LoadInitiator
+from chaosity.records.record_format import DriveFacts, Level, LoadInitiator
 from chaosity.topology.topology_parts import OpenclDevice
 from chaosity.units import format_exact_bytes
 

@@ -25,8 +25,8 @@ from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
-from chaosity.records.point_types import ExpandedPoint, Point, PointStoppingRule
 from chaosity.records.record_files import has_text, write_if_changed
+from chaosity.records.record_format import ExpandedPoint, Point, PointStoppingRule
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
 

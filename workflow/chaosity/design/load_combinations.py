@@ -38,7 +38,7 @@ from chaosity.documents.config import Config
 from chaosity.documents.experiments import LoadDesign, TargetSelector, WorkingSet, WorkingSetRange
 from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
 from chaosity.errors import CannotMeasureDesignError, UserError, check_allowed, suggest_allowed
-from chaosity.records.point_types import Level
+from chaosity.records.record_format import Level
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 

@@ -25,7 +25,7 @@ from chaosity.design.load_combinations import LoadCombinations
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.errors import CannotMeasureDesignError, UserError
 from chaosity.place_names import node_name, package_name
-from chaosity.records.point_types import (
+from chaosity.records.record_format import (
     ExpandedPoint,
     Load,
     LoadTarget,

@@ -14,7 +14,7 @@ from typing import Any
 from chaosity.design.samples import PlanNotes
 from chaosity.documents.experiments import ExperimentDocument, RelativeMetric
 from chaosity.errors import UserError, check_allowed
-from chaosity.records.point_types import ExpandedPoint, Load, MetricRatio
+from chaosity.records.record_format import ExpandedPoint, Load, MetricRatio
 
 LoadInPoint = tuple[ExpandedPoint, Load]
 

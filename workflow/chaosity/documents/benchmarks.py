@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from chaosity.documents.field_types import (
+from chaosity.documents.checked_yaml import (
     DIFFERENT,
     Count,
     Name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -12,6 +12,7 @@ from typing import (
     Literal,
     NotRequired,
     Required,
+    TypeVar,
     Union,
     cast,
     get_args,
@@ -19,9 +20,19 @@ from typing import (
 )
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from annotated_types import Ge, Gt, Lt, MinLen
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import TypedDictSchema
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
@@ -272,3 +283,66 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
             yield from _alternatives(one)
     elif origin is not Literal:
         yield annotation
+
+
+NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+# An endpoint of a load of the same point: ``storage.initiator``.
+Side = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
+Text = Annotated[str, MinLen(1)]
+Texts = Annotated[list[Text], MinLen(1)]
+Positive = Annotated[float, Gt(0)]
+NotNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Gt(0), Lt(1)]
+Count = Annotated[int, Ge(1)]
+Index = Annotated[int, Ge(0)]
+Value = str | float | bool | None
+
+Element = TypeVar("Element")
+
+
+def _list_or_single(value: object) -> str:
+    return "list" if isinstance(value, list) else "single"
+
+
+# A document may give a single element without a list.
+OneOrSeveral = Annotated[
+    Annotated[Element, Tag("single")] | Annotated[list[Element], MinLen(1), Tag("list")],
+    Discriminator(_list_or_single),
+]
+
+
+def _different(values: list[Element]) -> list[Element]:
+    if twice := [value for number, value in enumerate(values) if value in values[:number]]:
+        raise PydanticCustomError(
+            "twice", "{value} is in the list twice", {"value": repr(twice[0])}
+        )
+    return values
+
+
+# Elements of a list that differ.
+DIFFERENT = AfterValidator(_different)
+
+
+def with_one_key_of(*keys: str) -> AfterValidator:
+    """Return a check that a mapping has exactly one of these keys."""
+
+    def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
+        if sum(key in document for key in keys) != 1:
+            wanted = {"keys": ", ".join(keys)}
+            raise PydanticCustomError("keys", "exactly one of these keys is needed: {keys}", wanted)
+        return document
+
+    return AfterValidator(check)
+
+
+def key_needs(key: str, other: str) -> AfterValidator:
+    """Return a check that a mapping with a key has another key too."""
+
+    def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
+        if key in document and other not in document:
+            names = {"key": repr(key), "other": repr(other)}
+            raise PydanticCustomError("needs", "the key {key} needs the key {other}", names)
+        return document
+
+    return AfterValidator(check)

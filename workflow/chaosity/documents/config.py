@@ -12,9 +12,16 @@ from annotated_types import Ge, Gt, Le, MinLen
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from chaosity.documents.checked_yaml import check_document, read_yaml
+from chaosity.documents.checked_yaml import (
+    DIFFERENT,
+    Count,
+    Name,
+    Positive,
+    Text,
+    check_document,
+    read_yaml,
+)
 from chaosity.documents.experiments import ExperimentDocument
-from chaosity.documents.field_types import DIFFERENT, Count, Name, Positive, Text
 from chaosity.documents.shipped_documents import (
     CONFIG,
     load_benchmark,

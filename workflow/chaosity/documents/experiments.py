@@ -8,7 +8,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
-from chaosity.documents.field_types import (
+from chaosity.documents.checked_yaml import (
     DIFFERENT,
     Count,
     Name,

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from chaosity.documents.field_types import Name, OneOrSeveral, Positive, Text, Texts, Value
+from chaosity.documents.checked_yaml import Name, OneOrSeveral, Positive, Text, Texts, Value
 
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
 Where = dict[Column, OneOrSeveral[Value]]

@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from chaosity.documents.field_types import DIFFERENT, Text
+from chaosity.documents.checked_yaml import DIFFERENT, Text
 
 
 class StorageFilesReplacingDrives(TypedDict):

@@ -17,7 +17,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
-from chaosity.records.record_types import SIMULATED
+from chaosity.records.record_format import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.statistics.estimates import Estimate

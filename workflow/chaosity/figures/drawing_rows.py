@@ -51,7 +51,7 @@ from chaosity.figures.marks import (
     value_encoding,
 )
 from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width_points
-from chaosity.records.record_types import SIMULATED
+from chaosity.records.record_format import SIMULATED
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
 
 _MOST_TICKS = 12

@@ -37,7 +37,7 @@ from chaosity.figures.tables import (
 )
 from chaosity.figures.vega_lite import write_drawing
 from chaosity.records.record_files import write_atomically
-from chaosity.records.record_types import SIMULATED
+from chaosity.records.record_format import SIMULATED
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates import intervals_with_confidence
 from chaosity.store.csv_tables import csv_text

@@ -19,7 +19,7 @@ from chaosity.figures.axes import (
     sort_and_group_axis_values,
 )
 from chaosity.figures.figure_data import BOUND_COLUMNS, FigureData, FigureSpec, Role
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.curves import find_latency_steps
 from chaosity.store.left_out_points import LeftOutPoints

@@ -21,7 +21,7 @@ from chaosity.figures.marks import (
 )
 from chaosity.figures.select import parse_node_list
 from chaosity.place_names import place_words
-from chaosity.records.record_types import SIMULATED
+from chaosity.records.record_format import SIMULATED
 from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS

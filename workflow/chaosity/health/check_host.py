@@ -57,9 +57,8 @@ from chaosity.hosts.runner_command import (
     control_socket_folder,
     runner_command_line,
 )
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import load_record, read_regular_file, utc_now_text
-from chaosity.records.record_types import VALID, Record
+from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files

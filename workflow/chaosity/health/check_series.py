@@ -18,7 +18,7 @@ from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue, RecentValues
 from chaosity.hosts.runner_command import SIMULATED
 from chaosity.records.record_files import format_utc, time_in_file_name, write_atomically
-from chaosity.records.record_types import Record
+from chaosity.records.record_format import Record
 
 SERIES_FILE = "checks.csv"
 RECORDS_FOLDER = "checks"

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.place_names import node_name
-from chaosity.records.point_types import Load, Point, PointStoppingRule
+from chaosity.records.record_format import Load, Point, PointStoppingRule
 from chaosity.store.measurements import WORKING_SET, is_performance_metric
 from chaosity.topology.topology_model import Topology
 

@@ -41,12 +41,12 @@ from chaosity.hosts.runner_command import (
     ssh_command_with_password,
     ssh_transport,
 )
-from chaosity.records.point_types import RequiredProgram
 from chaosity.records.record_files import (
     read_regular_file,
     write_atomically,
     write_if_changed,
 )
+from chaosity.records.record_format import RequiredProgram
 from chaosity.result_folders import (
     note_skipped_host,
     read_skipped_host,

@@ -32,7 +32,6 @@ from chaosity.hosts.runner_command import (
     connection_error_cause,
     runner_command_line,
 )
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import (
     link_current_record,
     newest_attempt_file_of_run,
@@ -40,7 +39,7 @@ from chaosity.records.record_files import (
     record_from_json_document,
     save_record,
 )
-from chaosity.records.record_types import VALID, Record
+from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import note_skipped_host, read_skipped_host
 from chaosity.runner.guardian_process import kill_this_program
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point

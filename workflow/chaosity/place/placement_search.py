@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from chaosity.errors import UserError
 from chaosity.place.page_shares import largest_share_deviation
 from chaosity.runner import event_counters
-from chaosity.runner.progress_rates import Samples, common_time_span, rate_in_window, rate_precision
+from chaosity.runner.metric_values import Samples, common_time_span, rate_in_window, rate_precision
 from chaosity.runner.tool_output import parse_event_line
 
 # The step of the data-to-worker proximity (0 to 1) is that of BWAP.
@@ -194,7 +194,7 @@ class ProgramEndedError(Exception):
 class RateSource:
     """A source of the program's progress.
 
-    `series` are the samples so far, see `runner.progress_rates`.
+    `series` are the samples so far, see `runner.metric_values`.
     """
 
     def __init__(self) -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.errors import MALFORMED, describe_malformed
-from chaosity.records.point_types import Point
-from chaosity.records.record_types import VALID, Record
+from chaosity.records.record_format import VALID, Point, Record
 
 SCHEMA_VERSION = 1
 # Digests of the attempts in a folder, in the form of sha256sum(1): `sha256sum --check SHA256SUMS`.

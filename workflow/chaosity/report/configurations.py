@@ -27,7 +27,7 @@ from chaosity.figures.figure_files import FigureFile, write_figure
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.figures.select import curve_data, select_figure_data
-from chaosity.records.record_types import SIMULATED
+from chaosity.records.record_format import SIMULATED
 from chaosity.report.best_places_of_resources import ResourceLevel, measured_place, resource_levels
 from chaosity.report.html import figure_section, path_relative_to_report
 from chaosity.report.problems import numbered_findings, read_anomalies

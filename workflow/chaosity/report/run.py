@@ -31,9 +31,8 @@ from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
 from chaosity.health.check_history import read_check_history
 from chaosity.health.check_series import SERIES_FILE
-from chaosity.records.point_types import Load
 from chaosity.records.record_files import load_record, read_regular_file
-from chaosity.records.record_types import NOTHING_MEASURED, VALID, Check, LoadClock, Record
+from chaosity.records.record_format import NOTHING_MEASURED, VALID, Check, Load, LoadClock, Record
 from chaosity.result_folders import read_skipped_host
 from chaosity.statistics.anova import AnovaResult
 from chaosity.statistics.cell_summary import with_variance_priors

@@ -19,7 +19,7 @@ from chaosity.prediction.predict_drive_sets import (
     predict_drive_sets,
     violated_bounds,
 )
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.rounds.known_before import cells_with_known_values
 from chaosity.rounds.round_types import (
     OVERHEAD_SECONDS,

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.rounds.known_before import departs_from_known
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priorities

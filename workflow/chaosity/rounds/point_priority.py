@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.point_types import Load, Point
+from chaosity.records.record_format import Load, Point
 from chaosity.rounds.round_types import OVERHEAD_SECONDS, PointKey, point_key
 from chaosity.topology.topology_model import Topology
 

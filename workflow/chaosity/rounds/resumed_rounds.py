@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import point_priorities
 from chaosity.rounds.round_types import (

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from chaosity.errors import malformed_as_user_error
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import read_regular_file, write_atomically
+from chaosity.records.record_format import Point
 
 # Files of the choices of rounds: 1.json, 2.json, ...; and one file of all rounds, as written before
 # 2026-11-27.

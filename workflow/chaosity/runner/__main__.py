@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import save_record
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID, Point
 from chaosity.runner.describe_host import DescriptionError, write_host_description
 from chaosity.runner.point_measurement import measure_point
 

@@ -23,7 +23,7 @@ from struct import unpack_from
 from typing import TextIO, TypedDict, cast
 
 from chaosity.errors import UserError
-from chaosity.records.point_types import OpenclDeviceFacts, RequiredProgram
+from chaosity.records.record_format import OpenclDeviceFacts, RequiredProgram
 from chaosity.runner.guardian_process import kill_program
 from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.load_process import VERSION_SECONDS

@@ -24,8 +24,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from chaosity.errors import MeasurementError, UserError, check_room
-from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
-from chaosity.records.record_types import Check, make_check
+from chaosity.records.record_format import Check, DriveFacts, Load, OpenclTargetDevice, make_check
 from chaosity.runner.describe_host import (
     OPENCL_PROGRAM,
     ListedOpenclDevice,

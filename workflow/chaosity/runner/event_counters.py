@@ -24,8 +24,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import cast
 
-from chaosity.records.point_types import CounterEvent, CounterEventsOrReason
-from chaosity.records.record_types import CounterResult, EventCount, LoadClock
+from chaosity.records.record_format import (
+    CounterEvent,
+    CounterEventsOrReason,
+    CounterResult,
+    EventCount,
+    LoadClock,
+)
 from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.tool_output import ExtractionError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
-from chaosity.records.record_types import HostState
+from chaosity.records.record_format import HostState
 
 # Files whose content can change a measured value, by the key of the record.
 FACT_FILES = {

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError
-from chaosity.records.point_types import Load, RequiredProgram
-from chaosity.records.record_types import (
+from chaosity.records.record_format import (
+    Load,
     LoadRecord,
     ObservedPlacement,
     ProgramFacts,
+    RequiredProgram,
     ThreadPlacement,
 )
 from chaosity.runner import observed_placement
@@ -30,7 +31,7 @@ from chaosity.runner.event_counters import (
     read_scaling_frequency,
 )
 from chaosity.runner.guardian_process import Guardian, kill_program
-from chaosity.runner.progress_rates import Samples, samples_from_json_lines
+from chaosity.runner.metric_values import Samples, samples_from_json_lines
 from chaosity.runner.record_checks import least_memory_to_be_seen
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 

@@ -1,4 +1,8 @@
-"""Compute the values of a record's metrics from the raw output.
+"""Compute the values of a record's metrics from the raw output, and rates from progress samples.
+
+A load's progress is a list of series: one for each log file, or a single series. A series is a
+list of samples ``(begin, end, amount)``: two times in seconds on the host's monotonic clock, and
+the amount that was moved between these times, usually in bytes.
 
 With one load, the value is the tool's own number for its whole run, if the benchmark file names
 such a number. With several loads, the value is the rate over the window in which **all** loads ran
@@ -11,25 +15,282 @@ An optional metric may have a reason instead of a value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+import csv
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Literal, NamedTuple
 
-from chaosity.records.point_types import MetricSourceWithUpperBound
-from chaosity.records.record_types import LoadRecord, UnfinishedRecord
-from chaosity.runner import event_counters
-from chaosity.runner.progress_rates import (
-    Samples,
-    common_time_span,
-    progress_series,
-    rate_in_window,
-    rates_if_all_threads_used_one_node,
-    sample_quantile_in_window,
+from chaosity.records.record_format import (
+    LoadRecord,
+    MetricSourceWithUpperBound,
+    ProgressSource,
+    UnfinishedRecord,
 )
+from chaosity.runner import event_counters
 from chaosity.runner.tool_output import (
     ExtractionError,
     extract_number,
     malformed_as_extraction_error,
+    output_texts_of_source,
+    parse_json_lines,
 )
+
+Sample = tuple[float, float, float]  # begin and end in seconds, and the amount between them
+Samples = list[Sample]  # of one output of a load, in the order of time
+
+# Number of batches into which the samples of a run are joined before their spread is computed.
+# Consecutive samples are correlated, so the interval from single samples would be too narrow. Ten
+# is the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
+BATCHES = 10
+# 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
+T_QUANTILE = 2.262
+# Least standard deviation that fits to a computed one, as a share: the root of (BATCHES - 1) over
+# the 97.5 % quantile of chi-squared with BATCHES - 1 degrees of freedom, 19.02.
+LEAST_DEVIATION = 0.688
+# Von Neumann's ratio: squared steps from value to value over squared deviations from the mean. Of
+# BATCHES independent normal values it is below this in 5 % of cases (Hart, Annals of Mathematical
+# Statistics 13, 1942). A drift has a far smaller ratio.
+DRIFT_RATIO = 1.06
+
+
+def progress_series(
+    source: ProgressSource, outputs: Mapping[str, str], realtime_minus_monotonic: float
+) -> list[Samples]:
+    """Return the series of a finished load.
+
+    `source` is ``progress`` of the benchmark file, `outputs` is name -> raw output of the load, and
+    `realtime_minus_monotonic` the offset of the two clocks in seconds.
+
+    Raises:
+        ExtractionError: the output has no progress in the form that the benchmark file describes.
+    """
+    parse = _samples_from_rows if "csv" in source else samples_from_json_lines
+    texts = output_texts_of_source(source, outputs) if "csv" in source or "event" in source else []
+    offset = realtime_minus_monotonic if source.get("clock") == "realtime" else 0.0
+    shifted = [
+        [(b - offset, e - offset, a) for b, e, a in samples]
+        for samples in (parse(source, text) for text in texts)
+        if samples
+    ]
+    if not shifted:
+        raise ExtractionError("the tool reported no progress")
+    return shifted
+
+
+def sample_spans(
+    source: ProgressSource, text: str
+) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """Yield the begin and end of each sample in seconds, and the parsed line of the sample.
+
+    A sample is a line such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
+    """
+    scale = float(source.get("time_scale", 1))
+    for line in parse_json_lines(text):
+        if line.get("event") == source["event"]:
+            with malformed_as_extraction_error("a sample has no times"):
+                times = float(line[source["begin"]]) * scale, float(line[source["end"]]) * scale
+                if not all(map(math.isfinite, times)):
+                    raise ExtractionError(f"a sample has the times {times}")
+            yield *times, line
+
+
+def samples_from_json_lines(source: ProgressSource, text: str) -> Samples:
+    """Return (begin, end, amount) of each sample in JSON lines; other lines are skipped."""
+    with malformed_as_extraction_error("a sample has no amount"):
+        return [
+            (begin, end, float(line[source["amount"]]))
+            for begin, end, line in sample_spans(source, text)
+        ]
+
+
+def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
+    """Return the samples in CSV rows; each has an end time and the mean rate since the last."""
+    # The first row covers the requested averaging time.
+    columns = source["csv"]
+    time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
+    samples: Samples = []
+    for row in csv.reader(text.splitlines(), skipinitialspace=True):
+        with malformed_as_extraction_error(f"a progress row has an unexpected form: {row!r:.60}"):
+            end = float(row[columns["end"]]) * time_scale
+            rate = float(row[columns["rate"]]) * rate_scale
+        begin = samples[-1][1] if samples else end - float(source["interval_seconds"])
+        if end > begin:
+            samples.append((begin, end, rate * (end - begin)))
+    return samples
+
+
+def common_time_span(series: Sequence[Samples]) -> tuple[float, float]:
+    """Return the time in which all series run, in seconds: the latest begin, the earliest end."""
+    return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
+
+
+def spans_without_pauses(
+    pausing: Sequence[Samples], begin: float, end: float
+) -> list[tuple[float, float]]:
+    """Return the parts of a window in which all series with pauses have a sample."""
+    spans = [(begin, end)] if end > begin else []
+    for samples in pausing:
+        overlaps = [(max(b, c), min(e, f)) for b, e in spans for c, f, _ in samples]
+        spans = [(first, last) for first, last in overlaps if last > first]
+    return spans
+
+
+def samples_in_spans(
+    series: Sequence[Samples], spans: Sequence[tuple[float, float]]
+) -> Iterator[Sample]:
+    """Yield the samples within spans of time; of a sample across an edge, the amount inside."""
+    for begin, end in spans:
+        for samples in series:
+            for first, last, amount in samples:
+                if (inside := min(last, end) - max(first, begin)) > 0.0:
+                    yield first, last, amount * inside / (last - first)
+
+
+def rate_in_window(
+    series: Sequence[Samples], begin: float, end: float, pausing: Sequence[Samples] = ()
+) -> float:
+    """Return the amount per second between two times; samples partly inside count in part.
+
+    Only the time in which all series of `pausing` have a sample counts.
+
+    Raises:
+        ExtractionError: the series of `pausing` have no common time between `begin` and `end`.
+    """
+    spans = spans_without_pauses(pausing, begin, end)
+    if not spans:
+        raise ExtractionError("the loads did not run at the same time")
+    moved = sum(amount for *_, amount in samples_in_spans(series, spans))
+    return moved / sum(end - begin for begin, end in spans)
+
+
+def sample_quantile_in_window(
+    progress: ProgressSource,
+    metric: MetricSourceWithUpperBound,
+    text: str,
+    begin: float,
+    end: float,
+) -> float:
+    """Return a quantile of the values that were counted within a window.
+
+    Each sample counts how often each value occurred, e.g. ``"blocks": {"98.3": 12}``. The values
+    are the centres of narrow bins and set the resolution of the quantile. In `metric`, ``key``
+    names the counts, and ``quantile`` is from 0 to 1. The window is in monotonic seconds.
+
+    Raises:
+        ExtractionError: no sample with counts lies within the window.
+    """
+    counts = counts_in_window(progress, metric["key"], text, begin, end)
+    values = sorted(counts)
+    up_to = list(accumulate(counts[value] for value in values))
+    # Rounding may make the rank larger than the number of all values.
+    rank = min(metric["quantile"] * up_to[-1], up_to[-1])
+    return values[bisect_left(up_to, rank)]
+
+
+def counts_in_window(
+    progress: ProgressSource, key: str, text: str, begin: float, end: float
+) -> Counter[float]:
+    """Return value -> how often the samples within a window counted it under a key.
+
+    Raises:
+        ExtractionError: no sample with counts lies within the window.
+    """
+    counts = Counter[float]()
+    for first, last, line in sample_spans(progress, text):
+        # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
+        if first < begin - 5e-10 or last > end + 5e-10:
+            continue
+        with malformed_as_extraction_error(f"a sample has no counts as {key}"):
+            for value, number in line.get(key, {}).items():
+                counts[float(value)] += int(number)
+    if not counts:
+        raise ExtractionError(f"no sample with {key} lies within the common window")
+    return counts
+
+
+def rates_if_all_threads_used_one_node(
+    progress: ProgressSource,
+    metric: MetricSourceWithUpperBound,
+    text: str,
+    begin: float,
+    end: float,
+    nodes: Sequence[int],
+    threads: int,
+) -> dict[str, float]:
+    """Return node -> the rate that a load would have if all its threads accessed only that node.
+
+    Each sample has the amount moved per node and the time that all threads together spent on it,
+    e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
+    different times. So the value is the rate of one thread at this node, times the number of all
+    threads. Samples across an edge of the window count in part. In `metric`, ``by_node`` names
+    amount and time. The window is in monotonic seconds.
+
+    Raises:
+        ExtractionError: a node was not accessed within the window, or a sample lacks a key.
+    """
+    keys, scale = metric["by_node"], float(progress.get("time_scale", 1))
+    inside = [
+        (first, last, line)
+        for first, last, line in sample_spans(progress, text)
+        if min(last, end) > max(first, begin)
+    ]
+    if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):
+        raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
+
+    def per_second(key: str, node: str) -> float:
+        with malformed_as_extraction_error(f"a sample has no numbers by node as {key}"):
+            series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
+            return rate_in_window([series], begin, end)
+
+    rates = {}
+    for node in map(str, nodes):
+        spent = per_second(keys["time"], node) * scale
+        if not spent > 0:
+            raise ExtractionError(f"node {node} was not accessed within the common window")
+        rates[node] = per_second(keys["amount"], node) / spent * threads
+    return rates
+
+
+class RatePrecision(NamedTuple):
+    """The precision of a rate in a window of time, by batch means.
+
+    `relative_half_width` is half the width of the 95 % interval, relative to the rate. `drifts`
+    says whether successive batch means are too similar for values that vary at random.
+    """
+
+    relative_half_width: float
+    drifts: bool
+
+    def cannot_reach(self, wanted: float, time_factor: float) -> bool:
+        """Return whether a window `time_factor` times as long would miss the wanted precision, too.
+
+        The interval of a rate that varies at random narrows with the root of the time. The result
+        is False for a rate that drifts, since a longer window changes its value.
+        """
+        narrowest = self.relative_half_width * LEAST_DEVIATION / math.sqrt(max(time_factor, 1.0))
+        return not self.drifts and narrowest > wanted
+
+
+def rate_precision(series: Sequence[Samples], begin: float, end: float) -> RatePrecision | None:
+    """Return the precision of a rate; None if the window has fewer than two samples per batch."""
+    inside = sum(first >= begin and last <= end for samples in series for first, last, _ in samples)
+    if inside < 2 * BATCHES or end <= begin:
+        return None
+    step = (end - begin) / BATCHES
+    means = [
+        rate_in_window(series, begin + i * step, begin + (i + 1) * step) for i in range(BATCHES)
+    ]
+    mean = sum(means) / BATCHES
+    if mean <= 0:
+        return None
+    squares = sum((m - mean) ** 2 for m in means)
+    half_width = T_QUANTILE * math.sqrt(squares / (BATCHES - 1) / BATCHES) / mean
+    steps = sum((after - before) ** 2 for before, after in pairwise(means))
+    return RatePrecision(half_width, steps < DRIFT_RATIO * squares)
+
 
 Method = Literal["counter", "by_node", "quantile", "rate", "output"]
 # A metric's value: a number, or a number for each node of the target.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.record_types import ThreadPlacement
+from chaosity.records.record_format import ThreadPlacement
 from chaosity.runner.host_state import read_file_if_present
 
 NODES = Path("/sys/devices/system/node")

@@ -19,11 +19,13 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError, UserError, check_room, printable_text
-from chaosity.records.point_types import Point, PointStoppingRule, RequiredPlacement
 from chaosity.records.record_files import SCHEMA_VERSION, utc_now_text
-from chaosity.records.record_types import (
+from chaosity.records.record_format import (
     Check,
+    Point,
+    PointStoppingRule,
     Record,
+    RequiredPlacement,
     UnfinishedRecord,
     make_check,
     make_verdict,
@@ -37,7 +39,7 @@ from chaosity.runner import (
 )
 from chaosity.runner.guardian_process import Guardian, guarded
 from chaosity.runner.load_process import LoadProcess
-from chaosity.runner.progress_rates import common_time_span, rate_precision
+from chaosity.runner.metric_values import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
 # How long to wait for another measurement to end before the point fails.

@@ -8,22 +8,22 @@ from signal import Signals
 from typing import Any
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.records.point_types import Load
-from chaosity.records.record_types import (
+from chaosity.records.record_format import (
     ENDED_WELL,
     VALUES,
     Check,
+    Load,
     LoadRecord,
     UnfinishedRecord,
     make_check,
 )
 from chaosity.runner import event_counters, metric_values
-from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
-from chaosity.runner.progress_rates import (
+from chaosity.runner.metric_values import (
     common_time_span,
     rate_precision,
     spans_without_pauses,
 )
+from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must be on the requested nodes. The rest is stacks and

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any
 
 from chaosity.errors import MALFORMED, describe_malformed
-from chaosity.records.point_types import OutputName, OutputValueSource
+from chaosity.records.record_format import OutputName, OutputValueSource
 
 
 class ExtractionError(ValueError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chaosity.documents.machines import Fault
-from chaosity.records.point_types import DriveFacts, Load, OpenclTargetDevice
+from chaosity.records.record_format import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.idle_machine_with_faults import (
     WITHOUT_LIMIT,

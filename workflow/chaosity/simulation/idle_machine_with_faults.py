@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from chaosity.components.component_documents import drive_component_name
 from chaosity.documents.machines import Fault, MachineDescription
-from chaosity.records.point_types import DriveFacts, Load
+from chaosity.records.record_format import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.simulated_loads import passes_over_arrays, processing_units_of_load
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology

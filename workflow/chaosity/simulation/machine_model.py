@@ -16,7 +16,7 @@ from datetime import date
 
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
-from chaosity.records.point_types import Load, MetricSourceWithUpperBound, Point
+from chaosity.records.record_format import Load, MetricSourceWithUpperBound, Point
 from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.access_paths import (
     LINE_BYTES,

@@ -13,7 +13,7 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram, SimulatedPrograms
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place.page_shares import shift_shares_to_workers
-from chaosity.records.point_types import Load
+from chaosity.records.record_format import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 
 # Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches

@@ -21,7 +21,6 @@ from typing import Any, cast
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
-from chaosity.records.point_types import Load, Point
 from chaosity.records.record_files import (
     SCHEMA_VERSION,
     is_measured,
@@ -31,13 +30,15 @@ from chaosity.records.record_files import (
     save_record,
     utc_now_text,
 )
-from chaosity.records.record_types import (
+from chaosity.records.record_format import (
     SIMULATED,
     Check,
     CounterResult,
     EventCount,
     HostState,
+    Load,
     LoadRecord,
+    Point,
     Record,
     UnfinishedRecord,
     make_check,

@@ -1,6 +1,6 @@
 """Write the output that a tool would have printed for given values.
 
-This module is the inverse of `runner.tool_output` and `runner.progress_rates`. The
+This module is the inverse of `runner.tool_output` and `runner.metric_values`. The
 benchmark file says where each value is in the tool's output, so the same file says where to write
 the value. No code in this module is for one tool only.
 """
@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from re import _constants, _parser  # type: ignore[attr-defined]  # typeshed lacks both
 from typing import Any
 
-from chaosity.records.point_types import Load, OutputValueSource
-from chaosity.runner.progress_rates import Samples
+from chaosity.records.record_format import Load, OutputValueSource
+from chaosity.runner.metric_values import Samples
 from chaosity.runner.tool_output import json_path_steps
 
 # The text that is written for a character class of a pattern.

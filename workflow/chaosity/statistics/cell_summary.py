@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from chaosity.records.record_types import FAILED, VALID
+from chaosity.records.record_format import FAILED, VALID
 from chaosity.statistics.estimates import t_interval
 from chaosity.statistics.moderated_variances import (
     FEWEST_TO_JUDGE,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from pandas.core.groupby import DataFrameGroupBy
 
 from chaosity.errors import UserError
-from chaosity.records.record_types import SIMULATED, VALID
+from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.store.read_node_matrix_csv import NodeMatrix
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 

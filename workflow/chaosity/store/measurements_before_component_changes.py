@@ -19,9 +19,8 @@ import pandas as pd
 
 from chaosity.components.component_history import ComponentState, read_component_histories, state_at
 from chaosity.errors import MALFORMED
-from chaosity.records.point_types import Point
 from chaosity.records.record_files import file_time, load_record, time_in_file_name
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID, Point
 from chaosity.store.tidy_table_from_records import (
     KeptReadings,
     kept_readings,

@@ -21,7 +21,7 @@ import pandas as pd
 from chaosity import __version__
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.records.record_files import read_regular_file
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import (

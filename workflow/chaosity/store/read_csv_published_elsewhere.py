@@ -21,10 +21,10 @@ from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.documents.published import PublishedForm
+from chaosity.documents.reference_data import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED, read_document
 from chaosity.errors import UserError, check_allowed
-from chaosity.records.record_types import VALID
+from chaosity.records.record_format import VALID
 from chaosity.store.csv_tables import parse_positive_number, read_csv_table
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table

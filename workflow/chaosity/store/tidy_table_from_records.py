@@ -26,9 +26,17 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError, describe_malformed, malformed_as_user_error
 from chaosity.place_names import node_name
-from chaosity.records.point_types import Load, MetricRatio, Point, PointAndLoadNames
 from chaosity.records.record_files import DIGESTS_FILE, load_record, read_regular_file, record_file
-from chaosity.records.record_types import FAILED, VALID, LoadRecord, Record
+from chaosity.records.record_format import (
+    FAILED,
+    VALID,
+    Load,
+    LoadRecord,
+    MetricRatio,
+    Point,
+    PointAndLoadNames,
+    Record,
+)
 from chaosity.runner.metric_values import (
     Reading,
     counted_seconds_of_each_metric,

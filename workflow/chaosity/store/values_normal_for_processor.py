@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from chaosity.documents.published import ProcessorsDocument
+from chaosity.documents.reference_data import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.profile_database import find_profiles, read_profile_measurements

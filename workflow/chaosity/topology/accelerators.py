@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
-from chaosity.documents.accelerators import AcceleratorDocument
+from chaosity.documents.reference_data import AcceleratorDocument
 from chaosity.documents.shipped_documents import ROOT, read_document, yaml_file_names
 from chaosity.topology.hwloc import HwlocObject
 from chaosity.topology.topology_parts import Accelerator, HostFacts

@@ -22,7 +22,7 @@ from scipy import optimize, stats
 
 from chaosity.documents.machines import Fault, MachineDescription, Noise
 from chaosity.errors import UserError
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.statistics.moderated_variances import variance_of_median
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology

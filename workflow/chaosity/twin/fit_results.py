@@ -14,7 +14,7 @@ from chaosity.anomalies.host_anomalies import (
 )
 from chaosity.components.component_documents import read_component_documents
 from chaosity.errors import UserError
-from chaosity.records.point_types import Point
+from chaosity.records.record_format import Point
 from chaosity.result_folders import measured_table
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.store.measurements import Measurements

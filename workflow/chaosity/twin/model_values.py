@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from chaosity.records.point_types import Load, Point
+from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_model import Routes
 from chaosity.simulation.simulated_loads import rate_share
 from chaosity.statistics.estimates import MATTERS

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.records.point_types import Load, Point
+from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.store.measurements import Measurements

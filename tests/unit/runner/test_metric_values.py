@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.records.record_types import VALID
-from chaosity.runner import metric_values, progress_rates, record_checks
+from chaosity.records.record_format import VALID
+from chaosity.runner import metric_values, record_checks
 from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
@@ -29,33 +29,33 @@ FIO_LOG = {
 
 def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
     log = "1795232350900, 1000, 0, 0, 0\n1795232351000, 2000, 0, 0, 0\n"
-    [series] = progress_rates.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
+    [series] = metric_values.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 1795232350.0)
     assert series[0] == pytest.approx((0.8, 0.9, 102400.0), rel=1e-6)
     assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
 
 
 def test_one_series_per_drive():
     outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
-    series = progress_rates.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
-    assert progress_rates.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
+    series = metric_values.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
+    assert metric_values.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
 
 
 @pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
 def test_a_log_with_another_form_is_an_error(log):
     with pytest.raises(ExtractionError):
-        progress_rates.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
+        metric_values.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
 
 
 def test_only_the_common_window_counts():
     # 10 units a second while alone, 4 while the other runs: from 2 to 3.
     series = [[(0.0, 1.0, 10.0), (1.0, 2.0, 10.0), (2.0, 3.0, 4.0), (3.0, 4.0, 10.0)]]
-    assert progress_rates.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
-    assert progress_rates.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
+    assert metric_values.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
+    assert metric_values.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
 
 
 def test_no_common_time_is_an_error():
     with pytest.raises(ExtractionError, match="did not run at the same time"):
-        progress_rates.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
+        metric_values.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
 
 
 @given(
@@ -67,19 +67,19 @@ def test_a_steady_rate_does_not_depend_on_the_samples(lengths, steady):
     for length in lengths:
         samples.append((now, now + length, steady * length))
         now += length
-    assert progress_rates.rate_in_window([samples], 0.0, now) == pytest.approx(steady)
-    assert progress_rates.rate_in_window([samples], now / 4, now / 2) == pytest.approx(steady)
+    assert metric_values.rate_in_window([samples], 0.0, now) == pytest.approx(steady)
+    assert metric_values.rate_in_window([samples], now / 4, now / 2) == pytest.approx(steady)
 
 
 def test_precision_is_unknown_with_few_samples():
     samples = [(float(i), i + 1.0, 1.0) for i in range(19)]
-    assert progress_rates.rate_precision([samples], 0.0, 19.0) is None
+    assert metric_values.rate_precision([samples], 0.0, 19.0) is None
 
 
 def test_precision_of_alternating_batches():
     # Batches of two samples: means 9 and 11 in turn, so standard deviation 1.054 over ten.
     samples = [(float(i), i + 1.0, 9.0 if (i // 2) % 2 else 11.0) for i in range(20)]
-    reached = progress_rates.rate_precision([samples], 0.0, 20.0)
+    reached = metric_values.rate_precision([samples], 0.0, 20.0)
     assert reached is not None
     assert reached.relative_half_width == pytest.approx(2.262 * 1.0541 / 10**0.5 / 10, rel=1e-3)
     assert not reached.drifts
@@ -95,7 +95,7 @@ def end_of_run(rate, seed=0, wanted=0.01, longest=5.0):
         samples.append((begin, end, rate(begin, random) / 100))
         if n < 50 or n % 10:
             continue
-        reached = progress_rates.rate_precision([samples], 0.0, end)
+        reached = metric_values.rate_precision([samples], 0.0, end)
         if reached.relative_half_width <= wanted:
             return end, "precise"
         if reached.cannot_reach(wanted, longest / end):
@@ -146,7 +146,7 @@ def sample(begin, end, **blocks):
 def test_a_quantile_counts_all_samples_within_the_window():
     text = sample(0, 10, _1=100) + sample(10, 20, _2=2, _3=1) + sample(20, 30, _3=2, _4_5=1)
     found = [
-        progress_rates.sample_quantile_in_window(
+        metric_values.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": q}, text, 10e-9, 30e-9
         )
         for q in (0, 0.5, 0.99, 1)
@@ -156,7 +156,7 @@ def test_a_quantile_counts_all_samples_within_the_window():
 
 def test_a_window_without_a_whole_sample_has_no_quantile():
     with pytest.raises(ExtractionError, match="common window"):
-        progress_rates.sample_quantile_in_window(
+        metric_values.sample_quantile_in_window(
             SAMPLES, {"key": "blocks", "quantile": 0.5}, sample(0, 10, _1=1), 1e-9, 1
         )
 
@@ -165,7 +165,7 @@ def test_a_window_without_a_whole_sample_has_no_quantile():
 def test_a_quantile_is_between_the_extremes(values, share):
     counts = json.dumps({repr(value): values.count(value) for value in values})
     text = f'{{"event":"sample","begin_ns":1,"end_ns":2,"blocks":{counts}}}'
-    found = progress_rates.sample_quantile_in_window(
+    found = metric_values.sample_quantile_in_window(
         SAMPLES, {"key": "blocks", "quantile": share}, text, 0, 1
     )
     assert found in values
@@ -181,10 +181,10 @@ def test_a_sample_of_another_form_is_an_error_of_the_output(changed):
     source = {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"}
     line = {"event": "sample", "begin": 0, "end": 1, "amount": 2, **changed}
     with pytest.raises(ExtractionError):
-        progress_rates.samples_from_json_lines(source, json.dumps(line))
+        metric_values.samples_from_json_lines(source, json.dumps(line))
     del line[next(iter(changed))]
     with pytest.raises(ExtractionError):
-        progress_rates.samples_from_json_lines(source, json.dumps(line))
+        metric_values.samples_from_json_lines(source, json.dumps(line))
 
 
 @pytest.mark.parametrize("blocks", [[1], {"x": 1}, {"1.5": "many"}, 3])
@@ -192,7 +192,7 @@ def test_counts_of_another_form_are_an_error_of_the_output(blocks):
     source = {"event": "sample", "begin": "begin", "end": "end"}
     line = json.dumps({"event": "sample", "begin": 0, "end": 1, "blocks": blocks})
     with pytest.raises(ExtractionError):
-        progress_rates.counts_in_window(source, "blocks", line, 0.0, 1.0)
+        metric_values.counts_in_window(source, "blocks", line, 0.0, 1.0)
 
 
 # Metrics by node: from samples to values, checks and rows of the table.
@@ -236,18 +236,18 @@ TEXT = lines(
 
 
 def test_a_node_rate_is_the_rate_of_a_thread_times_the_threads():
-    found = progress_rates.rates_if_all_threads_used_one_node(
+    found = metric_values.rates_if_all_threads_used_one_node(
         SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4
     )
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
 def test_samples_at_the_edges_of_the_window_count_in_part():
-    found = progress_rates.rates_if_all_threads_used_one_node(
+    found = metric_values.rates_if_all_threads_used_one_node(
         SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1
     )
     assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
-    found = progress_rates.rates_if_all_threads_used_one_node(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
+    found = metric_values.rates_if_all_threads_used_one_node(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
     assert found == pytest.approx({"0": 200 / 0.5})
 
 
@@ -255,7 +255,7 @@ def test_samples_at_the_edges_of_the_window_count_in_part():
 def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
     samples = [(i, i + 1, {"2": 3 * time}, {"2": time}) for i, time in enumerate(times)]
-    found = progress_rates.rates_if_all_threads_used_one_node(
+    found = metric_values.rates_if_all_threads_used_one_node(
         SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads
     )
     assert found["2"] == pytest.approx(3e9 * threads)
@@ -271,7 +271,7 @@ def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
 )
 def test_samples_with_missing_keys_are_an_error(text, nodes, message):
     with pytest.raises(ExtractionError, match=message):
-        progress_rates.rates_if_all_threads_used_one_node(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
+        metric_values.rates_if_all_threads_used_one_node(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
 
 
 @pytest.fixture
