@@ -4,6 +4,7 @@ Each simulated number is the model's own, without noise, of the experiment that 
 figure; ANOVA and crossovers are computed from such numbers by the functions of the report. The rows
 are data (bench/papers.yaml): what a paper says, and where the number is in the tidy table. Some of
 the papers' numbers were used to describe the machines, so agreement alone proves nothing there.
+Document 002 has no row: it needs two runs, since BWAP uses measured weights.
 """
 
 from __future__ import annotations

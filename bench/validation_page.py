@@ -1,7 +1,4 @@
-"""Writes docs/validation.md from the results that ``make bench`` keeps in bench/results.
-
-The table of the part ``papers`` goes into docs/explanation/papers.md instead, between two comments.
-"""
+"""Writes docs/validation.md from the results that ``make bench`` keeps in bench/results."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PAGE = RESULTS.parents[1] / "docs" / "validation.md"
-PAPERS = RESULTS.parents[1] / "docs" / "explanation" / "papers.md"
-_PAPERS_BEGIN, _PAPERS_END = "<!-- Written by `make bench`: -->\n", "<!-- end -->\n"
 
 # Title of a section -> its parts, in order.
 SECTIONS = {
@@ -47,6 +42,7 @@ SECTIONS = {
         "points",
         "working_sets",
     ),
+    "Do simulated machines have the numbers of the papers?": ("papers",),
     "How large may a fleet be?": (
         "planning",
         "planning_large",
@@ -128,20 +124,9 @@ def page() -> str:
     return "\n".join(lines).rstrip() + f"\n\n{note}\n"
 
 
-def papers_page() -> str:
-    """Return the text of the page of the papers, with the present table of their numbers."""
-    before, _, rest = PAPERS.read_text().partition(_PAPERS_BEGIN)
-    _, _, after = rest.partition(_PAPERS_END)
-    result = json.loads((RESULTS / "papers.json").read_text())
-    about = f"*{result['date']}, commit `{result['commit']}`.*"
-    table = "\n".join(result["said"])
-    return f"{before}{_PAPERS_BEGIN}\n{table}\n\n{about}\n\n{_PAPERS_END}{after}"
-
-
 def write() -> None:
-    """Write the pages."""
+    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
-    PAPERS.write_text(papers_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

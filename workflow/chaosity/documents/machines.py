@@ -224,7 +224,7 @@ class Fault(TypedDict):
     """A fault of the machine; `FAULT_KINDS` says which keys each kind needs."""
 
     fault: FaultName
-    """What is wrong; docs/reference/faults.md describes each kind."""
+    """What is wrong; docs/explanation/simulated-machine.md describes each kind."""
     remaining: NotRequired[Share]
     """Share of the capacity that is left."""
     node: NotRequired[Index]

@@ -1,6 +1,6 @@
 """The policies of placing pages, and the shares of pages by node that they name.
 
-docs/explanation/placing-pages.md explains each policy. Shares are read and written as text, shifted
+docs/how-to/place-a-program.md explains each policy. Shares are read and written as text, shifted
 to other nodes, and converted to whole numbers or weights. Hosts need this module too.
 """
 
