@@ -222,6 +222,14 @@ def test_links_lead_to_files_and_titles(document: str) -> None:
     assert not dead
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_page_names_the_files_that_its_reader_writes(document: str) -> None:
+    """The comment that makes a block a file is not shown to readers."""
+    shown = BLOCK.sub("", DOCUMENTS[document])
+    files = [block.remark for block in blocks(document) if block.mark == "file"]
+    assert [path for path in files if f"`{path}`" not in shown] == []
+
+
 def test_commands_are_found() -> None:
     found = [" ".join(words) for document in DOCUMENTS for words in commands(document)]
     assert len(found) > 120
