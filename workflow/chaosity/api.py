@@ -63,8 +63,9 @@ class HostMap:
     """What is known of a host in one configuration.
 
     Attributes:
-        machine: the model that fits the results.
-        folder: the results; None for a described machine, of which nothing was measured.
+        machine: the model of the host, fitted to its results.
+        folder: the folder of the results; None for a described machine, on which nothing was
+            measured.
     """
 
     machine: MachineMap
@@ -92,9 +93,10 @@ class HostMap:
 
     @property
     def unusable(self) -> str:
-        """Return why the results are useless and what to do, as the report says it, or nothing.
+        """Return why the results are unusable, and what to do; empty for usable results.
 
-        Other programs disturbed most measurements, for example. Then no number here is reliable.
+        If the text is not empty, no number of this map is reliable. An example of a reason: other
+        programs disturbed most measurements.
         """
         return self.machine.unusable
 
@@ -109,16 +111,17 @@ class HostMap:
     def bandwidth(self, node: int, memory: int) -> Estimate | None:
         """Return the measured bandwidth from all cores of a node to the memory of a node.
 
-        It is None if it was not measured, such as under a budget: then ask `expected`.
+        Return None if this path was not measured, for example because a budget left it out;
+        `expected` predicts the bandwidth of such a path.
         """
         return self._measured(MEMORY_BANDWIDTH, node, node_name(memory))
 
     def latency(self, node: int, memory: int) -> Estimate | None:
-        """Return the measured latency from a core of a node to the memory of a node, or None."""
+        """Return the latency from a core of a node to a node's memory; None if not measured."""
         return self._measured(MEMORY_LATENCY, node, node_name(memory))
 
     def drive_bandwidth(self, node: int, drive: str) -> Estimate | None:
-        """Return the measured bandwidth of a drive that a node reads, or None."""
+        """Return the measured bandwidth at which a node reads a drive; None if not measured."""
         return self._measured(DRIVE_BANDWIDTH, node, drive)
 
     def expected(
@@ -129,16 +132,16 @@ class HostMap:
         latency: bool = False,
         beside: Sequence[RunningLoad] = (),
     ) -> ExpectedValue:
-        """Return the bandwidth that a program can expect in a place, or its latency of memory.
+        """Return the expected bandwidth of a program in a place or, with `latency`, its latency.
 
         Args:
-            place: cores, pages and drives.
-            kernel: what it does, see `RunningLoad`.
-            latency: whether to return the latency.
-            beside: what else runs.
+            place: where the program has its cores, its pages and its drives.
+            kernel: how the program accesses memory, see `RunningLoad`.
+            latency: whether to return the memory latency in ns, not the bandwidth.
+            beside: the loads that run at the same time.
 
         Raises:
-            UserError: the machine has no such part, or no measurement tells the value.
+            UserError: the machine has no such part, or the value does not follow from measurements.
         """
         check_place(self.machine, place)
         check_kernel(kernel, "kernel")
@@ -153,7 +156,7 @@ class HostMap:
 
         Raises:
             UserError: the request is wrong, the host has too few free cores or drives or too little
-                memory, or no measurement tells what a place gets.
+                memory, or the value of no place follows from the measurements.
         """
         return advise(self.machine, request, places)
 
@@ -165,7 +168,7 @@ def open_map(folder: str | Path) -> HostMap:
         folder: ``results/HOST/CONFIGURATION``, or ``results/HOST`` with one configuration.
 
     Raises:
-        UserError: the folder is not that of a run, or no bandwidth of memory was measured.
+        UserError: the folder has no results of a run, or no bandwidth of memory was measured.
     """
     found = find_results_folder(Path(folder))
     return HostMap(open_machine_map(found), found)
@@ -176,9 +179,9 @@ def open_machine(description: str | Path, topology: str | Path) -> HostMap:
 
     Args:
         description: the YAML file of the description.
-        topology: the XML file of its topology, of hwloc.
+        topology: the hwloc XML file of the machine's topology.
 
     Raises:
-        UserError: a file is not readable or wrong.
+        UserError: a file cannot be read, or its content is wrong.
     """
     return HostMap(open_described_machine(Path(description), Path(topology)))

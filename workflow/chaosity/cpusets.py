@@ -14,8 +14,9 @@ CpuSet = tuple[int, ...]
 
 _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
-# index is damaged, and its set could fill the memory. Names of places allow indexes of six digits.
-# Their lists take at most 0.2 GB. Masks name no places, and a topology has thousands of them.
+# index is damaged, and the set of such a text could fill the memory. Lists may have each index of
+# six digits, since names of places may have them; such a set takes at most 0.2 GB. The limit of
+# masks is lower, since a topology has thousands of masks.
 HIGHEST_INDEX = 2**20 - 1
 _MOST_WORDS = 2**16 // _BITS_PER_WORD
 
@@ -27,7 +28,7 @@ def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
 
 def is_index(text: str) -> bool:
     """Return whether a text is the decimal index of a processing unit or node."""
-    # Python refuses to convert some thousands of digits.
+    # Longer texts are no index; of some thousands of digits, int() would raise an error.
     return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= HIGHEST_INDEX
 
 
@@ -35,7 +36,8 @@ def parse_cpu_list(text: str) -> CpuSet:
     """Return the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
 
     Raises:
-        ValueError: `text` is not a Linux list, or the end of a range is below its start.
+        ValueError: `text` is not a Linux list, an index is above `HIGHEST_INDEX`, or the end of a
+            range is below its start.
     """
     indexes: set[int] = set()
     for part in text.split(",") if text.strip() else []:
@@ -67,7 +69,8 @@ def parse_mask(text: str) -> CpuSet:
     hwloc prefixes words with `0x` and omits words that are zero; the kernel does neither.
 
     Raises:
-        ValueError: `text` is not a mask, or is an infinite mask (`0xf...f`), which is not a set.
+        ValueError: `text` is not a mask, has more words than any machine needs, or is an infinite
+            mask (`0xf...f`), which is not a set.
     """
     words = text.strip().split(",")
     if any(word and not _is_word(word) for word in words):

@@ -10,19 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from unicodedata import category
 
-# Error of a file system or of its drive -> what helps.
+# Error number of a file system or of its drive -> what the user can do.
 _FILE_SYSTEM_REMEDIES = {
     errno.ENOSPC: "free space and run again",
     errno.EDQUOT: "free space or raise the quota, and run again",
     errno.EROFS: "mount it writable and run again",
     errno.EIO: "find the cause with dmesg; use another file system or replace the drive",
 }
-# A measurement begins only if this much space is free. Records have 10 kB to 2 MB, and while a
-# record is written, Snakemake and the logs need some space too.
+# A measurement begins only if this many bytes are free. A record has 10 kB to 2 MB, and while it is
+# written, Snakemake and the logs need some space too.
 ROOM_BYTES = 8 * 1024 * 1024
-# Each measurement makes a folder and some files, also one that fails; Snakemake and the logs too.
+# A measurement begins only if this many inodes are free: each measurement, also a failed one, makes
+# a folder and some files, and Snakemake and the logs make more files.
 _ROOM_INODES = 1000
-# What Python raises if a document has another form than the code that reads it expects.
+# Exceptions that Python raises if a document does not have the form that the reading code expects.
 MALFORMED = (
     ValueError,
     LookupError,
@@ -32,12 +33,12 @@ MALFORMED = (
     RecursionError,
     StopIteration,
 )
-# Longest part of an error: a part can quote a text of any length that others wrote.
+# Most characters of each part of an error, since a part can quote a foreign text of any length.
 _LONGEST_PART = 4000
 
 
 class MeasurementError(Exception):
-    """A point cannot be measured; the text gives the reason for its record."""
+    """A point cannot be measured; the text is the reason, which the point's record keeps."""
 
 
 class UserError(Exception):
@@ -62,15 +63,15 @@ class UserError(Exception):
 
 
 class CannotMeasureDesignError(UserError):
-    """This host, or a benchmark of the config, cannot measure a design; the plan leaves it out."""
+    """This host or a benchmark cannot measure a design, so the plan leaves the design out."""
 
 
 def file_system_error(error: OSError, path: Path | None = None) -> UserError | None:
-    """Return a full, unwritable or broken file system as an error that names it; otherwise None.
+    """Return an error that names a full, read-only or broken file system; None for other errors.
 
     Args:
-        error: the error of the kernel.
-        path: the file, if the error has no file name.
+        error: what an operation on a file raised.
+        path: the file of the operation, for an `error` that has no file name.
     """
     remedy = _FILE_SYSTEM_REMEDIES.get(error.errno or 0)
     named = error.filename or path
@@ -87,7 +88,7 @@ def mount_point(path: Path) -> Path:
 
 
 def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
-    """Check that a file system has space, so that nothing is measured that cannot be kept.
+    """Check that a file system has space, so that each measured record can be kept.
 
     Raises:
         UserError: fewer than `need` bytes, or too few inodes, are free for this user.
@@ -97,7 +98,7 @@ def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
     lacks = None
     if (free := status.f_bavail * status.f_frsize) < need:
         lacks = f"{free} bytes free, {need} are needed"
-    elif status.f_files and status.f_favail < _ROOM_INODES:  # some have no limit: 0 of 0
+    elif status.f_files and status.f_favail < _ROOM_INODES:  # without a limit: 0 of 0
         lacks = f"{status.f_favail} inodes free, one for each file, {_ROOM_INODES} are needed"
     if lacks:
         what = f"the file system {mount_point(existing / 'file')} has {lacks}"
@@ -143,8 +144,8 @@ def malformed_as_user_error(
     """Turn the errors of reading a malformed document into one sentence.
 
     Raises:
-        UserError: the code in the context raised one of `MALFORMED`, or could not read a file; the
-            arguments are as for `UserError`.
+        UserError: the code in the context raised one of `MALFORMED`, or could not read a file. The
+            error has the arguments of this function.
     """
     try:
         yield
@@ -153,7 +154,7 @@ def malformed_as_user_error(
 
 
 def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: a similar allowed name, if any, and all of them."""
+    """Return a remedy for an unknown name: the most similar allowed name, if any, and all names."""
     known = sorted(map(str, allowed))
     near = difflib.get_close_matches(name, known, n=1)
     listed = f"allowed: {', '.join(known) or 'nothing'}"
@@ -164,7 +165,7 @@ def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | 
     """Check that a name is one of the allowed names.
 
     Raises:
-        UserError: the name is not allowed; the error has the allowed names.
+        UserError: the name is not allowed; the remedy in the error lists the allowed names.
     """
     known = list(allowed)
     if name not in known:

@@ -7,10 +7,10 @@
 | `machine` | `machine` | all processing units |
 | `nodes` | `nodes0-3` | several nodes |
 | `threads`, `packed`, `spread` | `node0_threads4`, `package0_packed6` | some cores of a group |
-| `others` | `node0_node1_without_pu5`, `machine_without_node0` | groups, less these cores |
+| `others` | `node0_node1_without_pu5`, `machine_without_node0` | groups less these cores |
 | `drive`, `disk`, `gpu` | `drive-0000-41-00-0`, `disk-sdb`, `gpu-0000-06-00-0` | a device |
 | `file`, `opencl` | `file0`, `opencl0` | a file in place of a drive; an OpenCL device |
-| `node_drives`, `package_drives` | `node3drives`, `node3drives2` | all its drives; the first two |
+| `node_drives`, `package_drives` | `node3drives`, `node3drives2` | all of a node; its first two |
 | `unknown_drives` | `unknowndrives`, `unknowndrives2` | drives whose node is unknown |
 | `nodes_drives`, `all_drives` | `nodes0-1drives`, `alldrives` | drives of these nodes; all drives |
 
@@ -45,7 +45,8 @@ _FIELDS = {
     "groups": r"(?P<groups>[a-z0-9_]+?)",
     "without": r"(?P<without>\w[\w,-]*)",
 }
-# The forms of each kind. A name is written in the first form whose fields are all known.
+# The patterns of each kind. A name is written with the first pattern of its kind whose fields all
+# have values.
 _FORMS: tuple[tuple[PlaceKind, str], ...] = (
     ("pu", "pu{index}"),
     ("core", "core{index}"),
@@ -98,7 +99,7 @@ class PlaceName:
     address: str | None = None
     # Groups of which the place is a part (`threads`, `packed`, `spread`, `others`).
     groups: tuple[PlaceName, ...] = ()
-    without: PlaceName | None = None  # initiator whose cores are left out (`others`)
+    without: PlaceName | None = None  # the cores that are not part of the place (`others`)
 
     def __str__(self) -> str:
         fields = {
@@ -220,7 +221,7 @@ def initiator_to_target_name(initiator: str, target: str) -> str:
     return f"{initiator}->{target}"
 
 
-# Words for places of a kind with one index; the other kinds have words of their own.
+# Words for kinds of places with one index or address; `_words_of_place` has those of other kinds.
 _WORDS: dict[PlaceKind, str] = {
     "pu": "processing unit",
     "core": "core",
@@ -234,18 +235,18 @@ _WORDS: dict[PlaceKind, str] = {
     "file": "file",
     "opencl": "OpenCL device",
 }
-# Of more numbers, neighbours are written as a range.
+# If a text has more numbers than this, neighbouring numbers are written as a range.
 _MOST_NUMBERS = 4
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
 _PCI_FORM = r"\1:\2:\3.\4"  # as lspci prints it
 
 
 def place_words(name: int | str) -> str:
-    """Return the words for a place, as sentences have them: "the drives of node 3".
+    """Return a place in words for a sentence, such as "the drives of node 3".
 
     Args:
-        name: of a place, of a path between two places (`node0->node3`) or of a link between
-            packages; the number of a node; any other text is returned as it is.
+        name: the name of a place, of a path between two places (`node0->node3`) or of a link
+            between packages, or the number of a node; any other text is returned unchanged.
     """
     if isinstance(name, int):
         return f"node {name}"
@@ -258,7 +259,7 @@ def place_words(name: int | str) -> str:
 
 
 def access_words(initiator: str, target: str) -> str:
-    """Return the words for an access: "node 1 to the memory of node 3", "node 0 to all drives"."""
+    """Return an access in words: "node 1 to the memory of node 3", "node 0 to all drives"."""
     place = parse_place_name(target)
     memory = "the memory of " if place and place.kind in ("node", "nodes") else ""
     return f"{place_words(initiator)} to {memory}{place_words(target)}"
@@ -303,7 +304,7 @@ def _numbered(noun: str, numbers: Iterable[int]) -> str:
 
 
 def list_of_places(names: Iterable[int | str]) -> str:
-    """Return the words for several places: "node 3", "nodes 4, 5 and 6", "node 1 and core 2"."""
+    """Return several places in words: "node 3", "nodes 4, 5 and 6", "node 1 and core 2"."""
     listed = [*names]
     places = [
         PlaceName("node", (n,)) if isinstance(n, int) else parse_place_name(n) for n in listed

@@ -1,4 +1,4 @@
-"""Find the results of a host, those of other configurations and hosts, and the skipped hosts."""
+"""Find the results of a host, of its other configurations and of other hosts, and skipped hosts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from chaosity.records.record_files import (
 )
 
 MEASUREMENTS_FILE = "measurements.parquet"
-# Cells that a budget left out, and what was predicted for them.
+# Tables of the cells that a budget left out, and of the values that were predicted for such cells.
 UNMEASURED_FILE = "unmeasured.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
 SKIPPED_HOST_FILE = "left_out.json"
-# Discovery, the plan or a run wrote at least one of them into a folder results/HOST/CONFIGURATION.
+# A folder results/HOST/CONFIGURATION has at least one of these, from discovery, planning or a run.
 _PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
 # An error names at most this many folders.
 _MOST_NAMES = 12
@@ -39,15 +39,15 @@ FILES_OF_A_CONFIGURATION = {
     "figures/": "each figure as SVG, PNG and CSV",
     "findings.json": "findings and suspicions, the worst first, and what was tested",
     "measurements.parquet": "the tidy table: one row for each point, replicate, load and metric",
-    "history.parquet": "the same for values from before a component changed",
-    "unmeasured.parquet": "the same for what a budget left out",
-    "predictions.parquet": "predicted values of what a budget left out, with intervals and bounds",
+    "history.parquet": "a tidy table of the values from before a component changed",
+    "unmeasured.parquet": "a tidy table of the cells that a budget left out",
+    "predictions.parquet": "predicted values of these cells, with intervals and bounds",
     "exports/": "files for other programs; notes.txt says which are missing, and why",
     "topology.xml": "the host as hwloc describes it",
     "topology.json": "the topology that plans and findings use",
     "topology.svg": "the drawing of lstopo",
     "machine.json": "the description of a simulated host",
-    "components/": "a file for each component; a change requests its measurements again",
+    "components/": "a file for each component; if it changes, the component is measured again",
     "plan.json": "all points, their order and their planned time",
     "points/": "EXPERIMENT/POINT.json: what the runner is asked to measure",
     "rounds/": "with a budget: what each round measures, and why",
@@ -59,17 +59,16 @@ FILES_OF_A_CONFIGURATION = {
     "checks.csv": "values of the nightly checks, a line each",
     "checks/": "raw records of the nightly checks",
     "check_components.jsonl": "components as the nightly checks saw them",
-    ".tidy/": "what was read from each record; it can be deleted",
+    ".tidy/": "copies of what was read from records; this folder can be deleted",
     "*.log": "messages of a step of the workflow",
 }
 
 
 def find_results_folder(folder: Path) -> Path:
-    """Return the folder ``results/HOST/CONFIGURATION`` that a user named.
+    """Return the only folder ``results/HOST/CONFIGURATION`` that is, or is below, the given folder.
 
     Args:
-        folder: that of the configuration itself, or of the host, or of all hosts, if only one
-            configuration has results.
+        folder: the folder of a configuration, of a host or of all hosts.
 
     Raises:
         UserError: the folder has no results, or those of several configurations.
@@ -94,7 +93,7 @@ def measured_table(folder: Path) -> Path:
     """Return the path of the tidy table in a folder ``results/HOST/CONFIGURATION``.
 
     Raises:
-        UserError: nothing was measured.
+        UserError: the folder has no tidy table, since nothing was measured.
     """
     table = folder / MEASUREMENTS_FILE
     if not table.exists():
@@ -115,7 +114,7 @@ def summary_files(results: Path) -> list[Path]:
 
 
 def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) -> bool:
-    """Return whether there is more than one host or configuration to show.
+    """Return whether a page of all hosts would have more than one host or configuration.
 
     Args:
         results: the folder of all hosts.
@@ -128,7 +127,7 @@ def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) 
 
 
 def modification_times_ns(paths: Iterable[Path]) -> list[int]:
-    """Return the modification times of files in ns; a change makes Snakemake run a rule again."""
+    """Return the modification times of files in ns; if one changes, Snakemake runs a rule again."""
     return [path.stat().st_mtime_ns for path in paths]
 
 

@@ -1,13 +1,14 @@
 """Call Slurm's programs: list its nodes, make the requests of jobs, and watch the jobs of a run.
 
-A measurement needs a whole node: all processors that Slurm manages there, all memory, and no other
-job. So a job requests the node's own numbers. With ``--hint`` or ``--threads-per-core`` the job
-would lose half of the processing units.
+A measurement needs a whole node: all processors and all memory that Slurm manages there, and no
+other job. So a job requests exactly as many processors and as much memory as its node has. With
+``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
 
 If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
-ever. Such jobs are cancelled by number. Snakemake retries cancelled jobs as often as the profile
-allows, and then leaves their points to a later run. Another early end of a job is reported in a
-line with the job's number and host. Only ``squeue`` is used, since it needs no accounting.
+ever. Such waiting jobs are cancelled by their numbers. Snakemake retries cancelled jobs as often as
+the profile allows, and then leaves their points to a later run. If a job ends early for another
+reason, a printed line has the job's number and host. Jobs are listed only by ``squeue``, since this
+program needs no accounting.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
     """
     found = {}
     for line in text.splitlines():
-        # The name becomes an option of Slurm's programs.
+        # The name becomes part of an option of Slurm's programs, so only safe characters are
+        # allowed.
         name = re.match(r"NodeName=([A-Za-z0-9][A-Za-z0-9._-]*)(?:\s|$)", line)
         state = re.search(r"\bState=(\S+)", line)
         if name is None or state is None:
@@ -142,9 +144,10 @@ def run_slurm_command(*command: str) -> str:
 
 
 def transport_of_dry_run(transport: str) -> str:
-    """Return the transport for a dry run: that of the inventory where Slurm's programs are missing.
+    """Return the transport for a dry run: "inventory" in place of "slurm" without Slurm's programs.
 
-    So a campaign can be planned on any machine; the nodes are not asked, and a sentence says so.
+    Then a dry run works on any machine: it does not ask Slurm for its nodes, and a printed line
+    says so.
     """
     if transport != "slurm" or shutil.which("scontrol"):
         return transport
@@ -165,16 +168,17 @@ def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) ->
 
 
 def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
-    """Return the command that makes the host's description on a node, as a separate job.
+    """Return the ``srun`` command of a separate job in which the host of a node describes itself.
 
-    Standard input and output are those of the program. If the node is busy, ``srun`` waits as long
-    as the config allows, then fails with a message.
+    The program of the host reads the standard input of ``srun`` and writes to its standard output.
+    If the node is busy, ``srun`` waits as long as the config allows, then fails with a message.
     """
     queue = {"partition": slurm["partition"], "account": slurm["account"]}
     return [
         "srun",
         "--quiet",
-        # No prefix of the measurements' jobs: only jobs with that prefix are counted and watched.
+        # Not the prefix of the measurements' jobs: only jobs with this prefix are counted and
+        # watched.
         "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
@@ -182,7 +186,7 @@ def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[st
         *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
         f"--nodelist={node.name}",
         "--exclusive",
-        # Without binding, so that the program sees exactly what the job may use.
+        # Without binding, the program sees exactly the processors that the job may use.
         "--cpu-bind=none",
         f"--time={DESCRIBE_MINUTES}",
         f"--immediate={60 * slurm['wait_minutes']}",
@@ -193,7 +197,8 @@ def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[st
 def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     """Return the resources of a measurement's job, which must get the whole node.
 
-    The executor plugin converts the resources into options of ``sbatch``, and ``srun`` in the job.
+    The executor plugin converts the resources into options of ``sbatch``, and of ``srun`` in the
+    job.
     Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
@@ -207,25 +212,26 @@ def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, s
     return {name: value for name, value in found.items() if value is not None}
 
 
-# The fields of `SlurmJob` for squeue(1), and the job's name and folder; times are seconds since
-# 1970, see `run_slurm_command`.
+# What squeue(1) prints of each job: the fields of `SlurmJob`, then the job's name and folder. Times
+# are seconds since 1970, see `run_slurm_command`.
 SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
-# The executor plugin looks at its jobs at least every 180 s. If a job vanishes in between, the
-# plugin waits for ever.
+# The executor plugin queries its jobs at least every 180 s. If a finished job vanishes from Slurm
+# between two queries, the plugin waits for ever.
 OLDEST_LOOK_SECONDS = 200
 # States of jobs that Slurm or a person ended; such an end says nothing about a measurement.
 CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
 CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
 FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
-# Each look costs two short queries.
+# Seconds between two looks of the watch at jobs and nodes; each look costs two short queries.
 LOOK_SECONDS = 15.0
-# A node is given up after this many looks in a row found it unusable, since a node may answer late.
+# A node is given up after this many looks in a row find it unusable; one look is too few, since a
+# node may answer late.
 LOOKS_IN_TROUBLE = 2
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job in Slurm's queue. Times are seconds since 1970; a time in the future is None."""
+    """A job in Slurm's queue. Times are seconds since 1970; a time not known yet is None."""
 
     number: str
     state: str
@@ -238,7 +244,7 @@ class SlurmJob:
 def parse_slurm_jobs_of_run(
     text: str, nodes: Container[str], prefix: str, folder: str, since: float
 ) -> dict[str, SlurmJob]:
-    """Return number -> job of a run, from ``squeue --format`` with `SQUEUE_FORMAT`.
+    """Return job number -> job of a run, from what ``squeue`` prints with `SQUEUE_FORMAT`.
 
     Jobs of the run have names with `prefix`, run in `folder` on one of `nodes`, and were submitted
     after `since`. Runs of other hosts use the same prefix and folder at the same time.
@@ -268,7 +274,8 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
     """Check in Slurm's configuration that the executor plugin sees the end of every job.
 
     Raises:
-        UserError: a job may leave the list too early, and there is no accounting to query instead.
+        UserError: Slurm may forget a finished job too early, and has no accounting to query
+            instead.
     """
     age = re.search(r"^MinJobAge\s*=\s*(\d{1,9})\b", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
@@ -288,12 +295,12 @@ def describe_queue_and_job_times(
 ) -> str | None:
     """Return the waiting and run times of the jobs in one sentence.
 
-    It is None if no job has run, or if nothing was measured. `measured` is node -> number of
-    measurements, and the seconds that their records say.
+    Return None if no job has run, or if nothing was measured. `measured` is node -> (number of its
+    measurements, seconds that these measurements took by their records).
 
     For each node, the time from the first submission to the last end has two parts: the run times
-    of its jobs, and waiting. The run times consist of measuring and of overhead: the start of
-    Snakemake in the job, the start of the step, reading the last discovery.
+    of the node's jobs, and waiting. The run times consist of measuring and of overhead: the start
+    of Snakemake in the job, the start of the job's step, and reading the last discovery.
     """
     nodes: defaultdict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for job in jobs:
@@ -323,8 +330,8 @@ def _print_message(text: str) -> None:
 class SlurmJobAndNodeWatch:
     """A thread that watches a run's jobs and nodes until the run ends.
 
-    `hosts` is name of the node -> its host, `prefix` that of the names of the run's jobs. `jobs` is
-    number -> job, and `given_up` has the hosts whose jobs were cancelled, with the reason.
+    `hosts` is name of a node -> name of its host; the names of the run's jobs begin with `prefix`.
+    `jobs` is job number -> job, and `given_up` is host whose jobs were cancelled -> reason.
     """
 
     def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:
@@ -353,7 +360,7 @@ class SlurmJobAndNodeWatch:
             self._look()
 
     def _look(self) -> None:
-        """Look once at jobs and nodes; if Slurm does not answer, the next look follows as usual."""
+        """Look once at jobs and nodes; if Slurm does not answer, leave this to the next look."""
         try:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"

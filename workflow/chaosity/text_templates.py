@@ -1,8 +1,8 @@
 """Write sentences from the templates in ``templates/texts``.
 
-A file ``.j2`` has a macro for each sentence, for several sentences, or for a part that they share.
-A file ``.yaml`` has texts, each under a name; a text can be a template. Templates format numbers
-with the functions of `chaosity.units`, which have the same names there.
+A macro of a ``.j2`` file gives one sentence, several sentences, or a part that sentences share. A
+``.yaml`` file has texts, each under a name; a text can be a template. Templates format numbers with
+the functions of `chaosity.units`, under their names in that module.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def make_environment(
     keep_trailing_newline: bool = False,
     autoescape: bool = False,
 ) -> Environment:
-    """Return the environment of the templates in a folder, with the functions of `FORMATS`.
+    """Return the jinja2 environment of the templates in a folder, with the functions of `FORMATS`.
 
-    Cached, since an environment compiles each of its templates once. The other arguments are those
-    of jinja2's environment.
+    The result is cached, since an environment compiles each of its templates once. All arguments
+    but `folder` are those of jinja2's environment.
     """
     environment = Environment(
         loader=FileSystemLoader(folder),
@@ -82,7 +82,7 @@ def write_text(template: str, macro: str, **values: object) -> str:
 
 
 def write_sentences(template: str, macro: str, **values: object) -> list[str]:
-    """Return the texts between the lines "--" of a macro, without spaces before punctuation.
+    """Return the texts of a macro, which lines "--" separate, without spaces before punctuation.
 
     Raises:
         jinja2.UndefinedError: the macro needs a value that `values` lacks.
@@ -104,7 +104,7 @@ def fixed_texts(name: str) -> dict[str, Any]:
 
 
 def fill_text(template: str, **values: object) -> str:
-    """Return the text of a template in a YAML file, which can have line breaks.
+    """Return the text of a template that a YAML file holds; the text can have line breaks.
 
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.

@@ -1,4 +1,4 @@
-"""Format quantities: the metric's name gives the unit, and a figure has one scale.
+"""Format quantities: the name of a metric gives the unit, and a figure has one unit prefix.
 
 Values are in SI base units (bytes per second, seconds, ...), and the unit is part of the name
 (`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and chooses
@@ -58,15 +58,14 @@ def _suffix(metric: str) -> str | None:
 
 
 def metric_has_unit(metric: str) -> bool:
-    """Return whether a metric's name has a unit; others are plain numbers or ratios."""
+    """Return whether a metric's name ends with a unit; other metrics are numbers or ratios."""
     return _suffix(metric) not in (None, "_ratio")
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
-    """Return the scale in which all these values of a metric can be shown.
+    """Return the unit with prefix in which all these values of a metric are shown.
 
-    The largest value decides: it has one to three digits before the point. Smaller values may then
-    be below 1, so that a figure has a single unit.
+    The largest value gets one to three digits before the point, so smaller values may be below 1.
 
     Args:
         metric: name that ends with the unit, such as `bandwidth_bytes_per_second`.
@@ -74,7 +73,7 @@ def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
-    if largest == 0.0:  # zero has no magnitude, so use the metric's own unit
+    if largest == 0.0:  # zero fits no prefix better than another, so use the metric's own unit
         factor, symbol = next(step for step in steps if step[0] == 1.0)
     else:  # 999.7 would read "1000": the next prefix starts where rounding reaches it
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
@@ -89,16 +88,16 @@ def _decimals(largest: float) -> int:
 
 
 def format_quantity(metric: str, value: float | None) -> str:
-    """Return a value with its best unit, such as "41.2 GB/s"; "unknown" for None."""
+    """Return a value with the unit prefix that fits it, such as "41.2 GB/s"; "unknown" for None."""
     if value is None or not math.isfinite(value):
         return "unknown"
     return choose_scale(metric, [value]).text(value)
 
 
 def hidden_interval(metric: str, value: float, low: float, high: float) -> str | None:
-    """Return an interval that rounding to the digits of its value hides, such as "± 0.1 %".
+    """Return an interval as "± 0.1 %" if rounding like the value would make both ends equal.
 
-    The result is None if the rounded ends differ.
+    Return None if the rounded ends differ.
     """
     scale = choose_scale(metric, [value])
     if scale.number(low) != scale.number(high):

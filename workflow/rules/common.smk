@@ -1,4 +1,5 @@
-# What all rules use: the config, the hosts of the run, and functions for inputs and parameters.
+# All rules use this file: the config, the hosts of the run, and functions for inputs and
+# parameters.
 import inspect
 import re
 import shlex
@@ -14,8 +15,8 @@ from chaosity.result_folders import (
     summary_files,
 )
 
-# Only the process that a person starts discovers hosts. Jobs that run elsewhere (Slurm) read its
-# files.
+# Only the process that a person starts discovers hosts. Processes of jobs read the files that this
+# process wrote.
 CAMPAIGN = call_or_exit_on_user_error(
     lambda: Campaign(config, root=ROOT, command_line=COMMAND_LINE)
 )
@@ -32,7 +33,7 @@ if CAMPAIGN.config["transport"] == "slurm" and CAMPAIGN.modes:
     )
 CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
-# Exist if the reports of a host in several configurations show each other.
+# Such a file exists after the reports of a host in several configurations have been compared.
 COMPARED = [
     f"{RESULTS}/{host}/compared.txt" for host in CAMPAIGN.hosts if len(CAMPAIGN.modes_of(host)) > 1
 ]
@@ -50,7 +51,7 @@ wildcard_constraints:
 
 
 def mode_of(wildcards):
-    """The host in a configuration. If the host has to be booted first, Snakemake asks again later."""
+    """The host in a configuration. Before its boot, Snakemake calls this again later."""
     mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
     if not mode.is_known:
         checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
@@ -59,7 +60,7 @@ def mode_of(wildcards):
 
 
 def discovery(wildcards):
-    """No input file; the job waits until the host is discovered after its boot."""
+    """No input file; makes a job wait until its host is booted and discovered."""
     mode_of(wildcards)
     return []
 
@@ -71,7 +72,7 @@ def report_before_boot(wildcards):
 
 
 def mode_with_all_rounds(wildcards):
-    """The host in a configuration; with a budget, when all rounds are chosen."""
+    """The host in a configuration; with a budget, not before all rounds are chosen."""
     mode = mode_of(wildcards)
     if mode.rounds:
         number = mode.rounds.first_choice
@@ -81,7 +82,7 @@ def mode_with_all_rounds(wildcards):
 
 
 def is_last_choice(mode, number):
-    """Whether a choice, which is made before, finds that no further round is needed."""
+    """Whether choice `number` is the last one; Snakemake makes the choice before this returns."""
     checkpoints.choose_round.get(host=mode.host, configuration=mode.configuration, number=number)
     return mode.add_choice(number)
 
@@ -99,22 +100,22 @@ def changed_component_files(wildcards):
 
 
 def slurm_batch_file(wildcards):
-    """The file of the batch to which a measurement belongs, which is no reason to repeat it."""
+    """The file of a measurement's batch, which never makes Snakemake repeat the measurement."""
     return ancient(SLURM.batch_file(mode_of(wildcards), wildcards))
 
 
 def measurement_priority(wildcards):
-    """Priority of a measurement: the later in the random order, the lower."""
+    """Priority of a measurement, which is lower the later it is in the random order."""
     if SLURM and not CAMPAIGN.is_main:
         # A failed measurement must not stop the rest of its batch. Snakemake (9.27) does not pass
-        # --keep-going to the processes that it starts in a job, and reads no profile there. This
-        # function is the first that it calls after it has set its options.
+        # --keep-going to the processes that it starts in a Slurm job, and reads no profile in them.
+        # This is the first function that Snakemake calls there after it has set its options.
         workflow.execution_settings.keep_going = True
     return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 
 def measurement_identity(wildcards):
-    """The point's definition and the number of failures so far; a change asks for a measurement."""
+    """The point's definition and its number of failures; if they change, it is measured again."""
     mode, names = mode_of(wildcards), (wildcards.experiment, wildcards.point)
     return [
         mode.planned_point(*names)["definition"],
@@ -128,12 +129,12 @@ def records(wildcards):
 
 
 def lost_records(wildcards):
-    """The records of a host that are missing although there is a table of them."""
+    """The records of a host that are missing although the tidy table exists."""
     return mode_of(wildcards).lost_records()
 
 
 def of_each_mode(function):
-    """Input functions without wildcards, of what a function of wildcards says of each mode."""
+    """A list with an input function for each mode: it calls `function` with the mode's names."""
 
     def of(mode):
         names = SimpleNamespace(host=mode.host, configuration=mode.configuration)
@@ -156,7 +157,7 @@ def records_before_choice(wildcards):
 
 
 def inputs_of_choice(wildcards):
-    """What a choice of the next round depends on beside the records."""
+    """What a choice of the next round depends on, besides records."""
     return CAMPAIGN.inputs_of_choice(mode_of(wildcards), int(wildcards.number))
 
 
@@ -171,13 +172,13 @@ def topology_digest(wildcards):
 
 
 def tables_of_other_runs(wildcards):
-    """Tables of the host's configurations that exist, without those that this run compares."""
+    """Tables of the host's configurations that are not part of this run."""
     own = {mode.configuration for mode in CAMPAIGN.modes_of(wildcards.host)}
     tables = other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)
     return [table for table in tables if table.parent.name not in own]
 
 
-# Snakemake asks for the signature of each function several times for each job. With this attribute,
-# Python does not determine the signature again (PEP 362).
+# Snakemake inspects the signature of each function several times for each job. With this attribute,
+# Python need not compute the signature again (PEP 362).
 for function in (changed_component_files, measurement_priority, measurement_identity):
     function.__signature__ = inspect.signature(function)

@@ -13,8 +13,9 @@ rule anomalies:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/findings.log",
     shell:
-        # The command also reads topology and components next to the table: which nodes share a
-        # package, which drives are of one model. If they change, the table changes too.
+        # The command also reads topology and components in the folder of the table: which nodes
+        # share a package, which drives are of one model. They are no inputs, since the table
+        # changes with them.
         "chaosity anomalies {input.table:q} --json > {output:q} 2> {log:q}"
 
 
@@ -22,7 +23,7 @@ rule export:
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
     output:
-        # Says which exports are not next to it, and why.
+        # The file says which exports are missing in its folder, and why.
         f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/exports.log",

@@ -9,8 +9,9 @@ localrules:
     skipped_host,
 
 
-# Each run boots the host again if measurements of this configuration are missing: at its start, a real
-# run removes the outputs of the two rules below, and a dry run looks for them in an empty folder.
+# Each run boots the host again if measurements in this configuration are missing: at its start, a
+# run removes the outputs of the two rules below; a dry run keeps such outputs in an empty folder of
+# its own.
 rule configure:
     # Sets the firmware, reboots the host and sets its state.
     input:
@@ -51,7 +52,8 @@ checkpoint discover:
 
 
 rule skipped_host:
-    # Always fails, so that a run without one of its hosts does not end as if nothing were missing.
+    # This rule always fails, so that a run without one of its hosts does not end as if it were
+    # complete.
     output:
         f"{RESULTS}/{{host}}/skipped.txt",
     log:
@@ -66,7 +68,8 @@ rule skipped_host:
 
 
 rule compare_configurations:
-    # The report of the first configuration is older than the measurements of the last.
+    # The report of the first configuration is written before the last configuration is measured, so
+    # all reports of a host are written again at the end.
     input:
         tables=lambda wildcards: [
             f"{mode.folder}/measurements.parquet" for mode in CAMPAIGN.modes_of(wildcards.host)

@@ -20,7 +20,7 @@ localrules:
 
 rule measure:
     input:
-        # Most points have no changed component, so Snakemake follows no inputs of their measurements.
+        # Most points have no changed component, so Snakemake need not check inputs for them.
         changed_components=changed_component_files,
         slurm_batch=slurm_batch_file if SLURM else [],
     output:
@@ -35,14 +35,14 @@ rule measure:
         **CAMPAIGN.measurement_resources,
         **SLURM.measurement_resources if SLURM else {},
     params:
-        # The point's file is not an input, since it also has the place in the order. Only another
-        # definition asks for a new measurement, and so does another failed attempt.
+        # The point's file is no input, since the position in the random order is in it, too. Only
+        # another definition, or a further failed attempt, makes Snakemake measure again.
         identity=measurement_identity,
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
-        # host.json says how to reach the host. It is neither input nor parameter: another
-        # connection to the same host asks for no new measurement. $PPID is Snakemake: if it is
-        # killed, its measurements end.
+        # host.json says how to reach the host. The file is neither input nor parameter, since
+        # another connection to the same host is no reason to measure again. $PPID is the process of
+        # Snakemake: if it is killed, its measurements end.
         f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
         " --below $PPID 2> {log:q}"
@@ -50,8 +50,9 @@ rule measure:
 
 if SLURM:
 
-    # All batches go into the queue at once, so that their waiting times overlap. The exclusive
-    # node, and these resources within the job, keep the measurements of a host apart.
+    # All batches go into the queue at once, so that their waiting times overlap. Measurements of a
+    # host do not run at the same time, since its node is exclusive, and these resources count
+    # within a job.
     resource_scopes:
         **dict.fromkeys(CAMPAIGN.measurement_resources, "local"),
 
@@ -91,7 +92,8 @@ checkpoint choose_round:
 
 
 onstart:
-    # Measurements may take days. What exists now is needed until the end, so it is not looked through.
+    # Measurements may take days. Objects that exist now are needed until the end, so the garbage
+    # collector need not examine them.
     gc.freeze()
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)

@@ -1,4 +1,4 @@
-# For people: a drawing of the topology, figures, the report, and an overview of all hosts.
+# Pages for people: the drawing of the topology, the report with its figures, the page of all hosts.
 from chaosity.result_folders import read_skipped_host
 
 
@@ -14,14 +14,15 @@ rule draw_topology:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
     resources:
-        **CAMPAIGN.measurement_resources,  # drawing during a measurement would disturb it
+        **CAMPAIGN.measurement_resources,  # the drawing would disturb a measurement on the host
     params:
-        # No input, since a dry run does not write it. Another topology asks for another drawing.
+        # The file is no input, since a dry run does not write it. If its content changes, Snakemake
+        # draws again.
         xml=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
         content=topology_digest,
         without_lstopo=f"{ROOT}/templates/report/topology_without_lstopo.svg",
     shell:
-        # A simulated host needs no tool. Without lstopo, the drawing says how to get one.
+        # Without lstopo, the file is a picture that says how to get a drawing.
         "if command -v lstopo > {log:q};"
         " then lstopo --input {params.xml:q} --of svg --no-legend --force {output:q} 2> {log:q}"
         # On a full disk, lstopo (2.9) writes half a drawing and exits with 0.
@@ -55,9 +56,9 @@ rule report:
         f"{RESULTS}/{{host}}/{{configuration}}/report.log",
     params:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
-        # Tables of configurations that this run does not measure, so they are no inputs.
+        # Tables of configurations that this run does not measure; so no rule makes them as inputs.
         beside=lambda wildcards: [f"--beside={table}" for table in tables_of_other_runs(wildcards)],
-        # A change of such a table asks for a new report.
+        # If such a table changes, Snakemake writes the report again.
         beside_changed=lambda wildcards: modification_times_ns(tables_of_other_runs(wildcards)),
         left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
@@ -76,9 +77,10 @@ rule overview:
     log:
         f"{RESULTS}/index.log",
     params:
-        # Another selection of hosts asks for another overview.
+        # If other hosts are selected, Snakemake writes the page of all hosts again.
         hosts=list(CAMPAIGN.hosts),
-        # Hosts and configurations that are not part of this run; no inputs, as above.
+        # Summaries of hosts and configurations that are not part of this run; no rule makes them as
+        # inputs.
         others=lambda wildcards, input: [
             str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input.summaries
         ],

@@ -1,4 +1,5 @@
-# Turns records into one long table in SI units, and earlier records into a table of former values.
+# Turns records into the tidy table, and records from before a component changed into a second
+# table.
 
 
 rule tidy:
@@ -10,7 +11,8 @@ rule tidy:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/tidy.log",
     params:
-        # No input, since a dry run does not write it. Another plan asks for another table.
+        # The file is no input, since a dry run does not write it. If its content changes, Snakemake
+        # makes the table again.
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         content=content_of_plan,
     shell:
@@ -19,7 +21,7 @@ rule tidy:
 
 
 rule predict:
-    # What a budget left out. Of a complete plan, nothing is predicted and the rule does not run.
+    # Predicts what a budget left out. If the plan is complete, this rule does not run.
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         unmeasured=f"{RESULTS}/{{host}}/{{configuration}}/unmeasured.parquet",

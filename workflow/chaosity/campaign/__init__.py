@@ -1,1 +1,1 @@
-"""Data of one run of the workflow: hosts, plans, configurations, Slurm jobs, measured weights."""
+"""Data of one run of the workflow: hosts, configurations, plans, Slurm jobs, kept page weights."""

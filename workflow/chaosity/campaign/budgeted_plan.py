@@ -1,8 +1,8 @@
 """The plan of a run with a budget, its rounds, and whether the budget is enough for all points.
 
-The folder ``rounds`` of a host's configuration has the rounds so far. The plan is their union, so
-its records are cached and repeated as in any other run.
-Every start of the workflow imports this module, so it imports no library of the analysis.
+The folder ``rounds`` of a host's configuration has the rounds so far. The plan is the union of
+these rounds, so records are kept and repeated as in a run without a budget. Every start of the
+workflow imports this module, so this module imports no library of the analysis.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from chaosity.rounds.round_types import (
 )
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
-# The budget "auto" is this time: most of what there is to find on a server with eight nodes
-# (docs/explanation/budget.md). A machine with more nodes gets its shortest budget times this
-# factor, so that some time is left for drives and replicates.
+# The budget "auto" is 30 minutes, which finds most of what there is to find on a server with eight
+# nodes (docs/explanation/budget.md). A machine whose shortest budget times 1.25 is longer gets that
+# time, so that some time is left for drives and replicates.
 _AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
 
 
 def has_budget(config: Config) -> bool:
-    """Return whether a run measures in rounds, and not every combination."""
+    """Return whether a run has a limit, of time or precision, so that it measures in rounds."""
     return bool(config["budget"] or config["precision"])
 
 
 def budget_of_config(config: Config, plan: HostPlan) -> Budget:
-    """Return the budget of a host; `plan` is its complete plan."""
+    """Return the budget of a host; `plan` is the complete plan of the host."""
     seconds = precision = None
     if config["budget"] == AUTO_BUDGET:
         least = least_budget_seconds(plan.points, plan.host.topology)
@@ -53,9 +53,9 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
 
 
 def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
-    """Return the plan of these rounds, from the complete plan of a host."""
+    """Return the part of a host's complete plan that these rounds measure."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
-    # The first round of a run takes all records that count, so these do not.
+    # The rounds contain all records that count, so records of left-out points do not count.
     older = sum((folder / record_file(*point_key(point), 1)).exists() for point in own.left_out)
     if not older:
         return own
@@ -70,8 +70,8 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 class RoundsOfPlan:
     """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
 
-    `complete` is the complete plan, `steps` are the choices of earlier runs that this run keeps,
-    and `are_written` says whether the files below ``rounds/`` already hold exactly these choices.
+    `complete` is the complete plan of the host, `steps` are the choices of earlier runs that this
+    run keeps, and `are_written` says whether the files in ``rounds/`` have exactly these choices.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ def needs_rounds(
 ) -> bool:
     """Return whether a run within the budget cannot measure the complete `plan`.
 
-    `used_seconds` is the planned time of the measurements in the rounds so far that count,
-    `missing_seconds` that of all measurements without a record that counts; `is_new` says whether
-    no record counts.
+    `used_seconds` is the planned time of those measurements of the rounds so far that count, and
+    `missing_seconds` the planned time of all measurements without a record that counts. `is_new`
+    says whether no record counts.
 
     Raises:
         UserError: the budget is too short to measure the node matrices once.

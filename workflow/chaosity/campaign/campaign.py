@@ -1,8 +1,8 @@
 """The hosts of a run of the workflow, each in one or several configurations of its firmware.
 
-Snakemake reads the workflow in the process that the user starts, and again in jobs that run
-elsewhere. Only the first process discovers hosts and takes locks; jobs read the files that it
-wrote.
+Snakemake reads the workflow in the process that the user starts, and again in each job that runs in
+a process of its own. Only the process of the user discovers hosts and takes locks; a job reads the
+files that this process wrote.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
 
 T = TypeVar("T")
-# The config of this run below the results of a host, for the jobs that need it.
+# File with the config of this run, in the folder of a host's results; jobs of the workflow read it.
 RUN_CONFIG_FILE = "run_config.yaml"
 
 
 def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
-    """Return the result of `make`; for errors that a user can fix, print them and exit with 2."""
+    """Return the result of `make`; print an error that a user can fix, and exit with status 2."""
     try:
         return make()
     except (UserError, OSError) as error:
@@ -80,16 +80,17 @@ def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
 
 
 def measuring_resource_name(host: str) -> str:
-    """Return the name of the Snakemake resource that allows one measurement at a time on a host."""
+    """Return the name of the Snakemake resource that limits a host to one measurement at a time."""
     return "measuring_" + re.sub(r"\W", "_", host)
 
 
 class Campaign:
     """The hosts of one run, each in its configurations.
 
-    `config` is the merged config from Snakemake, `root` the repository; the command line says what
-    this process may do. `modes` has each host by (host, configuration), `skipped` the reason why a
-    host cannot be discovered, and `began` when this run began, as in the name of a file.
+    `config` is the merged config from Snakemake, `root` the folder of the repository;
+    `command_line` says what this process may do. `modes` is (host, configuration) -> that host in
+    that configuration, `skipped` is host -> reason why it cannot be discovered, and `began` is the
+    time when this run began, as names of files have it.
 
     Raises:
         UserError: config, inventory or a host is wrong.
@@ -110,7 +111,7 @@ class Campaign:
         put_own_programs_first_in_path(root)
         self.is_main = not command_line.is_of_job
         self.writes = self.is_main and not command_line.writes_nothing
-        # What discovery finds; of a dry run it is gone at the end.
+        # The folder for what a dry run discovers; it is deleted at the end of the process.
         self._folder: TemporaryDirectory[str] | None = None
         if self.is_main and not self.writes:
             self._folder = TemporaryDirectory(prefix="chaosity-dry-run-")
@@ -119,7 +120,7 @@ class Campaign:
         self._locks: list[int] = []
         self.modes: dict[tuple[str, str], HostInMode] = {}
         self.skipped: dict[str, str] = {}
-        # Returns Snakemake's jobs that are to run; the workflow sets it.
+        # Returns the jobs that Snakemake is going to run; the workflow sets this function.
         self.needed_jobs: Callable[[], Iterable[Any]] = tuple
         Campaign.current = self
         if command_line.only_reads_rules:
@@ -128,7 +129,7 @@ class Campaign:
             if self.config[key]:
                 command_line.refuse_options_that_need_all_jobs(key)
         if self._folder:
-            # In these copies, a dry run notes what has changed.
+            # A dry run notes changes of components in copies of their files.
             for folder in self.results.glob("*/*/components"):
                 shutil.copytree(folder, self.discovered / folder.relative_to(self.results))
         if self.config["configurations"]:
@@ -151,14 +152,15 @@ class Campaign:
             self._plan(mode, host)
 
     def _add_hosts_with_modes(self, repeats: bool) -> None:
-        """Add each host in each configuration; boot those of which measurements are missing."""
+        """Add each host in each configuration, with a boot where measurements are missing."""
         inventory = self.config["inventory"]
         to_boot: dict[str, InventoryHost] = {}
         hosts = hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory)
         for host in hosts:
             before: HostInMode | None = None
             for name in self.config["configurations"]:
-                # What exists was discovered in an earlier run; only a real run discovers it again.
+                # An existing topology is from an earlier run; only a run that is not dry discovers
+                # the host again.
                 mode = self._add_mode(host, name, self.results)
                 mode.local = needs_no_connection(host, self.config)
                 self._plan_as_last_found(mode, host)
@@ -171,7 +173,7 @@ class Campaign:
                     mode.forget_plan()
                     if self.writes:
                         mode.remove_signs_of_boot()
-        # A reboot takes minutes, so an error on what a host lacks comes before it.
+        # A reboot takes minutes, so what is missing on a host is reported before any reboot.
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
             for mode in self.modes_of(skipped):
@@ -193,7 +195,7 @@ class Campaign:
         return mode
 
     def _plan_as_last_found(self, mode: HostInMode, host: InventoryHost) -> None:
-        """Plan a host as it was last found in a configuration, if that is possible."""
+        """Plan a host from its last discovery in a configuration, if there is a readable one."""
         if not (mode.folder / "topology.json").exists():
             return
         if self.writes:
@@ -213,7 +215,7 @@ class Campaign:
 
     def _plan(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
         mode.local = host.local
-        # Only the main process calculates weights; the others use its file.
+        # Only the main process calculates weights; other processes read the file that it wrote.
         weights = HostPageWeights(mode.folder, recalculate=self.is_main)
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
@@ -238,7 +240,7 @@ class Campaign:
             mode.plan.write_plan(mode.folder, points=False)
 
     def _take_plan_within_budget(self, mode: HostInMode, complete: HostPlan) -> str | None:
-        """Take the plan that fits into the budget; return what to say, None without a budget."""
+        """Take the plan that fits into the budget; return a line to print, or None."""
         # The first round is chosen here, so that a dry run lists its measurements.
         if not has_budget(self.config):
             mode.take_plan(complete)
@@ -259,13 +261,13 @@ class Campaign:
         return text
 
     def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
-        """Set damaged files aside, unless another run writes to the results now."""
-        if self._locks:  # this run
+        """Set files aside by iterating `sentences`, unless another run writes to the results."""
+        if self._locks:  # this run holds the lock
             _print_lines(sentences)
             return
         try:
             lock = lock_results(self.results / host)
-        except UserError:  # a run that measures is refused later
+        except UserError:  # another run writes here; this run is refused later if it is to measure
             return
         try:
             _print_lines(sentences)
@@ -285,7 +287,7 @@ class Campaign:
         raise UserError(what, f"host {host}", "name the configuration in `configurations`")
 
     def modes_of(self, host: str) -> list[HostInMode]:
-        """Return a host in each of its configurations, in the order of the config."""
+        """Return an entry for each configuration of a host, in the order of the config."""
         return [mode for mode in self.modes.values() if mode.host == host]
 
     @property
@@ -294,7 +296,7 @@ class Campaign:
         return list(dict.fromkeys(host for host, _ in self.modes))
 
     def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
-        """Return what a choice depends on besides the records; a change repeats the choice."""
+        """Return what a choice depends on besides records; a change of it repeats the choice."""
         assert mode.rounds
         before = mode.rounds.plan_before_choice(number).points_fingerprint
         given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
@@ -304,7 +306,7 @@ class Campaign:
         """Lock the results and write the points; call this only if it is not a dry run.
 
         Raises:
-            UserError: a host cannot be measured, or another run is active.
+            UserError: a host cannot be measured, or another run writes to its results.
         """
         known = [mode for mode in self.modes.values() if mode.is_known]
         for mode in known:
@@ -325,7 +327,8 @@ class Campaign:
     def share_inventory(self) -> None:
         """Give the jobs the inventory that this process has read, since each reading is slow.
 
-        With `configurations`, each job reads it itself: a reboot can change a dynamic inventory.
+        With the key `configurations` in the config, each job reads the inventory itself, since a
+        reboot can change a dynamic inventory.
         """
         if not self.config["configurations"]:
             share_inventory_with_processes_below(self.config["inventory"])
@@ -336,7 +339,7 @@ class Campaign:
             os.close(self._locks.pop())
 
     def repetitions(self) -> str | None:
-        """Return a sentence on the records that are measured again, and why; None without any."""
+        """Return a sentence on which records are measured again and why; None if there are none."""
         from chaosity.campaign.files_made_again import describe_repetitions
 
         measurements = (job for job in self.needed_jobs() if job.rule.name.endswith("measure"))
@@ -354,7 +357,7 @@ class Campaign:
         def units_of(host: str) -> Callable[[Any], int]:
             return lambda wildcards: int(wildcards.host == host)
 
-        if len(self.hosts) == 1:  # Snakemake calls no function for each of ten thousand jobs
+        if len(self.hosts) == 1:  # a number spares Snakemake ten thousand calls of a function
             return {measuring_resource_name(self.hosts[0]): 1}
         return {measuring_resource_name(host): units_of(host) for host in self.hosts}
 
@@ -371,7 +374,7 @@ class Campaign:
     ) -> None:
         """Let one measurement run at a time on each host, through Snakemake's `limits`.
 
-        Snakemake ignores a resource without a limit, so `register` sets it.
+        Snakemake ignores a resource without a limit, so `register` sets the missing limits to 1.
 
         Raises:
             UserError: a host's resource has another limit on the command line or in a profile.

@@ -1,10 +1,10 @@
-"""Set damaged files of results aside, so that a run makes them again, and say why it does.
+"""Set damaged files of results aside, so that a run makes them again; say why records are repeated.
 
-A file can be empty, cut or garbage after a crash of the machine or an interrupted copy. Something
-else can also stand in its place: a folder, a FIFO, a link to nothing. Snakemake sees only that the
-file exists. Nothing is deleted: the file keeps its content under another name.
+After a crash of the machine or an interrupted copy, a file can be empty, cut or garbage, or a
+folder, a FIFO or a broken link can stand in its place. Snakemake sees only that the file exists.
+Nothing is deleted: a damaged file keeps its content under another name.
 
-Every start of the workflow imports this module, so it imports no library of the analysis.
+Every start of the workflow imports this module, so this module imports no library of the analysis.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from chaosity.rounds.round_types import ROUNDS_FOLDER, point_key
 from chaosity.units import format_count, join_with_and
 
 _REPORT = "report.html"
-# Read by every start, so they are always checked.
+# Every start of a run reads these files, so they are always checked.
 _READ_ALWAYS = (_REPORT, WEIGHTS_FILE)
-# Outputs of rules that are one file, and those that are a folder of files.
+# Outputs of rules: single files, and folders of files.
 _FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
 _FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
-# How a whole file ends.
+# Suffix of a file -> with what a complete file of this kind ends.
 _ENDS = {
     ".html": (b"</html>",),
     ".json": (b"}", b"]"),
@@ -52,8 +52,8 @@ _END_BYTES = 64
 def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
-    A complete report has read all files that are older than the report, so only younger files are
-    read. `folder` is ``results/<host>/<configuration>``.
+    A complete report shows that all files older than the report could be read, so only younger
+    files are read here. `folder` is ``results/<host>/<configuration>``.
     """
     for name in _READ_ALWAYS:
         if reason := _damage(folder / name, 0):
@@ -72,8 +72,8 @@ def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
 def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
     """Rename damaged records of a plan; yield a sentence for each.
 
-    A record that is older than the tidy table was read for it, so only its end is read again.
-    `folder` is ``results/<host>/<configuration>`` of the plan's host.
+    A record that is older than the tidy table was read for this table, so only the end of such a
+    record is read again. `folder` is ``results/<host>/<configuration>`` of the plan's host.
     """
     read_at = _changed_ns(folder / MEASUREMENTS_FILE) or 0
     for point in plan.points:
@@ -84,7 +84,7 @@ def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
 
 
 def _changed_ns(path: Path) -> int | None:
-    """Return when a file or its place last changed, in ns since 1970; None if it does not exist."""
+    """Return when a file or its name last changed, in ns since 1970; None without such a file."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -93,9 +93,9 @@ def _changed_ns(path: Path) -> int | None:
 
 
 def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
-    """Return what is wrong with a file; None for a whole one, and for one that does not exist."""
-    # All files that have not changed since `read_at` (in ns since 1970) were read at that time. The
-    # JSON object in the file must have the `key`.
+    """Return what is wrong with a file; None if it is complete or does not exist."""
+    # A file that has not changed since `read_at` (in ns since 1970) was read then. If `key` is
+    # given, the JSON object in the file must have it.
     changed = _changed_ns(path)
     if changed is None:
         return None
@@ -125,7 +125,7 @@ def _check_end(path: Path) -> None:
 
 
 def _check_content(path: Path, key: str | None) -> None:
-    """Raise an error of `MALFORMED` if a file has no content of its kind."""
+    """Raise an error of `MALFORMED` if the content of a file does not fit its suffix."""
     if path.suffix == ".json":
         document = json.loads(read_regular_file(path))
         if key is not None:
@@ -142,13 +142,13 @@ def _check_content(path: Path, key: str | None) -> None:
 
 
 def _set_aside(path: Path, what: str, again: str) -> str:
-    """Rename a file or folder, and return a sentence that says so."""
+    """Rename a file or folder; return a sentence with its new name and what is made `again`."""
     kept = path.with_name(f"{path.name}.damaged-{time_in_file_name(utc_now_text())}")
     path.rename(kept)
     return f"{path}: {what}; it is kept as {kept.name}, and {again} again."
 
 
-# What a point's definition depends on, see `design.point_expansion`.
+# Keys of a point on which its definition depends, see `design.point_expansion`.
 _DEFINED_BY = ("loads", "stopping")
 
 
@@ -159,16 +159,16 @@ class InputsOfMeasurement(Protocol):
 
 
 class Repetition(Protocol):
-    """A job of Snakemake: its changed components as inputs, and its record as output."""
+    """A measuring job of Snakemake, with changed components as inputs and a record as output."""
 
     input: InputsOfMeasurement
     output: list[str]
 
 
 def describe_repetitions(jobs: Iterable[tuple[Repetition, Point]]) -> str | None:
-    """Return how many records are measured again and why, as a sentence; None without any.
+    """Return a sentence on how many records are measured again and why; None if there are none.
 
-    `jobs` are the measurements that are to run, each with its planned point.
+    `jobs` are the measurements that are going to run, each with its planned point.
     """
     reasons = Counter(_reason(job, point) for job, point in jobs if Path(job.output[0]).exists())
     if not reasons:
@@ -194,7 +194,7 @@ def _reason(job: Repetition, point: Point) -> str:
 
 
 def _first_difference(before: Any, now: Any, place: str) -> str | None:
-    """Return place and values of the first difference of two JSON documents; None without any."""
+    """Return place and values of the first difference of two JSON documents; None if equal."""
     if before == now:
         return None
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):

@@ -50,21 +50,24 @@ _RESULT_FILES = (
     *(MEASUREMENTS_FILE, "history.parquet", "findings.json", "topology.svg", "report.html"),
     *(SUMMARY_FILE, "summary.txt", "figures", "exports/notes.txt"),
 )
-# Empty files. The first exists when this run has booted the host into the configuration, and the
-# second when this run has discovered the host there.
+# Two empty files. The first exists after this run has booted the host into the configuration, the
+# second after this run has discovered the host in it.
 CONFIGURED_FILE, DISCOVERED_FILE = "configured.txt", "discovered.txt"
 
 
 class HostInMode:
     """A host in one configuration of its firmware.
 
-    `discovered` is the folder of all results, or in a dry run that of what discovery finds; `began`
-    is when this run began, as in the name of a file.
+    `results` is the folder of all results. `discovered` is the same folder or, in a dry run, the
+    folder for what discovery finds. `began` is the time when this run began, as names of files have
+    it.
 
     Attributes:
-        folder: ``results/<host>/<configuration>``; `facts` is the same below `discovered`.
-        local: whether its measurements are processes of this machine.
-        firmware_and_state_commands: what boots the host into the configuration and sets its state.
+        folder: ``results/<host>/<configuration>``.
+        facts: ``<host>/<configuration>`` in the folder `discovered`.
+        local: whether the measurements run as processes of this machine.
+        firmware_and_state_commands: two commands; the first boots the host into the configuration,
+            the second sets the state of the host.
         before: the configuration that is measured before this one boots; None for the first one.
     """
 
@@ -85,21 +88,26 @@ class HostInMode:
         self.before: HostInMode | None = None
         self._began = began
         self._plan: HostPlan | None = None
-        # The rounds, if the budget is not enough for the complete plan.
+        # The rounds of measurements; None if the complete plan fits into the budget.
         self.rounds: RoundsOfPlan | None = None
         self._points: dict[PointKey, Point] = {}
-        # States of the components that have ever changed.
+        # Component -> its states, for each component that has ever changed; None before they are
+        # read.
         self._changed: dict[str, list[ComponentState]] | None = None
-        self._failures: dict[str, Counter[str]] = {}  # failed attempts by folder and replicate
+        self._failures: dict[str, Counter[str]] = {}  # folder -> replicate -> failed attempts
 
     @property
     def is_known(self) -> bool:
-        """Return whether the points are known; before a boot into the mode, they are not."""
+        """Return whether the host has a plan; it has none before its first boot into the mode."""
         return self._plan is not None
 
     @property
     def plan(self) -> HostPlan:
-        """Return the plan; with a budget, of the rounds so far."""
+        """Return the plan; with a budget, the plan of the rounds so far.
+
+        Raises:
+            UserError: the host is not discovered yet, so there is no plan.
+        """
         if self._plan is None:
             raise UserError("the host is not discovered yet", str(self.folder), "run snakemake")
         return self._plan
@@ -110,7 +118,7 @@ class HostInMode:
         self._points = {point_key(point): point for point in plan.points}
 
     def forget_plan(self) -> None:
-        """Forget the plan, because the host is booted and discovered again."""
+        """Forget the plan, because the host is going to be booted and discovered again."""
         self._plan = self.rounds = self._changed = None
 
     def remove_signs_of_boot(self) -> None:
@@ -158,8 +166,8 @@ class HostInMode:
         return self.record_paths(self.rounds.plan_before_choice(number))
 
     def lost_records(self) -> list[str]:
-        """Return the paths of records that are missing although their table exists."""
-        # Without a table, the rule that makes it asks for the records.
+        """Return the paths of records that are missing although the tidy table exists."""
+        # Without a tidy table, the rule that makes this table asks for the records.
         if not (self.folder / MEASUREMENTS_FILE).exists():
             return []
         return [path for path in self.record_paths() if not os.path.exists(path)]  # noqa: PTH110
@@ -169,11 +177,11 @@ class HostInMode:
         return [str(self.folder / name) for name in _RESULT_FILES]
 
     def prediction_files(self) -> list[str]:
-        """Return the file of predictions, if the plan leaves out points."""
+        """Return the file of predictions in a list, which is empty if no points are left out."""
         return [str(self.folder / PREDICTIONS_FILE)] if self.plan.left_out else []
 
     def topology_digest(self) -> str:
-        """Return a digest of the topology, as discovery has written it."""
+        """Return the SHA-256 digest of the topology file that discovery has written."""
         return hashlib.sha256((self.facts / "topology.xml").read_bytes()).hexdigest()
 
     def is_complete(self) -> bool:
@@ -195,8 +203,8 @@ class HostInMode:
         """Return the files of a point's components that changed after its record was written.
 
         A point without a record is measured anyway, and an unchanged component requests no
-        measurement. So most measurements have no component as input, which Snakemake would have to
-        follow.
+        measurement. So the result is empty for most measurements, and Snakemake has few input files
+        to check.
         """
         if self._changed is None:
             histories = read_component_histories(self.facts / "components")
@@ -212,7 +220,7 @@ class HostInMode:
         return list(self._component_files(changed))
 
     def _component_files(self, names: list[str]) -> Iterator[str]:
-        """Yield files of components: in the results, unless only a dry run has found a change."""
+        """Yield files of components in the results; those of a dry run if it found a change."""
         for name in names:
             found, kept = (
                 folder / "components" / f"{name}.json" for folder in (self.facts, self.folder)
@@ -234,15 +242,15 @@ class HostInMode:
 
 
 Words = list[str]  # a command, as a process gets it
-# In place of the commands of a host that lacks nothing in a configuration.
+# These stand for the two commands if a host lacks no measurement in a configuration.
 NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
 
 
 def hosts_with_modes(hosts: Sequence[InventoryHost], inventory: str) -> list[InventoryHost]:
-    """Return the hosts that can be set to other configurations.
+    """Return those of the hosts that can be set to other configurations.
 
     Raises:
-        UserError: there is none, or a host cannot be rebooted.
+        UserError: no host can be set to other configurations, or one of the hosts is this machine.
     """
     for host in hosts:
         if host.is_simulated and not host.can_change_configuration:
@@ -266,7 +274,7 @@ def firmware_and_state_commands(
 ) -> tuple[Words, Words]:
     """Return two commands: one sets the firmware and reboots the host, one sets the host's state.
 
-    A simulated host needs none; `true` stands for both.
+    A simulated host needs no commands, so the command `true` stands for each of them.
 
     Raises:
         UserError: Ansible is not installed.
@@ -283,7 +291,7 @@ def firmware_and_state_commands(
 
 
 def discover_in_mode(config: Config, host: str, configuration: str) -> None:
-    """Discover a host that was booted into a configuration, and write what is found.
+    """Discover a host that was booted into a configuration, and write its topology and components.
 
     The inventory is read anew, since a reboot can change what a dynamic inventory says.
 
@@ -296,10 +304,10 @@ def discover_in_mode(config: Config, host: str, configuration: str) -> None:
 
 
 def lock_results(results: Path) -> int:
-    """Lock a host's results (``results/<host>``); return the open file.
+    """Lock the results of a host (``results/<host>``); return the descriptor of the open lock file.
 
-    The kernel frees the lock when the process ends, also after a crash. Snakemake's own lock stays
-    after a crash, so profiles/default turns it off.
+    The kernel frees this lock when the process ends, also after a crash. The lock of Snakemake
+    stays after a crash, so profiles/default turns that lock off.
 
     Raises:
         UserError: another run holds the lock.

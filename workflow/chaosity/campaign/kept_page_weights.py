@@ -1,7 +1,7 @@
 """Calculate the page weights of planned placements from measurements, and keep them in a file.
 
 The file is ``results/<host>/<configuration>/weights.json``. Weights are part of a point's
-definition, so weights that change with every replicate would request all placements again.
+definition, so if weights changed with every replicate, all placements would be measured again.
 Therefore the kept weights are used until measurements give clearly different weights.
 """
 
@@ -30,7 +30,7 @@ FILE = "weights.json"
 
 
 class KeptWorkerWeights(TypedDict):
-    """The weights of a set of workers: node -> share, their source, and the time of calculation."""
+    """Page weights of a set of worker nodes, their source, and the time of their calculation."""
 
     shares: dict[str, float]
     source: str | None
@@ -40,14 +40,14 @@ class KeptWorkerWeights(TypedDict):
 class HostPageWeights:
     """The weights of one host in one configuration.
 
-    A call with the name of the weights (CANONICAL or CONTENDED) and the workers' nodes returns the
-    share of each node, or None if they were not measured. Without `recalculate`, only the kept
-    weights are used, and no measurements.
+    A call with the name of the weights (CANONICAL or CONTENDED) and the worker nodes returns node
+    -> share of the pages, or None if the bandwidths for it were not measured. Without
+    `recalculate`, nothing is calculated from measurements, and only kept weights are returned.
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:
         self.folder, self.path, self.recalculate = folder, folder / FILE, recalculate
-        # By the name of the weights, and by the workers as a list such as 0-3.
+        # Name of the weights -> workers as a list such as 0-3 -> their weights.
         self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
             remedy = "delete the file, then the next run computes the weights from the measurements"
@@ -61,7 +61,7 @@ class HostPageWeights:
                 raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
-        """Return the share of each node's pages; None if the measurements for it are missing."""
+        """Return node -> share of the pages; None if the measurements for it are missing."""
         own = self._kept.setdefault(name, {})
         key = format_cpu_list(workers)
         kept: dict[int, float] | None = None
@@ -75,7 +75,7 @@ class HostPageWeights:
         return kept
 
     def write_known_weights(self) -> None:
-        """Write all known weights to the file; without weights, write nothing."""
+        """Write all weights to the file `weights.json`; if there are none, write no file."""
         if known := {name: sets for name, sets in self._kept.items() if sets}:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)
             write_if_changed(self.path, text + "\n")
@@ -83,9 +83,10 @@ class HostPageWeights:
     def _calculate(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
-        """Return node -> share and the source of the shares; None if bandwidths are not measured.
+        """Return node -> share of the pages, and the source; None if bandwidths are not measured.
 
-        CANONICAL weights are from paths measured alone, CONTENDED from all workers at once.
+        CANONICAL weights follow from paths measured alone, CONTENDED weights from paths measured
+        while all workers ran at once.
         """
         # Imported here since they load pandas for a second, and most plans need no weights.
         from chaosity.weights import (
@@ -100,7 +101,8 @@ class HostPageWeights:
             if name == CONTENDED:
                 matrix = find_contended_bandwidth_matrix(host.measurements, workers)
                 return (canonical_weights(matrix, workers), matrix.source) if matrix else None
-            # The source names the kernel: triad if several kernels have the same number of places.
+            # The source of the weights names the kernel of the matrix; if several kernels were
+            # measured in equally many places, the kernel is triad.
             if alone is None or alone.samples is None:
                 return None
             return canonical_weights(alone.samples, workers), alone.source
@@ -109,7 +111,7 @@ class HostPageWeights:
 
     @cached_property
     def _measured(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
-        """Return the host's results, and its bandwidths from node to node; None without results."""
+        """Return the results of the host and its bandwidths from node to node; None without any."""
         from chaosity.export.main_matrices import memory_matrix, read_measured_host
         from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
@@ -121,6 +123,6 @@ class HostPageWeights:
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:
-    """Return whether all shares agree within the tolerance of the placement check."""
+    """Return whether all nodes' shares agree within the tolerance of the placement check."""
     same_nodes = set(kept) == set(calculated)
     return same_nodes and largest_share_deviation(kept, calculated) <= SHARE_TOLERANCE

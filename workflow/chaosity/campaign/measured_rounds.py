@@ -1,6 +1,6 @@
 """Choose what a host measures within a budget, round after round, from the records so far.
 
-A run that was interrupted continues with the round that is not complete.
+After an interruption, the next run continues with the round that is not complete.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _DIGEST_FILE = ".unmeasured_digest"
 
 
 def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str | None]:
-    """Return duration, validity and definition; 0, False and None for a broken record.
+    """Return duration in seconds, validity and definition; 0, False and None for a broken record.
 
-    A simulated measurement takes the planned time, though its record is written in milliseconds.
+    A simulated measurement counts with its planned time, though it took only milliseconds.
     """
 
     def read() -> tuple[float, bool, str]:
@@ -85,20 +85,20 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
 def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     """Write `unmeasured.parquet`: the rows of the points that a plan leaves out, without values.
 
-    Nothing is written if the plan has not changed.
+    Nothing is written if the points of the plan have not changed since the file was written.
     """
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and has_text(done, plan.points_fingerprint):
-        return  # an unchanged file asks for no new predictions
+        return  # the file keeps its time, so Snakemake makes no new predictions
     write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)
 
 
 def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
-    """Return the cells of the earlier runs that the config names; None without any.
+    """Return the cells of the earlier runs that `texts` of the config select; None without a run.
 
     Raises:
-        UserError: an earlier run has another configuration, or other combinations.
+        UserError: an earlier run has another configuration, or too many other combinations.
     """
     tables = []
     for selection in read_selections(texts):
@@ -118,9 +118,9 @@ def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
 class RoundsOfHost:
     """The rounds of one host within a budget.
 
-    `plan` is its complete plan, `folder` ``results/<host>/<configuration>``, and `facts` the same,
-    or in a dry run the folder of what discovery finds. `writes` says whether what is read of the
-    records may be kept in the folder.
+    `plan` is the complete plan of the host, and `folder` is ``results/<host>/<configuration>``.
+    `facts` is the same folder or, in a dry run, the folder for what discovery finds. `writes` says
+    whether `folder` may get copies of what was read from records.
     """
 
     def __init__(
@@ -148,7 +148,8 @@ class RoundsOfHost:
             for number in replicate_numbers(point)
             if (point_key(point), number) not in counting
         )
-        # Another run may have completed the plan meanwhile.
+        # A run without a budget may have measured the complete plan meanwhile; then no rounds are
+        # needed.
         self.in_rounds = needs_rounds(
             plan,
             self.budget,
@@ -161,7 +162,7 @@ class RoundsOfHost:
         self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
 
     def choose_first(self) -> tuple[RoundStep, str]:
-        """Return what a run measures first, and what it says on the terminal, which can be nothing.
+        """Return what a run measures first, and a text for the terminal, which can be empty.
 
         If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
         """
@@ -177,9 +178,9 @@ class RoundsOfHost:
     def choose_step(
         self, rounds: Sequence[Round], first: str | None = None
     ) -> tuple[RoundStep, str]:
-        """Return the next choice after these rounds, and what it says on the terminal.
+        """Return the next choice after these rounds, and a text for the terminal.
 
-        The text has the time used, and `first` or the chosen round.
+        The text has the used time, and then `first` or, without `first`, the chosen round.
         """
         states = self._record_states(rounds)
         known = self._with_unrequested_records(rounds, states)
@@ -197,13 +198,13 @@ class RoundsOfHost:
         if len(so_far.measured):
             measured = len(so_far.replicates_of(known))
             text += f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
-            # The list of tests is for the report.
+            # Only the report has the list of tests, so this text leaves the list out.
             text += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
         added = (*known[len(rounds) :], *([chosen] if chosen else []))
         return RoundStep(added, chosen is None), text
 
     def _record_states(self, rounds: Sequence[Round]) -> dict[Replicate, RecordState]:
-        """Return (point, replicate) -> state of each record in the host's folder."""
+        """Return (point, replicate) -> state of its record, for each record in the folder."""
         histories = read_component_histories(self.components)
         asked = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
         found = {}
@@ -225,8 +226,8 @@ class RoundsOfHost:
     def _with_unrequested_records(
         self, rounds: Sequence[Round], states: RecordStates
     ) -> list[Round]:
-        """Return the rounds, and one more with the records that count and no round requested."""
-        # Runs without a budget took them, before the first round or between rounds.
+        """Return the rounds, and one more round of the records that count and are of no round."""
+        # Such records are from runs without a budget, before the first round or between rounds.
         planned = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
         found: list[PointKey] = []
         for point in self.plan.points:

@@ -1,11 +1,12 @@
-"""Manage the Slurm jobs of a workflow run: nodes, batches, resources, observation and cost.
+"""Manage the Slurm jobs of a workflow run: nodes, batches, resources, watching and cost.
 
 Only the rules use this module, and only for ``transport: slurm`` in the config. The measurements of
-a Slurm job are a batch. All measurements of a batch have one file as input. Rule `open_slurm_batch`
-makes it, and requests the node and the time of the whole batch. So Snakemake puts them into one
-group. In each Slurm job Snakemake starts itself twice: to run a step, and to run the batch's
-measurements one after the other. Processes within a job do not call Slurm. Batches are long
-compared with the time in the queue.
+a Slurm job are a batch. All measurements of a batch have one file as input. The rule
+`open_slurm_batch` makes this file, and requests the node and the time of the whole batch. So
+Snakemake puts this job and the measurements of the batch into one group. In each Slurm job,
+Snakemake starts itself twice: to run a job step, and to run the batch's measurements one after the
+other. Processes within a Slurm job do not call Slurm. A batch takes much longer than its time in
+the queue.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from chaosity.slurm import (
 
 # Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
 JOB_PREFIX = "chaosity_"
-# The folder of the empty files of batches, below ``results/<host>/<configuration>``.
+# Folder in ``results/<host>/<configuration>`` with an empty file for each batch.
 BATCHES_FOLDER = "slurm_batches"
 # Names of the Snakemake resources that `whole_node_job_resources` may return.
 RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
@@ -49,14 +50,15 @@ class CampaignSlurmJobs:
     """The Slurm jobs of a campaign; `repeats` says whether complete measurements are made again.
 
     Raises:
-        UserError: Slurm does not answer, or removes jobs from its list before their end is seen.
+        UserError: Slurm does not answer, or may forget a job before the job's end is seen.
     """
 
     def __init__(self, campaign: Campaign, *, repeats: bool) -> None:
         self.campaign, self._repeats = campaign, repeats
         self.slurm = campaign.config["slurm"]
-        self._seconds_of_batches: dict[str, float] = {}  # planned, by the name of their file
-        # Of each host in a configuration: the file of each measurement's batch, or None.
+        self._seconds_of_batches: dict[str, float] = {}  # name of a batch's file -> planned seconds
+        # (host, configuration) -> measurement -> file of its batch, None for a complete
+        # measurement.
         self._files: defaultdict[tuple[str, str], dict[Key, str | None]] = defaultdict(dict)
         self._resources: dict[str, dict[str, str | int]] = {}
         self.watch: SlurmJobAndNodeWatch | None = None
@@ -65,12 +67,12 @@ class CampaignSlurmJobs:
             check_finished_jobs_stay_visible(run_slurm_command("scontrol", "show", "config"))
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
-                # A simulated host has no node, so its jobs run anywhere.
+                # A simulated host has no node in Slurm, so jobs of this host run on any node.
                 node = nodes.get(self.slurm_node_name(name))
                 self._resources[name] = whole_node_job_resources(node, self.slurm) if node else {}
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
-            # With mem_mb 0 the step gets the job's memory.
+            # With mem_mb 0, the step within a job gets all memory of the job.
             own: dict[str, str | int] = {"cpus_per_task": processors, "mem_mb": 0}
             self._resources = dict.fromkeys(campaign.hosts, own)
 
@@ -81,8 +83,9 @@ class CampaignSlurmJobs:
     def batch_file(self, mode: HostInMode, wildcards: Any) -> list[str]:
         """Return the file of a measurement's batch.
 
-        A Slurm job measures the batch itself, so it needs none. Nor does a measurement that lacks
-        nothing; if Snakemake repeats it for a reason of its own, it is a Slurm job by itself.
+        The list is empty within a Slurm job, which measures the batch itself. It is also empty for
+        a complete measurement; if Snakemake repeats such a measurement for another reason, this is
+        a Slurm job of its own.
         """
         if not self.campaign.is_main:
             return []
@@ -93,7 +96,7 @@ class CampaignSlurmJobs:
         return [path] if (path := found[key]) else []
 
     def _cut_into_batches(self, mode: HostInMode) -> None:
-        """Put the measurements of a host into batches; a checkpoint adds such measurements."""
+        """Put those missing measurements of a host into batches that are in no batch yet."""
         found = self._files[mode.host, mode.configuration]
         missing = []
         for point in mode.plan.points:
@@ -105,20 +108,22 @@ class CampaignSlurmJobs:
                 if self._repeats or not mode.is_up_to_date(point, number):
                     missing.append(ReplicateToMeasure(key, order, point["estimated_seconds"]))
         for batch in cut_measurements_into_batches(missing, self.slurm["minutes_per_job"]):
-            # Each run has files of its own, so that none exists yet.
+            # The name has the time of this run, so that no file of an earlier run has the same
+            # name.
             name = f"{self.campaign.began}.{1 + len(self._seconds_of_batches)}"
             path = f"{mode.folder}/{BATCHES_FOLDER}/{name}"
             self._seconds_of_batches[name] = planned_seconds(batch)
             found.update(dict.fromkeys((each.key for each in batch), path))
 
     def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
-        """Return the time limit of a batch for its Slurm job; within the job, nothing uses this."""
+        """Return the time limit of a batch's Slurm job in minutes; within the job it has no use."""
         return self._limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
-        """Return what a measurement adds to the limit of its job: nothing if it is in a batch."""
-        # Snakemake adds the minutes of all jobs of a group. A minute for each of a hundred points
-        # of two seconds would be too long, so the job that opens the batch has the whole limit.
+        """Return the minutes that a measurement adds to its job's time limit: 0 in a batch."""
+        # The limit of a group is the sum of the whole minutes of its jobs. A minute for each of a
+        # hundred points of two seconds would be too long, so the job that opens the batch has the
+        # whole limit.
         mode = self.campaign.mode(wildcards.host, wildcards.configuration)
         if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
@@ -132,7 +137,7 @@ class CampaignSlurmJobs:
     def _resources_with_minutes(
         self, minutes: Callable[[Any, int], int]
     ) -> dict[str, Callable[..., str | int | None]]:
-        """Return Snakemake's functions for the Slurm resources of a job, by resource."""
+        """Return Slurm resource of a job -> function with which Snakemake gets its value."""
 
         def resource_of_host(name: str) -> Callable[[Any], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -149,20 +154,20 @@ class CampaignSlurmJobs:
 
     @property
     def measurement_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return the resources of a measurement, which has no time of its own in a batch."""
+        """Return the resources of a measurement; in a batch, the measurement adds no time."""
         return self._resources_with_minutes(self._minutes_of_measurement)
 
     def start_job_watch(self) -> None:
-        """Start to watch the jobs; call it when it is known that this is not a dry run."""
+        """Remove the batch files of earlier runs and start to watch jobs; not for a dry run."""
         os.environ[RUN_BEGAN] = utc_now_text()
-        for mode in self.campaign.modes.values():  # files of the batches of earlier runs
+        for mode in self.campaign.modes.values():  # batch files of earlier runs
             shutil.rmtree(mode.folder / BATCHES_FOLDER, ignore_errors=True)
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobAndNodeWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()
 
     def stop_job_watch(self) -> None:
-        """Stop watching the jobs, and print the time that they waited in the queue."""
+        """Stop watching jobs, note which hosts were given up, and print how long jobs waited."""
         if self.watch is None:
             return
         self.watch.stop_watching()
@@ -211,10 +216,10 @@ def planned_seconds(batch: Iterable[ReplicateToMeasure]) -> float:
 
 
 def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int = 1) -> int:
-    """Return the time limit of a job in minutes; `seconds` is the planned time, times `factor`.
+    """Return the time limit of a job in minutes: `factor` times planned `seconds`, plus `slack`.
 
     `slack` are minutes for the start of the job, and for a point that waits for its memory or for
-    another measurement on the host. Every further `attempt` adds the whole time once more.
+    another measurement on the host. Attempt 2 gets twice this limit, attempt 3 three times.
     """
     return math.ceil(attempt * (seconds * factor / 60.0 + slack))
 
@@ -222,10 +227,10 @@ def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int
 def cut_measurements_into_batches(
     measurements: Iterable[ReplicateToMeasure], minutes: float
 ) -> list[Batch]:
-    """Return a host's measurements, in random order, divided into jobs of about `minutes`.
+    """Divide a host's measurements, in their random order, into batches of about `minutes`.
 
-    A job ends with the measurement that reaches this length. The last job can be shorter. If it is
-    shorter than a tenth of `minutes`, the previous job gets its measurements.
+    A batch ends with the measurement that reaches this length. Only the last batch can be shorter.
+    If it is shorter than a tenth of `minutes`, its measurements go to the previous batch.
     """
     parts: list[list[ReplicateToMeasure]] = [[]]
     for measurement in sorted(measurements, key=lambda measurement: measurement.order):

@@ -1,7 +1,7 @@
 """The command line ``chaosity COMMAND``.
 
-Help and version do not wait for heavy libraries: a command's module is imported only when the
-command runs, and the module imports pandas, scipy, vl-convert and the like inside its functions.
+So that help and version come at once, a command's module is imported only when the command runs,
+and this module imports heavy libraries (pandas, scipy, vl-convert) inside its functions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
-# Each command with its help in one line. `chaosity.cli.NAME` defines it, unless listed below.
+# Command -> its help in one line. The module `chaosity.cli.COMMAND` defines the command, unless
+# `_OTHER_MODULES` names another module.
 COMMANDS = {
     "advise": "Advise where a program should run, and what it gets there.",
     "anomalies": "Find faults of a machine in a matrix or in results.",
@@ -77,7 +78,7 @@ class LazyCommandGroup(click.Group):
         return next(command for command in commands if command.name == name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands with their help from COMMANDS."""
+        """Write the list of all commands, each with its line of help in `COMMANDS`."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
@@ -89,9 +90,10 @@ def chaosity() -> None:
 
 
 def main() -> None:
-    """Run the command line; print errors that a user can fix in one sentence.
+    """Run the command line; print each error that a user can fix as one sentence.
 
-    The exit status is 2 then: for a `UserError`, and for a file that cannot be read or written.
+    After such an error the exit status is 2. It is a `UserError`, or a file that cannot be read or
+    written.
     """
     put_own_programs_first_in_path()
     try:
@@ -102,7 +104,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)  # the program that reads the output, such as head, has ended
     except OSError as error:
-        # All files are written with their names, so an error without a name is of the output.
+        # Errors of files have the file's name, so an error without a name is about standard output.
         sentence = file_system_error(error, Path("/proc/self/fd/1").resolve())
         if sentence is None and error.filename:
             sentence = UserError(error.strerror or str(error), str(error.filename))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from chaosity.advice.requests import Request
 
 _SCHEMA = 1
-# An interval that ends below this multiple of its value says that the value is at most that.
+# If an interval ends below this multiple of its value, the text gives the value as "at most".
 _NOT_MORE = 1.02
 _BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -179,14 +179,14 @@ def advise_command(
 
 
 def _wanted_drives(text: str | None) -> int | tuple[str, ...]:
-    """Return the number or the names of drives in an option."""
+    """Return the number or the names of drives in the text of ``--drives``; 0 without a text."""
     if text is None:
         return 0
     return int(text) if text.isascii() and text.isdigit() else tuple(text.split(","))
 
 
 def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
-    """Print the places, the lines to type for the best one, and what makes the advice unsure."""
+    """Print the places, commands for the best place, and what makes the advice uncertain."""
     if opened.is_simulated:
         print_that_nothing_was_measured()
     print_that_results_are_unusable(opened.unusable)
@@ -215,7 +215,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
 
 
 def _cached_sentence(cached: CachedPart) -> str:
-    """Return which share of the data is worth keeping in memory, and how fast scans are then."""
+    """Return which share of the data in memory gives the fastest scans, and their speed."""
     metric = "bandwidth_bytes_per_second"
     rate, share = cached.scan_bytes_per_second, format_percent(cached.share)
     text = format_quantity(metric, rate)
@@ -233,7 +233,7 @@ def _cached_sentence(cached: CachedPart) -> str:
 
 
 def _row(place: AdvisedPlace) -> list[str]:
-    """Return the cells of a place."""
+    """Return the cells of a place's row in the table of advised places."""
     pages = [*place.place.shares]
     return [
         _nodes(place.nodes),

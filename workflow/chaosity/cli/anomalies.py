@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chaosity.store.read_node_matrix_csv import NodeMatrix
 
 
-# Number of cells of a group that the terminal lists.
+# The terminal lists at most this many cells of a group; the JSON has all.
 _MOST_CELLS = 12
 
 
@@ -89,7 +89,7 @@ def find_anomalies_command(
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the findings of a matrix or of a host. The JSON has all cells of a group."""
+    """Print the findings of a matrix or host, with at most `_MOST_CELLS` cells of a group."""
     print_line(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, 1):
         print_line(f"\n{number}. {anomaly.sentence}", style="bold red")
@@ -104,7 +104,7 @@ def print_findings(findings: Findings) -> None:
         print_line(f"\nStructure: {findings.structure}")
         rows = [_group_row(group, findings.metric or "") for group in findings.groups]
         print_table(rows, ["group", "typical", "cells"])
-    # The verdict on a host without findings says what was tested.
+    # The verdict on a host without findings already says what was tested.
     if findings.checked and (findings.anomalies or findings.groups):
         print_line(f"\nTested: {', '.join(findings.checked)}.")
         if findings.untested:
@@ -160,7 +160,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """Return (initiator, target) -> SLIT entry in a CSV file, for the nodes of the matrix."""
+    """Return (initiator, target) -> SLIT entry of a CSV file, which has all pairs of the matrix."""
     from chaosity.store.read_node_matrix_csv import read_distances_csv
 
     distances = read_distances_csv(path)

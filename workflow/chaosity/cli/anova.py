@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chaosity.statistics.anova import AnovaResult
     from chaosity.statistics.anova_effects import DifferenceWithInterval
 
-# Number of lines of a table that the terminal shows. The JSON has all lines.
+# The terminal shows at most this many lines of a table; the JSON has all.
 _MOST_LINES = 40
 
 
@@ -151,7 +151,7 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """Return a number with this many significant digits; nothing for None."""
+    """Return a number with this many significant digits as text; an empty text for None."""
     return "" if value is None else f"{value:.{digits}g}"
 
 

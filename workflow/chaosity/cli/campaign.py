@@ -1,4 +1,4 @@
-"""The steps of a run: ``chaosity plan``, ``discover``, ``measure``, ``tidy``, ``simulate``, ..."""
+"""The commands for steps of a run: ``chaosity plan``, ``discover``, ``measure``, ``tidy``, ..."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from chaosity.design.host_plan import PlanSummary
 
 
-# Kind of a document -> module of `chaosity.documents` and type.
+# Kind of YAML document -> (module of `chaosity.documents`, name of the type that checks it).
 TYPES = {
     "benchmark": ("benchmarks", "BenchmarkDocument"),
     "config": ("config", "Config"),
@@ -129,7 +129,7 @@ def _print_summary(summary: PlanSummary) -> None:
 
 
 def _command_lines(point: Point) -> Iterator[str]:
-    """Yield the files and commands of a point's loads as lines for a shell."""
+    """Yield shell lines that write the files of a point's loads and run their commands."""
     yield f"# {point['experiment']}/{point['point']}"
     for load in point["loads"]:
         for name, text in load["files"].items():
@@ -291,7 +291,7 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
 
 
 def _is_simulated(point: Path) -> bool:
-    """Return whether the folder of the point's host says that the host is simulated."""
+    """Return whether the ``host.json`` above a point's file says that the host is simulated."""
     for folder in point.absolute().parents:
         if (host := folder / "host.json").exists():
             transport = json.loads(read_regular_file(host)).get("transport", {})

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from chaosity.health.judge_check_values import CheckedValue, Suspect
 
 
-# Exit status if nothing was judged. 0, 1 and 2 are fine, warning and fault.
+# Exit status of a check that judged nothing. Statuses 0, 1 and 2 mean fine, warning and fault.
 NOT_CHECKED = 3
 
 
 class _CheckCommand(click.Command):
-    """A command whose wrong arguments do not end with 2, which would be a fault of the host."""
+    """A command that ends with `NOT_CHECKED` for wrong arguments; 2 would be a host's fault."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, or end with `NOT_CHECKED`."""
@@ -133,9 +133,9 @@ def _print_plan(check: HostCheck) -> None:
 
 
 def _findings_of_the_map(folder: Path) -> str:
-    """Return a clause on the findings of the run whose values a check repeats; empty without any.
+    """Return a clause on the findings in the map of a check; empty without findings.
 
-    A part that was slow in the map already is as fast as in the map.
+    A part that was slow in the map already is fine for a check, so this clause names the findings.
     """
     from chaosity.report.problems import read_anomalies
 
@@ -150,7 +150,7 @@ def _findings_of_the_map(folder: Path) -> str:
 def print_result(result: CheckResult, *, every: bool, of_the_map: str = "") -> None:
     """Print a line for each suspected component: what is wrong, and what to do.
 
-    `every`: whether to print all values too. `of_the_map`: a clause on the map's own findings.
+    `every` says whether to print all values too; `of_the_map` is a clause on the map's findings.
     """
     host = result.host
     if result.is_simulated:
@@ -230,7 +230,7 @@ def _suspect_text(suspect: Suspect) -> str:
 def _failure_is_no_result() -> Iterator[None]:
     """End with `NOT_CHECKED` if the check itself fails.
 
-    The statuses of other failing commands, 1 and 2, would be a warning and a fault of the host.
+    Other commands that fail end with 1 or 2; here this would mean a warning or a fault of the host.
     """
     try:
         yield
@@ -249,14 +249,14 @@ def _failure_is_no_result() -> Iterator[None]:
 
 
 def _show_progress(point: str) -> None:
-    """Show the point that is measured, if standard error is a terminal."""
+    """Show which point is being measured, on a terminal only; "" removes the text."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{point}")
         sys.stderr.flush()
 
 
 def _document(result: CheckResult) -> dict[str, Any]:
-    """Return the result as a document for JSON."""
+    """Return the result of a check as the document that ``--json`` prints."""
 
     def value(each: CheckedValue) -> dict[str, Any]:
         experiment, point = each.check.key

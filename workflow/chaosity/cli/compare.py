@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from chaosity.compare.two_sides import SelectionComparison
     from chaosity.report.configurations import CrossoverVerdict
 
-# Number of rows that fit on a terminal below the verdict.
+# At most this many rows are printed, so that they fit on a terminal below the verdict.
 _MOST_ROWS = 15
-# Longest names of selections that stand at the head of a column.
+# Longest name of a selection, in characters, that can be the head of a column.
 _LONGEST_HEAD = 14
 _COLOURS = {"worse": "red", "better": "green"}
 
@@ -99,7 +99,7 @@ def compare_command(
 
 
 def _print_cells(result: SelectionComparison, most: int | None) -> None:
-    """Print the notes of a comparison, and the cells of each group in a table."""
+    """Print the notes of a comparison, and a table of the compared cells of each group."""
     for note in result.notes:
         print_line(f"note: {note}.", wrap=True)
     heads = [result.left, result.right]
@@ -117,7 +117,7 @@ def _print_cells(result: SelectionComparison, most: int | None) -> None:
 
 
 def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
-    """Return the row of a compared cell, in the colour of its verdict."""
+    """Return the texts of a compared cell's row, in the colour of the cell's verdict."""
     verdict = cell["verdict"] if cell["verdict"] in _COLOURS else ""
     numbers = sorted({cell["n_left"], cell["n_right"]})
     texts = [

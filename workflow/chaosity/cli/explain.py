@@ -34,7 +34,7 @@ from chaosity.units import choose_scale, format_quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-# An error names at most this many points.
+# An error lists at most this many names.
 _SHOWN_NAMES = 12
 
 
@@ -104,7 +104,7 @@ def explain_value_command(
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
-    """Yield the value of a cell, and how median and interval follow from the replicates."""
+    """Yield lines on the value of a cell: how median and interval follow from replicates."""
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
     median = scale.text(cell["median"]) if values else "no value"
@@ -175,7 +175,7 @@ def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> It
 def _replicate_lines(
     folder: Path, path: Path, row: pd.Series, *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield the lines of a replicate; its record is in the file `path`, if there is one."""
+    """Yield lines on a replicate, whose record is the file `path`, if this file exists."""
     value = None if row["value"] != row["value"] else float(row["value"])
     quantity = format_quantity(row["metric"], value)
     shown = row["reason"] if value is None else f"{quantity} ({value!r})"
@@ -216,7 +216,8 @@ def explain_record_value(
 ) -> Iterator[str]:
     """Yield the formula of a metric's value in a valid record, and its inputs.
 
-    `metric` is its name in this record. With `every_sample`, all samples or counts are yielded.
+    `metric` is the name of the metric in this record. With `every_sample`, the lines have all
+    samples or counts, too.
     """
     source, counted = load["metrics"][metric], load.get("counted", {})
     method = method_of_metric(load, metric, alone=len(record["loads"]) == 1)
@@ -265,7 +266,7 @@ def explain_record_value(
 def _quantile_lines(
     load: LoadRecord, metric: str, window: tuple[float, float], *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield the formula of a quantile, and how many counted values are below and at it."""
+    """Yield the formula of a quantile, and how many values are below it and equal to it."""
     source, progress = load["metrics"][metric], load["progress"] or {}
     output, key = load["outputs"]["stdout"], source["key"]
     counts = counts_in_window(progress, key, output, *window)

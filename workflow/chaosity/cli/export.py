@@ -22,7 +22,7 @@ _RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
-# What a format writes, and notes on what it lacks.
+# The text of an export, and notes on what the text lacks.
 _Export = tuple[str, Iterable[str]]
 
 
@@ -54,7 +54,7 @@ def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _
 def _text(
     module: str, function: str, to_text: Callable[[Any], str] = str
 ) -> Callable[[MeasuredHost], _Export]:
-    """Return what a function of a module of `chaosity.export` writes, which is imported then."""
+    """Return a writer that calls a function of `chaosity.export.MODULE`, imported at this call."""
 
     def write(host: MeasuredHost) -> _Export:
         found = import_module(f"chaosity.export.{module}")
@@ -79,7 +79,7 @@ _FORMATS = {
         hwloc-calc considers only local nodes; to consider all nodes, add `--local-memory-flags 4`.
         """,
     ),
-    # The command has more options than the others, see `export_weights_command`.
+    # This format has a command with more options, see `export_weights_command`.
     "weights": _Format("weights.json", _weights, ""),
     "json": _Format(
         "placement.json",
@@ -188,7 +188,7 @@ def export_all_command(folder: Path, output: Path) -> None:
     measured_table(folder)
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
-    read_once = cache(_read_host)  # an error is raised again for each export
+    read_once = cache(_read_host)  # an error is not cached, so each export meets it
     for form in _FORMATS.values():
         try:
             text, lacks = form.write(read_once(folder))

@@ -30,7 +30,7 @@ _DATABASE = click.option(
 
 
 def _filters(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options that select profiles."""
+    """Return the click command with added options that select profiles."""
     for name, text in (
         ("drive", "Select profiles of hosts with a drive whose model contains TEXT."),
         ("configuration", "Select profiles of this configuration, such as nps4."),
@@ -129,7 +129,7 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
         given = ", ".join(f"{name} {value}" for name, value in filters.items() if value)
         problem = f"the database has no profile of {given}" if given else "the database is empty"
         raise UserError(problem, str(database))
-    # Only bandwidths: the highest time is not a result.
+    # The table has only bandwidths, since the highest value of a latency is not the best.
     best = [
         {row["category"]: row for row in each["measured"] if row["metric"] == BANDWIDTH}
         for each in profiles

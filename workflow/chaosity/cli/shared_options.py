@@ -1,7 +1,7 @@
 """Options, types and parsers that several commands share.
 
-The paths of the config and the inventory are repeated from `chaosity.documents`, since an
-import of these modules (with pydantic and yaml) would double the time of ``--help``.
+The paths of the config and of the published forms are repeated from `chaosity.documents`, since an
+import of that package (with pydantic and yaml) would double the time of ``--help``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 class _ResultsPath(click.Path):
-    """A path; of a folder, the results of a host in one configuration."""
+    """A path to a file, or to the only folder of results at or below the given folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path.
@@ -77,12 +77,12 @@ def is_given(parameter: str) -> bool:
 
 
 def refuse_without_effect(because: str, *parameters: str) -> None:
-    """Refuse options of the running command that were given and that nothing would read.
+    """Refuse options of the running command that the user typed although they have no effect.
 
-    `because` is the reason, such as "with --json"; the options are named by their parameters.
+    `because` is the reason, such as "with --json"; `parameters` are the options' parameter names.
 
     Raises:
-        UserError: one of the options was given.
+        UserError: the user typed one of these options.
     """
     for option in click.get_current_context().command.params:
         if option.name in parameters and is_given(option.name):
@@ -93,7 +93,7 @@ def parse_worker_nodes(text: str) -> list[int]:
     """Return the nodes in a list such as 0,2-3 in the order of the list; nodes can occur twice.
 
     Raises:
-        UserError: the text has another form.
+        UserError: the text is not such a list.
     """
     try:
         return [node for part in text.split(",") for node in parse_cpu_list(part)]

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
     from chaosity.statistics.estimates import Estimate
 
-# Number of missing values that are listed with their reason.
+# At most this many missing values are listed with their reason.
 _MOST_MISSING = 3
-# Least share of the best value of the matrix -> colour; the numbers say the same.
+# (Least share of the best value of the matrix, colour of the cell); numbers say the same as
+# colours.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
 
 
@@ -93,7 +94,7 @@ def _print_heading(host: MeasuredHost) -> None:
 
 
 def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> None:
-    """Print the columns of a matrix that fit, and the first missing values."""
+    """Print the columns of a matrix that fit into a line, and the first missing values."""
     scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
 
     def shown(node: int, target: str) -> Text:
@@ -154,7 +155,7 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
 
 
 def _print_resources(host: MeasuredHost) -> None:
-    """Print what the machine can do: the best place of each resource, as in its report."""
+    """Print the best value and place of each resource, as in the report."""
     from chaosity.documents.shipped_documents import existing_experiments
     from chaosity.report.best_places_of_resources import resource_table
 

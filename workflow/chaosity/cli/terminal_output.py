@@ -18,7 +18,7 @@ from rich.text import Text
 from chaosity.errors import printable_text
 from chaosity.records.record_format import NOTHING_MEASURED
 
-# Wide enough for every table.
+# Characters in a line of a file or pipe: more than any table needs.
 _NO_LIMIT = 100_000
 
 
@@ -38,7 +38,7 @@ def print_json(document: object) -> None:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text, which can have names and messages that others wrote, see `printable_text`."""
+    """Print a text; control characters of foreign names and messages are made visible."""
     click.echo(printable_text(str(text)), nl=nl, err=err)
 
 
@@ -59,7 +59,8 @@ class _PrintableConsole(Console):
 def line_width() -> int:
     """Return the number of characters in a line of the terminal, or what COLUMNS says.
 
-    Files, pipes and the journal have no limit: a name that is broken there is not found any more.
+    Files, pipes and the journal get lines without a limit, since a search does not find a broken
+    name.
     """
     return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
@@ -70,7 +71,7 @@ def styled(text: object, style: str = "") -> Text:
 
 
 def _print(part: RenderableType, *, wrap: bool) -> None:
-    """Print to the terminal; colours only there, and only without the variable NO_COLOR."""
+    """Print to standard output; in colour only on a terminal without the variable NO_COLOR."""
     console = _PrintableConsole(
         highlight=False, emoji=False, soft_wrap=not wrap, width=line_width()
     )
@@ -81,8 +82,8 @@ def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
     """Print a line.
 
     Args:
-        parts: its parts, each a text or `styled`.
-        style: of the whole line.
+        parts: the parts of the line, each a text or a result of `styled`.
+        style: the style of the whole line, in the words of rich.
         wrap: whether to break the line between words at the width of the terminal.
     """
     texts = (part if isinstance(part, Text) else styled(part) for part in parts)
@@ -95,18 +96,18 @@ def print_that_nothing_was_measured(style: str = "") -> None:
 
 
 def print_that_results_are_unusable(reason: str) -> None:
-    """Print why the results of a host are useless and what to do, if they are."""
+    """Print why the results of a host are unusable and what to do; nothing for an empty reason."""
     if reason:
         print_line(reason, style="red")
 
 
 def print_what_is_not_determined(name: str, measured_by: str, or_else: str) -> None:
-    """Print why intervals are wide, and what to measure.
+    """Print that a number of the machine makes intervals wide, and what to measure.
 
     Args:
         name: the number of the machine that no measurement determines.
-        measured_by: what determines it on most machines.
-        or_else: what determines it on the others.
+        measured_by: the experiments that determine this number on most machines.
+        or_else: what to measure where these experiments do not suffice.
     """
     print_line(
         f"No measurement determines {name}, so the intervals are wide. To determine it, measure "
@@ -126,15 +127,15 @@ def print_table(
     style: Literal["plain", "headless", "ruled", "headed"] = "plain",
     title: str | None = None,
 ) -> None:
-    """Print a table, which is as wide as it needs to be where lines have no limit.
+    """Print a table that fits into `line_width`.
 
     Args:
         rows: cells of each row, texts or `styled`; an empty row separates sections.
         left: heads of the first columns, which are aligned on the left; long texts are wrapped.
         right: heads of further columns, which are aligned on the right; texts are not wrapped.
-        last: heads of the last columns, which are like those of `left`.
-        on_right: columns of `left` that are aligned on the right, but wrapped.
-        whole: columns of `left` that are not wrapped.
+        last: heads of the last columns, which are aligned and wrapped like those of `left`.
+        on_right: heads of columns of `left` that are aligned on the right, but still wrapped.
+        whole: heads of columns of `left` that are not wrapped.
         missing: text of a cell that is None.
         style: plain (without lines), headless (without heads too), ruled (with all lines) or headed
             (with a line below the heads).
@@ -165,6 +166,6 @@ def print_table(
 
 
 def short_processor_name(name: str | None) -> str:
-    """Return a processor's name without trademark signs, number of cores and clock."""
+    """Return a processor's name without its trademark signs, its number of cores and its clock."""
     noise = r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$| CPU\b"
     return re.sub(noise, "", name or "unknown processor")

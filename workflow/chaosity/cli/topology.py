@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology
     from chaosity.topology.topology_parts import SlitDistances
 
-# Where CPUs are numbered in turn over nodes (0,4,8,...), their lists can be very long.
+# A node's list of CPUs can be very long where numbers alternate between nodes (0,4,8,...). A list
+# of more characters than the first number is cut to as many as the second.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
-# Nodes of the widest matrix of distances that fits on 100 columns.
+# Most nodes of a matrix of distances that fits into 100 columns.
 _MOST_DISTANCES = 16
 
 
@@ -43,7 +44,7 @@ def topology_command(source: str, as_json: bool) -> None:
 
 
 def _print_topology(topology: Topology) -> None:
-    """Print the parts of a host; what a machine does not have is left out."""
+    """Print the parts of a host; kinds of parts that the host lacks are left out."""
     from chaosity.topology.topology_model import configuration_name
 
     host, counts = topology.host, topology.counts
@@ -123,7 +124,7 @@ def _print_nodes(topology: Topology) -> None:
 
 
 def _print_distances(distances: SlitDistances) -> None:
-    """Print the firmware's distances; of a matrix too wide for 100 columns, how often each is."""
+    """Print the firmware's distances; of a matrix too wide to print, how often each occurs."""
     print_line("\nDistances (10 is local)", style="bold")
     nodes = distances.nodes
     if len(nodes) > _MOST_DISTANCES:
@@ -173,7 +174,8 @@ def _print_devices(topology: Topology) -> None:
     ]
     bare = Counter(drive.node for drive in topology.drives if not drive.name)
     functions = [f"{number} on {_node_text(node)}" for node, number in bare.items()]
-    # Parts have heads and rows; of others, only the numbers on each node are known.
+    # Title, rows and heads. NVMe functions without a block device have no heads, but a text for
+    # each node.
     parts: tuple[tuple[str, Sequence[Any], str], ...] = (
         ("NVMe drives", drives, "slot name model serial size link node"),
         ("NVMe functions without a block device", functions, ""),
@@ -225,7 +227,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def short_cpu_list(cpus: Iterable[int]) -> str:
-    """Return a list of CPUs as Linux writes it; a long list is cut, with the number of CPUs."""
+    """Return CPUs as a Linux list; a long list is cut and followed by the number of CPUs."""
     indexes = list(cpus)
     text = format_cpu_list(indexes)
     if len(text) <= _LONGEST_CPU_LIST:

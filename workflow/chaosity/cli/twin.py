@@ -1,4 +1,4 @@
-"""``chaosity fit`` and ``predict``: fit a model to a host, predict with it or from other values."""
+"""``chaosity fit`` and ``predict``: fit a model to a host, and predict what was not measured."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from chaosity.twin.predict_loads import PredictedValue, ValueKey
 
 
-# Number of medians that no parameter explains and that the terminal lists.
+# The terminal lists at most this many medians that no parameter explains.
 _MOST_DEPARTURES = 10
-# Number of surprising points that the terminal lists. The JSON has all.
+# The terminal lists at most this many surprising points; the JSON has all.
 _MOST_POINTS = 12
-# Number of points that an error names.
+# An error names at most this many similar points.
 _NEAR_NAMES = 3
 
 
@@ -87,7 +87,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
 
 
 def _print_fitted(fitted: FittedMachine) -> None:
-    """Print the parameters of a machine, and how well it fits."""
+    """Print the parameters of a fitted model, and how well the model fits the medians."""
     rows = [
         (each.parameter.name, *_value_and_interval(each), each.points) for each in fitted.parameters
     ]
@@ -105,15 +105,14 @@ def _print_fitted(fitted: FittedMachine) -> None:
 
 
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
-    """Return the value of a parameter and its interval.
+    """Return the value of a parameter and its interval, each as text.
 
-    Where they are not determined, the texts say so, or are "at most ...", "at least ..." or
-    "assumed ...".
+    What is not determined is "not determined", "at most ...", "at least ..." or "assumed ...".
     """
     metric = each.parameter.quantity
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"
-        if each.low is None or each.high is None:  # what healthy parts have is not known
+        if each.low is None or each.high is None:  # the value of healthy parts is not determined
             return f"at most {value}", "not determined"
         return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
     if each.value is not None and each.low is not None and each.high is not None:
@@ -125,7 +124,7 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
 
 
 def _ends(metric: str, value: float, low: float, high: float) -> str:
-    """Return the ends of an interval, or its width where rounding would hide it."""
+    """Return the ends of an interval as text, or its width if both ends would look equal."""
     hidden = hidden_interval(metric, value, low, high)
     return hidden or f"{format_quantity(metric, low)} to {format_quantity(metric, high)}"
 
@@ -186,7 +185,7 @@ def predict_command(
 
 
 def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
-    """Predict the drive sets that a run left unmeasured, and print how good the predictions are."""
+    """Predict unmeasured drive sets, and print how well measured drive sets are predicted."""
     from chaosity.prediction.predict_drive_sets import (
         audit_predictions,
         drive_set_models,
@@ -223,7 +222,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 
 
 def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Print what loads of planned points get while all of them run."""
+    """Predict and print what each load of the named points gets while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.predict_loads import joined_loads, measured_medians
 
@@ -245,7 +244,7 @@ def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bo
 def predict_on_described_machine(
     machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
 ) -> None:
-    """Print what loads of planned points get on a described machine while all of them run."""
+    """Predict and print what each load of the named points gets on a described machine."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import read_config
     from chaosity.topology.topology_model import configuration_name
@@ -272,12 +271,12 @@ def _print_together(
     as_json: bool,
     unusable: str = "",
 ) -> None:
-    """Predict the values of loads that run at the same time, and print them."""
+    """Predict the values of loads that run at the same time, and print these values."""
     from chaosity.twin.machine_parameters import sorted_parameters
     from chaosity.twin.model_values import ALL
     from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
 
-    # What the table shows of a load alone is predicted, too, unless it was measured.
+    # The table shows the value of each load alone, too; it is predicted unless it was measured.
     alone = [
         [load]
         for load in loads
@@ -329,7 +328,7 @@ def _print_together(
 
 
 def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[str]:
-    """Return the row of a load: alone, together, perhaps an interval and the measured value."""
+    """Return the row of a load: values alone and together, interval and measured value."""
     alone = each.alone if each.measured_alone is None else each.measured_alone
     cells = [
         each.load,
@@ -346,7 +345,11 @@ def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[st
 def _point_of_name(
     name: str, points: Sequence[Point], where: str, folder: Path | None = None
 ) -> Point:
-    """Return the point ``EXPERIMENT/POINT``."""
+    """Return the point with the name ``EXPERIMENT/POINT``.
+
+    Raises:
+        UserError: no such point is planned, or the budget left it out.
+    """
     from chaosity.result_folders import UNMEASURED_FILE
     from chaosity.store.measurements import Measurements
 

@@ -1,4 +1,4 @@
-"""``chaosity weights`` and ``place``: weights from measured bandwidths, and programs placed so."""
+"""``chaosity weights`` and ``place``: page weights from bandwidths, and programs placed by them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def weights_command(file: Path, workers: str, dwp: float, unit: str | None, as_j
 
 
 def _print_advice(advice: PlacementAdvice) -> None:
-    """Print the weights for a program, the expected bandwidth, commands and notes."""
+    """Print the page weights for a program, its expected bandwidth, commands to copy and notes."""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     print_line(f"Weights for a program on {nodes}{dwp}", style="bold")

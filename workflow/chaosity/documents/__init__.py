@@ -1,1 +1,1 @@
-"""The YAML documents that people write: types with limits, checks, and errors in one sentence."""
+"""The YAML documents that people write: their types, checks, and errors of one sentence each."""

@@ -1,4 +1,4 @@
-"""Benchmarks: the program of a category, its command lines, and how its output is read."""
+"""Benchmarks: which program measures a category, its command lines, and how its output is read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from chaosity.documents.checked_yaml import (
     with_one_key_of,
 )
 
-# A number, or a template that gives one.
+# A number, or a template whose text is a number.
 NumberTemplate = str | float
-# An event is a line of JSON, and a value in it needs a key.
+# The key `event` selects a line of JSON, and the key `key` selects a value in this line.
 EVENT_HAS_KEY = key_needs("event", "key"), key_needs("key", "event")
 
 
@@ -33,9 +33,9 @@ class Program(TypedDict):
     at_least: NotRequired[Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]]
     """Lowest version that counts, such as 3.16."""
     install: str
-    """What to do if it is missing."""
+    """What a user can do if the program is missing."""
     optional: NotRequired[bool]
-    """Hosts without it are measured, and only the points of this benchmark fail there."""
+    """Hosts without the program are measured, too; only the points of this benchmark fail there."""
 
 
 class KernelNameAndArrayCount(TypedDict):
@@ -44,44 +44,44 @@ class KernelNameAndArrayCount(TypedDict):
     name: str
     """The tool's name of the kernel."""
     arrays: NotRequired[Count]
-    """Number of arrays that it uses."""
+    """Number of arrays that the kernel uses."""
 
 
 class SimulatedProgram(TypedDict):
-    """What a simulated machine knows of a program."""
+    """The behaviour of a program on simulated machines."""
 
     moves: Positive
-    """How often a run moves its data to or from memory."""
+    """How often a run of the program moves all its data to or from memory."""
     time_in_memory: Annotated[float, Gt(0), Le(1)]
     """Share of a run's time in which one core waits for memory of its own node."""
 
 
 class SimulatedPrograms(TypedDict, total=False):
-    """What simulated machines know of a benchmark's programs."""
+    """The behaviour of a benchmark's programs on simulated machines."""
 
     own_node_if: dict[str, NumberTemplate]
     """Values of parameters with which each core accesses only the memory of its own node.
 
-    The target must have this node. Without values always.
+    The target must have this node. An empty mapping means that this holds for all parameters.
     """
     own_node_but: Annotated[float, Ge(0), Lt(1)]
-    """Share of the accesses of such cores that use data of all cores all the same.
+    """Share of the accesses with `own_node_if` that nevertheless use data of all cores.
 
-    Only counters of misses see them. Default: 0.
+    Only counters of cache misses count these accesses. Default: 0.
     """
     shares_work: bool
-    """Whether the threads share the work equally and wait for the slowest."""
+    """Whether the threads divide the work equally and wait for the slowest thread."""
     accesses_as: str
     """The kernel that accesses memory as the program does, for programs without kernels.
 
     Default: three reads for each write.
     """
     programs: dict[str, SimulatedProgram]
-    """By kernel."""
+    """Kernel -> behaviour of its program."""
 
 
 class Stop(TypedDict):
-    """How a load ends: by itself or by a signal of the runner, and its allowed exit statuses."""
+    """How a load ends (by itself, or by a signal of the runner), and its allowed exit statuses."""
 
     by: Literal["runner", "self"]
     """runner: the runner sends the signal; self: the load ends by itself."""
@@ -95,9 +95,9 @@ class ProgressColumns(TypedDict):
     """Positions of a time and a rate in a row of CSV."""
 
     end: int
-    """Position of the time of a row, from 0."""
+    """Position of the column with the time of a row, from 0."""
     rate: int
-    """Position of the rate, from 0."""
+    """Position of the column with the rate, from 0."""
 
 
 _OUTPUT = "stdout (default), stderr, or a file or pattern"
@@ -107,36 +107,36 @@ OutputName = TypedDict(
 
 
 class Progress(OutputName, total=False):
-    """A tool's report of its progress: events in JSON lines, or rows of a CSV file."""
+    """How a tool reports its progress: by events in JSON lines, or by rows of a CSV file."""
 
     event: str
-    """Name of the JSON lines, in their key `event`."""
+    """Name of the JSON lines with samples, which these lines have in their key `event`."""
     begin: str
-    """Key of the begin of a sample."""
+    """Key of the time at which a sample begins."""
     end: str
-    """Key of the end of a sample."""
+    """Key of the time at which a sample ends."""
     amount: str
     """Key of the amount of work in a sample, such as bytes."""
     csv: ProgressColumns
     """Rows of CSV in place of JSON lines."""
     interval_seconds: Positive
-    """Time from row to row."""
+    """Time from one row to the next, in seconds."""
     time_scale: float
-    """Converts the tool's unit into seconds."""
+    """Factor that converts the tool's unit of time into seconds."""
     rate_scale: float
-    """Converts the tool's rate into the unit of the metric per second."""
+    """Factor that converts the tool's rate into the unit of the metric per second."""
     clock: Literal["monotonic", "realtime"]
     """Clock of the times; default: monotonic."""
     pauses: Literal[True]
     """The tool does not measure between its samples.
 
-    Then rates are those of the time in which all loads with pauses measured. The record notes which
-    share of the common window this time was.
+    Then only the time counts in which all loads with pauses measured. The record notes which share
+    of the common window this time was.
     """
 
 
 class OutputValue(OutputName, total=False):
-    """Where a value is in a tool's output, see `runner.tool_output`."""
+    """Where to find a value in a tool's output, see `runner.tool_output`."""
 
     json: str
     """Path in a JSON document, such as jobs[*].read.bw_bytes.
@@ -144,15 +144,15 @@ class OutputValue(OutputName, total=False):
     A key with a dot is quoted: clat_ns.percentile["50.000000"].
     """
     event: str
-    """Name of a JSON line, in its key `event`."""
+    """Name of a JSON line, which the line has in its key `event`."""
     key: str
-    """Key in this line."""
+    """Key of the value in the JSON line that `event` names."""
     regex: str
     """Regular expression with one group, the value, such as rate ([0-9.]+)."""
 
 
 class ByNode(TypedDict):
-    """Keys of a sample with the amount for each node, and the time that threads spent on it."""
+    """Keys of a sample with each node's amount, and the time that threads spent on each node."""
 
     amount: str
     """Key of the list of amounts."""
@@ -161,61 +161,61 @@ class ByNode(TypedDict):
 
 
 class Metric(OutputValue, total=False):
-    """A metric: where its value is, in which unit, and which bound the hardware sets."""
+    """A metric: where its value is found, its unit, and its upper bound."""
 
     progress: Literal[True]
-    """The rate over the samples of the time in which all loads ran."""
+    """The value is the rate over all samples of the time in which all loads ran."""
     by_node: ByNode
-    """A row for each node of the target, for a load that reads all of them in turn.
+    """The metric has a row for each node of the target, for a load that reads all nodes in turn.
 
-    In the unit of begin and end.
+    The times that threads spent on a node have the unit of the keys begin and end.
     """
     quantile: Annotated[float, Field(ge=0, le=1)]
-    """Quantile of the samples' counts in that time."""
+    """Quantile of the values that the samples count, over the time in which all loads ran."""
     combine: Literal["single", "sum", "mean", "minimum", "maximum"]
-    """How several values in the output become one; default: single."""
+    """How several values in the output become one; default: single, so several are an error."""
     scale: float
     """Factor that converts the tool's unit into the metric's."""
     amount: NumberTemplate
-    """The output has the time for this amount; the value is the amount per second."""
+    """The output has the time for this amount of work; the value is the amount per second."""
     at_most: NumberTemplate | None
     """Upper bound; a value above it fails the point."""
     simulated_bytes_per_unit: Positive
-    """Memory traffic of one unit of the value, from which a simulated host knows the speed."""
+    """Memory traffic for one unit of the value; a simulated host computes the value from it."""
     may_be_zero: Literal[True]
     """Zero is a valid value, for example of a share."""
     optional: Literal[True]
-    """A point without it is valid, and its row has the reason."""
+    """A point without this value is valid, and its row in the tidy table has the reason."""
     formerly: str | None
-    """Name of the metric in older records, null if they lack it.
+    """Name of the metric in older records; null if older records lack the metric.
 
-    It changes no point's definition, so older records count.
+    This key does not change the definition of a point, so older records count.
     """
     counter: str
-    """A name in `counters`: its count from the start to the stop of the load."""
+    """Name of a counter in `counters`; the value is its count from start to stop of the load."""
 
 
 class Remark(OutputName, total=False):
-    """Where a tool writes remarks about a valid run; null or a missing key means no remark.
+    """Where a tool writes a remark about a valid run; null or a missing key means no remark.
 
-    They are copied into the record, and the report says how often each occurred.
+    Remarks are copied into the record, and the report says how often each occurred.
     """
 
     name: Required[str]
     """Name of the check."""
     json: str
-    """Path in a JSON document."""
+    """Path of the value in a JSON document."""
     event: str
-    """Name of a JSON line."""
+    """Name of the JSON line with the value."""
     key: str
-    """Key in this line."""
+    """Key of the value in the JSON line that `event` names."""
 
 
 class Condition(Remark, total=False):
-    """What a tool's output must say of a valid run."""
+    """What a tool's output must say, so that the run is valid."""
 
     regex: str
-    """Regular expression that the output must contain; with a group, its text is the value."""
+    """Regular expression that must match in the output; the text of a group is the value."""
     equals: str | float | bool
     """The value must be this."""
     one_of: list[Any]
@@ -230,20 +230,20 @@ class Placement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned."""
 
     memory: Literal["target", "initiator"]
-    """Whose nodes its pages must be on.
+    """Whose nodes must have the pages of the benchmark.
 
-    A drive set has no memory, so for drives `target` means the initiator's own nodes; with the
+    A drive set has no memory, so for drives `target` means the initiator's own nodes or, with the
     parameter `buffers: other`, the node that is farthest from the initiator. If the experiment
-    selects `buffers`, the pages must be there, whatever this key says.
+    selects `buffers`, these nodes must have the pages, whatever this key says.
     """
     pinned: NotRequired[bool]
-    """The program pins one thread to each unit."""
+    """Whether the program pins one thread to each processing unit."""
     launcher: NotRequired[Literal[True]]
-    """The command starts with chaosity-place, whose own memory does not count."""
+    """The command starts with chaosity-place, whose own memory is not checked."""
     mapping: NotRequired[str]
-    """Key of its "ready" line with the address of its memory, or with a list of addresses.
+    """Key of the program's "ready" line with the address of its memory, or a list of addresses.
 
-    Then only the pages of this memory are checked, so even a working set of some KiB can be.
+    Then only pages of this memory are checked, so that even a working set of some KiB is checked.
     """
 
 
@@ -253,29 +253,29 @@ class BenchmarkDocument(TypedDict):
     benchmark: Name
     """Name of the file, without .yaml."""
     category: Name
-    """What it measures; an experiment asks for a category, the config selects the benchmark."""
+    """What the benchmark measures; the config names a benchmark for each category."""
     other_categories: NotRequired[list[Name]]
     """Further categories for which the config may select this benchmark."""
     summary: str
-    """What it runs, in a clause."""
+    """What the benchmark runs, in a clause."""
     label: NotRequired[str]
-    """Shown in every figure, such as variant of STREAM."""
+    """Text that every figure of its values shows, such as variant of STREAM."""
     needs: Program
     """The program, and how it is found."""
     parameters: NotRequired[dict[str, Any]]
-    """Values for the templates; the config can replace them."""
+    """Name -> value for the templates; the config can replace the value."""
     platform: NotRequired[Literal["linux", "darwin"]]
-    """Operating system of the commands; default: linux. Hosts with another refuse it."""
+    """Operating system of the commands, default: linux; other hosts refuse the benchmark."""
     device_vendor: NotRequired[str]
-    """OpenCL's name of the vendor whose devices it measures."""
+    """OpenCL's name of the vendor whose devices the benchmark measures."""
     kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
     """Name in experiments -> the tool's name of the kernel, and how many arrays it uses."""
     memory_bytes: NotRequired[str | int]
-    """Memory that the load allocates on its nodes."""
+    """Bytes of memory that a load allocates on its nodes."""
     simulation: NotRequired[SimulatedPrograms]
-    """What simulated hosts know of its programs."""
+    """The behaviour of its programs on simulated machines."""
     writes: NotRequired[bool]
-    """Whether it writes to the drives of its target."""
+    """Whether a load writes to the drives of its target."""
     files: NotRequired[dict[str, str]]
     """File name -> template."""
     environment: NotRequired[dict[str, str]]
@@ -283,22 +283,22 @@ class BenchmarkDocument(TypedDict):
     command: Annotated[list[str], MinLen(1)]
     """Words of the command; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]
-    """barrier: the load prepares, then waits for the start line; spawn: it starts at once."""
+    """barrier: the load prepares, then waits for the line "start"; spawn: it starts at once."""
     stop: Stop
-    """How it ends."""
+    """How a load of the benchmark ends."""
     estimate_seconds: NotRequired[str]
-    """Seconds that it takes; default: from the stopping rule."""
+    """Seconds that a load takes; default: as the stopping rule allows."""
     progress: NotRequired[Progress]
-    """How it reports its progress; without it, only the whole run has a rate."""
+    """How the program reports its progress; without this key, a rate is that of the whole run."""
     metrics: Annotated[dict[str, Metric], MinLen(1)]
-    """Name, which ends in the unit -> where its value is."""
+    """Name of a metric, which ends with its unit -> where its value is found."""
     counters: NotRequired[Annotated[list[str], MinLen(1), DIFFERENT]]
     """Counters of the processor, by their names in templates/counters.
 
-    Each is optional, since most processors do not have all.
+    Each counter is optional, since most processors do not have all of them.
     """
     valid: list[Annotated[Condition, with_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]]
-    """What the output must say of a valid run."""
+    """What the output must say, so that a run is valid."""
     notes: NotRequired[
         Annotated[
             list[Annotated[Remark, with_one_key_of("json", "event"), *EVENT_HAS_KEY]], MinLen(1)
@@ -306,4 +306,4 @@ class BenchmarkDocument(TypedDict):
     ]
     """Remarks of the tool that do not make a run invalid."""
     placement: Placement
-    """Where its pages and threads must be."""
+    """Where the pages and the threads of a load must be."""

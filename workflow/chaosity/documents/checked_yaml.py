@@ -1,4 +1,4 @@
-"""Read YAML files that anybody may have written, within limits, and check them against types."""
+"""Read YAML files of any author within limits, and check their documents against types."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from chaosity.errors import UserError, suggest_allowed
 
-# The longest YAML file that is read, and the largest number of values in it. An alias counts as
-# what it stands for. The longest file of the project has 10 kB.
+# Limits of a YAML file that is read. An alias counts as many values as the value that it stands
+# for. The longest file of the project has 10 kB.
 _MOST_YAML_CHARACTERS = 2**20
 _MOST_YAML_VALUES = 100_000
 _DEEPEST_YAML = 100
 _LONGEST_NUMBER_BITS = 1024
-# libyaml allows any depth, and crashes beyond some 30,000 levels. With fewer signs of nesting than
-# this, a text needs no look at its depth before it is loaded.
+# libyaml allows any depth of nesting, and crashes beyond some 30,000 levels. A text with fewer
+# signs of nesting than this is loaded before its depth is checked.
 _HARMLESS_YAML_SIGNS = 5000
 # libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
@@ -79,7 +79,7 @@ def _too_deep(where: str) -> UserError:
 
 
 def _check_yaml_text(text: str, where: str) -> None:
-    """Check that a text is not too long, and not so deep that its parser crashes."""
+    """Check that a YAML text is not too long, and not nested so deeply that its parser crashes."""
     if len(text) > _MOST_YAML_CHARACTERS:
         raise UserError(f"the file has more than {_MOST_YAML_CHARACTERS} characters", where)
     # Each level of nesting has one of these signs.
@@ -94,14 +94,14 @@ def _check_yaml_text(text: str, where: str) -> None:
 
 
 def _check_yaml_document(document: Any, where: str) -> None:
-    """Check depth and number of values; aliases can multiply values without an end."""
+    """Check the depth and the number of values of a document, since aliases multiply values."""
     values, rest = 0, [(document, 0)]
     while rest and values <= _MOST_YAML_VALUES:
         value, depth = rest.pop()
         if depth > _DEEPEST_YAML:
             raise _too_deep(where)
         if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER_BITS:
-            raise UserError("a number has too many digits", where)  # Python cannot even print it
+            raise UserError("a number has too many digits", where)  # Python cannot print it
         if isinstance(value, dict | list | set | tuple):
             inner = value.values() if isinstance(value, dict) else value
             rest += [(each, depth + 1) for each in inner]
@@ -128,12 +128,12 @@ EXPECTED_TYPES = {
 
 @cache
 def _adapter(document_type: Any) -> TypeAdapter[Any]:
-    """Return what checks documents of a type; the types in it get the settings too."""
+    """Return the checker of documents of a type; `SETTINGS` hold also for the types inside it."""
     return TypeAdapter(with_config(SETTINGS)(document_type))
 
 
 class _WithInheritedMeanings(GenerateJsonSchema):
-    """Gives a key that a type inherits the meaning that its base has: pydantic leaves it out."""
+    """Makes JSON schemas with the meanings of inherited keys, which pydantic omits."""
 
     def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
         """Return the JSON schema of a TypedDict."""
@@ -145,7 +145,7 @@ class _WithInheritedMeanings(GenerateJsonSchema):
 
 @cache
 def _inherited_meanings(document_type: Any) -> dict[str, str]:
-    """Return the keys that a type inherits -> what they mean."""
+    """Return key -> meaning, for the keys that a type inherits."""
     bases = filter(is_typeddict, get_original_bases(document_type))
     return {
         key: own["description"]
@@ -156,8 +156,9 @@ def _inherited_meanings(document_type: Any) -> dict[str, str]:
 
 
 def json_schema(document_type: Any) -> dict[str, Any]:
-    """Return the JSON schema of a document, which editors use."""
-    # Pydantic reads docstrings from the source, which takes time that no check needs.
+    """Return the JSON schema of a document of a type, with meanings of keys, for editors."""
+    # Only the schema needs the docstrings of keys: to read them from the source takes pydantic
+    # time.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     adapter = TypeAdapter(with_config(settings)(document_type))
     return adapter.json_schema(schema_generator=_WithInheritedMeanings)
@@ -166,11 +167,11 @@ def json_schema(document_type: Any) -> dict[str, Any]:
 def check_document(document: Any, document_type: Any, where: str) -> None:
     """Check a document against its type.
 
-    `document_type` is a TypedDict of this package, `where` the file's name, for error
-    messages.
+    `document_type` is a TypedDict of this package; `where` names the document in error messages.
 
     Raises:
-        UserError: the document does not match; the error names the key and what is allowed.
+        UserError: the document does not match its type; the error names the key and what is
+            allowed.
     """
     try:
         _adapter(document_type).validate_python(document)
@@ -181,11 +182,12 @@ def check_document(document: Any, document_type: Any, where: str) -> None:
 def _user_error(
     errors: Sequence[ErrorDetails], document: Any, document_type: Any, where: str
 ) -> UserError:
-    """Return the innermost error, which is in the alternative that fits the document best."""
+    """Return the error at the deepest place: it is of the alternative that fits best."""
     places = [_path_in_document(error, document) for error in errors]
     deepest = max(map(len, places))
     inner = [(e, p) for e, p in zip(errors, places, strict=True) if len(p) == deepest]
-    # A misspelt key is unknown, and the right one is missing.
+    # A misspelt key gives two errors: an unknown key, and the missing right key. The first one
+    # helps.
     _, path = min(inner, key=lambda one: one[0]["type"] != "extra_forbidden")
     here = [error for error, place in inner if place == path]
     first = next((error for error in here if error["type"] not in EXPECTED_TYPES), here[0])
@@ -230,12 +232,12 @@ def _written(path: Sequence[int | str]) -> str:
 
 
 def _listed(expected: str) -> list[str]:
-    """Return the values of a list in pydantic's words: 'a', 'b' or 'c'."""
+    """Return the values in a text of pydantic such as "'a', 'b' or 'c'"."""
     return expected.replace(" or ", ", ").replace("'", "").split(", ")
 
 
 def _path_in_document(error: ErrorDetails, document: Any) -> tuple[int | str, ...]:
-    """Return the keys and positions of an error, without pydantic's names of alternatives."""
+    """Return an error's path in the document, without pydantic's names of alternatives."""
     path: list[int | str] = []
     value: Any = document
     for step in error["loc"]:
@@ -247,7 +249,7 @@ def _path_in_document(error: ErrorDetails, document: Any) -> tuple[int | str, ..
 
 
 def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) -> list[str]:
-    """Return the keys that a document may have at a place."""
+    """Return the keys that the mapping at a path of a document may have."""
     found = [*_alternatives(document_type)]
     for step in path:
         document = document[step]
@@ -258,7 +260,7 @@ def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) ->
             for leaf in _alternatives(inner)
         ]
     mappings = [leaf for leaf in found if is_typeddict(leaf)]
-    # Of several types, the key `kind` says which one is meant.
+    # If a mapping can be of several types, its key `kind` says which type is meant.
     kinds = [get_args(get_type_hints(one).get("kind")) for one in mappings]
     of_kind = zip(mappings, kinds, strict=True)
     meant = [one for one, own in of_kind if document.get("kind") in own] or mappings
@@ -274,7 +276,7 @@ def _types_below(annotation: Any, step: int | str) -> Iterator[Any]:
 
 
 def _alternatives(annotation: Any) -> Iterator[Any]:
-    """Yield the types that a value may have."""
+    """Yield the types that a value with this annotation may have."""
     origin = get_origin(annotation)
     if origin in (Annotated, NotRequired, Required):
         yield from _alternatives(get_args(annotation)[0])
@@ -287,7 +289,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# An endpoint of a load of the same point: ``storage.initiator``.
+# An endpoint of a load of the same point, such as ``storage.initiator``.
 Side = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
 Text = Annotated[str, MinLen(1)]
 Texts = Annotated[list[Text], MinLen(1)]
@@ -305,7 +307,7 @@ def _list_or_single(value: object) -> str:
     return "list" if isinstance(value, list) else "single"
 
 
-# A document may give a single element without a list.
+# A list, or a single element in place of a list with one element.
 OneOrSeveral = Annotated[
     Annotated[Element, Tag("single")] | Annotated[list[Element], MinLen(1), Tag("list")],
     Discriminator(_list_or_single),
@@ -320,7 +322,7 @@ def _different(values: list[Element]) -> list[Element]:
     return values
 
 
-# Elements of a list that differ.
+# A check that no element is in a list twice.
 DIFFERENT = AfterValidator(_different)
 
 

@@ -1,4 +1,4 @@
-"""The config: what is measured, on which hosts, how long and how often; and how it is read."""
+"""Read and check the config, which says what is measured, on which hosts, how long, how often."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SlurmConfig(TypedDict):
     """How measurements are divided into Slurm jobs, and how long these jobs may run and wait."""
 
     minutes_per_job: Annotated[float, Gt(0), Le(10080)]
-    """Measurements of one host share a job until it is about this long, in minutes."""
+    """Length of a job in minutes: it gets measurements of one host until it is about this long."""
     time_factor: Annotated[float, Ge(1), Le(100)]
     """The time limit of a job is its planned time times this factor, plus `slack_minutes`."""
     slack_minutes: Annotated[float, Ge(1), Le(1440)]
-    """Minutes added to each time limit; a retry gets twice the limit, the next three times."""
+    """Minutes added to each time limit; a job's first retry gets twice the limit."""
     wait_minutes: Minutes
     """Minutes that discovery waits for a busy node before the host is skipped."""
     partition: Annotated[str, Field(pattern="^[A-Za-z0-9._,-]+$")] | None
@@ -57,20 +57,20 @@ class WorkingSetConfig(TypedDict):
     """Sizes of arrays, relative to caches and to the memory of a node."""
 
     times_last_level_cache: Positive
-    """Size of each array, in sizes of the last-level caches that the load uses."""
+    """Size of each array, as a multiple of the size of all last-level caches that the load uses."""
     at_least_bytes: Annotated[int, Ge(4096)]
-    """Least size of each array, in bytes, if the arrays fit into the share of the node."""
+    """Least size of each array, in bytes, as far as `at_most_share_of_node` allows it."""
     at_most_share_of_node: Annotated[float, Gt(0), Le(1)]
     """Largest share of a node's memory that the arrays of a load take together."""
     sweep_at_most_bytes: Annotated[int, Ge(4096)] | None
-    """Largest size of a sweep over sizes, in bytes; null: the share of the node."""
+    """Largest size of a sweep, in bytes; null: only `at_most_share_of_node` limits it."""
 
 
 class StoppingRule(TypedDict):
-    """The precision of the rates at which a point ends, and its shortest and longest time."""
+    """When a load ends: at which precision of its rate, and after which least and longest time."""
 
     relative_precision: Precision | None
-    """A load ends when the 95 % interval of its rate is within this share; null: never."""
+    """A load ends when the 95 % interval of its rate is within this share of it; null: never."""
     min_seconds: Positive
     """Shortest time of a load, in seconds."""
     max_seconds: Annotated[float, Gt(0), Le(86400)]
@@ -85,13 +85,13 @@ class Config(TypedDict):
     hosts: Annotated[list[str], DIFFERENT]
     """Names of the hosts that are measured; empty: all hosts of the inventory."""
     configurations: Annotated[list[Mode], DIFFERENT]
-    """Firmware modes in which each host is measured in turn; EACH HOST IS REBOOTED. Empty: none."""
+    """Firmware modes in which each host is measured in turn, WITH REBOOTS. Empty: no reboot."""
     expected_configuration: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
     """Hosts in another configuration than this one are skipped; null: no host is skipped."""
     transport: Literal["inventory", "slurm"]
     """How hosts are reached: as the inventory says, or as jobs of Slurm."""
     slurm: SlurmConfig
-    """Measurements as jobs of Slurm."""
+    """How measurements run as jobs of Slurm."""
     results: Text
     """Folder of the records and of all files that are computed from them."""
     experiments: Annotated[list[str], MinLen(1), DIFFERENT]
@@ -101,14 +101,14 @@ class Config(TypedDict):
     levels: dict[str, dict[str, Count]] | None
     """Experiment -> factor -> maximum number of its levels that are measured; null: no limit.
 
-    Null stays null: merged over the default config, an empty mapping changes nothing.
+    The default is null, since an empty mapping would change nothing in a merged config.
     """
     benchmarks: Annotated[dict[Name, str], MinLen(1)]
     """Category -> the benchmark that is used for it."""
     parameters: dict[str, dict[str, Any]]
     """Benchmark -> parameters that replace those of its file."""
     threads: Literal["one_per_core", "all"]
-    """One thread on each core, or on each SMT sibling, where an experiment does not say it."""
+    """One thread on each core, or one on each SMT sibling, unless an experiment says which."""
     replicates: Annotated[int, Ge(1), Le(1000)]
     """How often each point is measured, in another random order each time."""
     seed: Annotated[int, Ge(0)]
@@ -120,19 +120,20 @@ class Config(TypedDict):
     budget: Text | None
     """Longest time of the measurements of a host, such as 30m or 2h; null: no limit.
 
-    auto: 30m, or more where the node matrices take longer.
+    The value auto means 30m, or more if the node matrices of the host take longer.
     """
     precision: str | Precision | None
     """Half width of intervals at which a run ends, such as 2% or 0.02; null: no target."""
     known_from: Annotated[list[Text], DIFFERENT]
-    """Earlier runs that steer a run with a budget: selections as for `chaosity compare`."""
+    """Earlier runs that steer a run with a budget, as selections of `chaosity compare`."""
 
 
-# Keys of the config that hold only numbers. On its command line, Snakemake (9.27) reads the values
-# within braces (--config 'levels={latency_by_size: {bytes: 3}}') as texts.
+# Keys of the config whose values are numbers or mappings of numbers. In values within braces on its
+# command line (--config 'levels={latency_by_size: {bytes: 3}}'), Snakemake (9.27) reads a number as
+# a text.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 _LONGEST_NUMBER = 40
-# A budget that follows from the plan, see campaign.budgeted_plan.budget_of_config.
+# The budget that is computed from the plan, see `campaign.budgeted_plan.budget_of_config`.
 AUTO_BUDGET = "auto"
 
 
@@ -148,11 +149,11 @@ def _varied_names(experiment: ExperimentDocument) -> set[str]:
 
 
 def _convert_number_texts(value: object) -> object:
-    """Return the value, with texts such as "3" or "null" converted to numbers or None."""
+    """Return the value with its texts, such as "3" or "null", converted to numbers or None."""
     if isinstance(value, Mapping):
         return {key: _convert_number_texts(inner) for key, inner in value.items()}
     parsed: object = value
-    # Without a number, the type's error names the unchanged text.
+    # A text that is no number stays as it is, so that the later error of the type names this text.
     with contextlib.suppress(yaml.YAMLError, ValueError):
         if isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER:
             parsed = yaml.safe_load(value)
@@ -200,7 +201,7 @@ def _check_budget(
     parse: Callable[[str], float],
     where: str,
 ) -> None:
-    """Check a key that says when a run in rounds ends, and that no other key contradicts it."""
+    """Check a key that says when a run in rounds ends; the config may not change `replicates`."""
     if config[key] is None:
         return
     try:
@@ -228,7 +229,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
 
 
 def read_config(path: Path = CONFIG) -> Config:
-    """Return a checked config file, merged over the default like ``snakemake --configfile``."""
+    """Return the config of a file, merged over the default as ``snakemake --configfile`` does."""
     given, where = read_yaml(path), path_in_repository(path)
     if not isinstance(given, dict):
         raise UserError(
@@ -240,7 +241,7 @@ def read_config(path: Path = CONFIG) -> Config:
 
 
 def _merged(base: object, changes: object) -> Any:
-    """Return the changes; keys that a changed mapping lacks are those of the base."""
+    """Return the changes, with the keys of `base` that each changed mapping lacks."""
     if isinstance(base, Mapping) and isinstance(changes, Mapping):
         return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
     return changes

@@ -1,4 +1,4 @@
-"""Experiments: which loads run where, which factors they have, and what their figures show."""
+"""Experiments: which loads run where, which factors the points have, and what the figures show."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ NodeOrPackage = Literal["node", "package"]
 
 
 class InitiatorSelector(TypedDict, total=False):
-    """Selects initiators; references such as `same_as` name an endpoint: ``load.initiator``."""
+    """Selects initiators; keys such as `same_as` refer to an endpoint, LOAD.initiator."""
 
     each: Literal["pu"] | AnyGroup
-    """One initiator for each processing unit, core, L3 domain, ... of the host.
+    """One initiator for each part of this kind of the host, such as each core.
 
     On a host without an L3 cache, `l3_domain` means the cores that share the largest cache. If all
-    cores are equal, `core_kind` is the machine.
+    cores of the host are equal, `core_kind` means all cores.
     """
     each_set_of: Literal["node"]
-    """Sets of nodes that have processing units, of every size; each set runs one program."""
+    """One initiator for each set of nodes with processing units; sets of every size."""
     in_each_set_of: Literal["node"]
-    """With `each: node` and `together: true`: a point for each set, with a load on each node."""
+    """With `each: node`, `together: true`: a point for each set of nodes, a load on each node."""
     at_most_sets: Count
     """The largest number of sets.
 
-    Of more sets, some are taken, evenly spread, at least one of every size.
+    If there are more sets, evenly spread ones are taken, at least one of every size.
     """
     first_pu_of: AnyGroup
-    """The first processing unit of each of these."""
+    """The first processing unit of each part of this kind, such as of each node."""
     without: Side
     """With `each` and `one_of_each_relation_to`: leave out the cores of this earlier initiator."""
     at_least: Annotated[int, Ge(2)]
     """The least number of groups, such as 2 L3 domains.
 
-    Where there are fewer, a few evenly spread cores of each node are taken: 4 of each node, or
-    fewer on hosts with many nodes, 16 in all.
+    On a host with fewer groups, some evenly spread cores of each node are taken instead: 4 of each
+    node, or fewer on hosts with many nodes, at most 16 in all.
     """
     at_most: Count
-    """The largest number of groups; of more groups, some are taken, evenly spread."""
+    """The largest number of groups; if there are more groups, evenly spread ones are taken."""
     growing: Literal["node", "package", "machine"]
-    """1, 2, ... cores of each such group, up to all.
+    """1, 2, ... cores of each such group, up to all its cores.
 
-    Once packed (one L3 domain after the other), and once spread over the L3 domains.
+    Cores are taken in two ways: packed (one L3 domain after the other), and spread over L3 domains.
     """
     first_half_of: CoreGroup
-    """The first half of the cores of each such group; `others_of` and `within` take the other."""
+    """The first half of each such group's cores; `others_of` and `within` can take the other."""
     others_of: Side
-    """Cores near this initiator that it does not use."""
+    """Cores near this other initiator that it does not use."""
     within: OneOrSeveral[CoreGroup]
-    """Where `others_of` takes cores from; of several levels the one with most cores."""
+    """Group from which `others_of` takes cores; of several groups, the one with most cores."""
     first_pu: Literal[True]
-    """With `others_of`: take only the first processing unit."""
+    """With `others_of`: take only the first processing unit of these cores."""
     names: Texts
     """Initiators by name, such as node0, l3_0 or pu17.
 
@@ -82,7 +82,7 @@ class InitiatorSelector(TypedDict, total=False):
     local_to: Side
     """The cores of the nodes with the memory or the drives of this target.
 
-    For memory without cores, those of the nearest node.
+    If a node with memory has no cores, the cores of the nearest node.
     """
     one_of_each_relation_to: Side
     """One node for each relation to this endpoint.
@@ -92,21 +92,21 @@ class InitiatorSelector(TypedDict, total=False):
     by: Literal["l3_domain"]
     """With `one_of_each_relation_to`: take cores instead of nodes.
 
-    Another core of the same L3 domain is then a relation of its own.
+    Then another core of the same L3 domain is a further relation.
     """
     threads: Literal["one_per_core", "all"]
-    """One thread on each core, or also on each SMT sibling; default: as the config says.
+    """One thread on each core, or one on each SMT sibling; default: as the config says.
 
-    If a load has initiators with both, the threads are a level (`smt`), and a host without SMT
-    leaves the design out.
+    If a load has initiators of both kinds, these are the levels of a factor `smt`. The plan of a
+    host without SMT leaves such a design out.
     """
 
 
 class OpenclSelector(TypedDict, total=False):
     """Selects OpenCL devices as targets, as `chaosity topology` lists them.
 
-    A host without such devices has no such points, and the plan says so. With PoCL the processor is
-    a device, which uses the processing units of the initiator.
+    A host without OpenCL devices has no such points, and the plan says so. With PoCL, the processor
+    is an OpenCL device and uses the processing units of the initiator.
     """
 
     each: Literal["device"]
@@ -123,7 +123,7 @@ class DriveSelector(TypedDict, total=False):
     each: Literal["drive"]
     """Every drive alone."""
     first_of: NodeOrPackage
-    """The first drive of each node or package, then the first two, ... up to all.
+    """The first drive of each node or package, then its first two drives, ... up to all its drives.
 
     Drives of a package are taken from its nodes in turn.
     """
@@ -136,15 +136,15 @@ class DriveSelector(TypedDict, total=False):
     names: Texts
     """Drives by name."""
     at_most_sets: Count
-    """The largest number of sets of `each`, `all_of` or `all_of_each_set_of`, evenly spread."""
+    """The largest number of targets of each, all_of or all_of_each_set_of, evenly spread."""
     local: Literal[True]
     """Only drives of the initiator's own nodes."""
     one_of_each_relation: Literal[True]
-    """Of the nodes or packages with drives, only the first of each relation to the initiator."""
+    """Only the first node or package with drives of each relation to the initiator."""
     writable: Literal[True]
-    """Only drives that the inventory names in `chaosity_destructive_drives`.
+    """Only drives that the inventory lists in `chaosity_destructive_drives`.
 
-    The category `storage_write` needs this key.
+    A load of the category `storage_write` needs this key.
     """
     none: Literal[True]
     """Also a point without this load, as the baseline."""
@@ -156,29 +156,29 @@ class TargetSelector(TypedDict, total=False):
     each: Literal["node"]
     """Every memory node alone."""
     each_other: Literal["package"]
-    """The memory of each package without cores of the initiator, as one target."""
+    """A target for each package that has no cores of the initiator: all memory of the package."""
     all: Literal["node"]
     """All memory nodes as one target."""
     policies: Texts
     """Placements of pages over nodes.
 
-    first_touch, uniform_workers, uniform_all, autonuma, canonical, canonical_contended, bwap and
-    bwap_uniform; chaosity/place/page_shares.py explains them.
+    These are first_touch, uniform_workers, uniform_all, autonuma, canonical, canonical_contended,
+    bwap and bwap_uniform; chaosity/place/page_shares.py explains each.
     """
     weights_from: dict[str, str]
-    """Name of weights -> the experiment that measures them, canonical for example.
+    """Name of weights, such as canonical -> the experiment from whose results they are computed.
 
-    Without its results of the same host, the plan leaves the placement out and says so; the next
-    run adds it.
+    Before the host has results of this experiment, the plan leaves such placements out and says so;
+    the next run adds them.
     """
     nearest: Literal[True]
-    """With `each`: only nodes to which no other initiator is nearer."""
+    """With `each`: only memory nodes to which no other initiator is nearer than this one."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
     local_to: Side
-    """The memory nodes of an initiator, or those nearest to it."""
+    """The memory nodes of this initiator or, if it has none, the nearest memory nodes."""
     one_of_each_relation_to: Side
-    """A memory node of each relation."""
+    """One memory node for each relation to this endpoint."""
     same_as: Side
     """The target of another load of the point."""
     names: Texts
@@ -195,7 +195,7 @@ class BufferSelector(TypedDict, total=False):
     each: Literal["node"]
     """Every memory node."""
     local_to: Side
-    """The memory nodes of an endpoint."""
+    """The memory nodes of this endpoint."""
     names: Texts
     """Memory nodes by name."""
     one_of_each_relation_to: Side
@@ -208,7 +208,7 @@ class CacheOrMemoryMultiple(TypedDict):
     times: Positive
     """Factor of the size."""
     of: Literal["l1", "l2", "l3", "node"]
-    """The cache of one core, or the usable share of the target node."""
+    """The cache of one core at this level, or the usable share of the target node."""
 
 
 def _bytes_or_multiple(value: object) -> str:
@@ -235,7 +235,7 @@ def _list_or_range(value: object) -> str:
     return "list" if isinstance(value, list) else "range"
 
 
-# Working sets as a list, or in even steps between two sizes.
+# Working sets as a list, or as a range with even steps from a smallest to a largest size.
 WorkingSets = Annotated[
     Annotated[list[WorkingSet], MinLen(1), Tag("list")] | Annotated[WorkingSetRange, Tag("range")],
     Discriminator(_list_or_range),
@@ -253,67 +253,67 @@ class LoadDesign(TypedDict):
     kernel: NotRequired[Annotated[list[str], MinLen(1)]]
     """Names in `kernels` of the benchmark; each is a level."""
     together: NotRequired[Literal[True, "single_initiator_allowed"]]
-    """One load for each initiator, all at the same time.
+    """One load for each initiator, and all these loads run at the same time.
 
-    No point if there is a single initiator, unless it is allowed.
+    With a single initiator there is no point, unless the value is single_initiator_allowed.
     """
     responder: NotRequired[Initiators]
-    """The second core of a transfer, never the initiator itself."""
+    """The second core of a core-to-core transfer, which is never the initiator itself."""
     sizes: NotRequired[WorkingSets]
     """Working sets; each is a level."""
     vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
-    """Parameters of the benchmark that are varied, and their levels, as in pages: [thp, base, 2M].
+    """Parameter of the benchmark -> its levels, as in pages: [thp, base, 2M].
 
-    Each is a factor and part of the point's name. The plan notes huge pages that are not reserved
-    and sizes that do not fit, and leaves them out.
+    Each parameter is a factor and part of the point's name. The plan leaves out points with huge
+    pages that are not reserved or with sizes that do not fit, and has a note on them.
     """
     initiator: Initiators
     """Which processing units issue the accesses."""
     target: OneOrSeveral[Annotated[TargetSelector, MinLen(1)]]
-    """What is accessed."""
+    """What the load accesses."""
     buffers: NotRequired[Buffers]
-    """Memory into which drives are read, a level of the load; default: the initiator's own.
+    """Memory into which drives are read; each is a level. Default: the initiator's own nodes.
 
     The command of the benchmark must use `target.page_nodes`.
     """
 
 
 class LoadDesignsByRole(TypedDict):
-    """Role -> load, for loads that run at the same time."""
+    """The loads of a design, which run at the same time, by their roles."""
 
     loads: Annotated[dict[Name, LoadDesign], MinLen(1)]
-    """Name of a role, such as memory or storage -> its load."""
+    """Name of a role, such as memory or storage -> the load with this role."""
 
 
 class FactorLevelRule(TypedDict, total=False):
-    """The rule for a factor's level in a point: exactly one key, and `by` for a relation.
+    """The rule by which a point gets its level of a factor: one key, and also `by` with `relation`.
 
-    An endpoint is LOAD.initiator, LOAD.target and so on. LOAD may be `only`, the only load of a
-    point, whatever its name is; so loads of several designs can share a factor.
+    An endpoint is LOAD.initiator, LOAD.target and so on. LOAD may be `only`, which means the only
+    load of a point with any name; so the loads of several designs can share a factor.
     """
 
     design: Literal[True]
-    """The name of the point's design."""
+    """The level is the name of the point's design."""
     relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
     """Two endpoints; the level is where the second lies, seen from the first.
 
     For example same node, same package or other package.
     """
     by: Literal["package", "l3_domain"]
-    """package: same, other, or both; l3_domain: also whether two initiators share a domain."""
+    """package: the packages and nodes decide the relation; l3_domain: so do the L3 domains."""
     count: Side
     """LOAD.target; the level is the number of its drives."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
     """LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel; the level is its name."""
     mode: str
-    """A load; the level is serial, or concurrent if several of it run."""
+    """Role of a load; the level is serial, or concurrent if several loads with this role run."""
 
 
 class RelativeMetric(TypedDict):
     """A further metric, computed from `metric` of `load`.
 
-    It is divided by the same metric of a reference point, or given `per` unit of a rate. The
-    reference is in the same replicate, with the levels in `to`, and agrees in `same`.
+    The value is divided by the same metric of a reference point, or by a rate in `per`. The
+    reference is of the same replicate, has the levels in `to`, and agrees in everything in `same`.
     """
 
     name: Name
@@ -321,11 +321,12 @@ class RelativeMetric(TypedDict):
     load: str
     """Role of the load."""
     metric: str
-    """Metric of this load."""
+    """Metric of this load from which the further metric is computed."""
     to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
-    """Factors, levels or columns of the load, and their level in the reference.
+    """Factor, level or column of the load -> its value in the reference.
 
-    The analysis leaves references out; `where: {reference: false}` hides them in a figure.
+    The analysis of variance leaves references out. A figure hides them with
+    `where: {reference: false}`.
     """
     same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
     """Factors, levels or columns in which load and reference agree."""
@@ -335,10 +336,10 @@ class RelativeMetric(TypedDict):
     The time is the reciprocal of a rate, or the metric itself if less of it is better.
     """
     per: NotRequired[str]
-    """A rate of the same load, such as runs_per_second; a count grows with the measured time.
+    """A rate of the same load, such as runs_per_second.
 
-    The metric, which a processor counter gives, is divided by what the load did at this rate while
-    the counter ran.
+    The metric is the count of a processor counter, which grows with the measured time. It is
+    divided by the work that the load did at this rate while the counter ran.
     """
 
 
@@ -346,25 +347,25 @@ class DeclaredResource(TypedDict):
     """Rows of the report's first table, "What can this machine do?", for loads that ran alone.
 
     Each row has the best and the worst place. The page of all hosts and the comparison of
-    configurations show them too.
+    configurations show these rows, too.
     """
 
     name: Text
-    """Name of the rows, such as Memory bandwidth; another one for each resource."""
+    """Name of the rows, such as Memory bandwidth; no other resource may have this name."""
     load: str
     """Role of the load."""
     metric: str
     """Metric that is shown."""
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
-    """Column, factor or level -> value, or list of values.
+    """Column, factor or level -> value, or list of values, of the rows that count.
 
-    Only equal loads at different places may be left, because they are compared: one kernel, one
-    queue depth and so on.
+    Only loads that differ in their places alone may remain, since the places are compared: loads of
+    one kernel, one queue depth and so on.
     """
     levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
-    """The column that splits the places into rows, small to large or near to far.
+    """The column whose values become rows, from small to large or from near to far.
 
-    Default: one row.
+    Default: one row with all places.
     """
 
 
@@ -374,17 +375,17 @@ class ExperimentDocument(TypedDict):
     experiment: Name
     """Name of the file, without .yaml."""
     title: NotRequired[Text]
-    """Heading in the report, in a few words. Default: words of the name."""
+    """Heading in the report, in a few words; default: the name of the experiment in words."""
     question: str
-    """The question that it answers, for the list of experiments and the report."""
+    """The question that the experiment answers; the report and the list of experiments show it."""
     source: str
-    """Section or figure of the document that it follows."""
+    """Section or figure of the published study that the experiment follows."""
     replicates: NotRequired[Annotated[int, Ge(1), Le(1000)]]
-    """Least number of replicates, also if the config has fewer."""
+    """Least number of replicates; if the config has fewer, this number counts."""
     confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
-    """Confidence of intervals and tests, in figures and the analysis of variance; default: 0.95."""
+    """Confidence of intervals and tests, also of the analysis of variance; default: 0.95."""
     designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
-    """Name of a part of the experiment -> loads that run at the same time."""
+    """Name of a design (a part of the experiment) -> loads that run at the same time."""
     factors: NotRequired[
         dict[
             str,
@@ -395,7 +396,7 @@ class ExperimentDocument(TypedDict):
             ],
         ]
     ]
-    """Name of a factor -> how a point's level follows; besides these, everything in `vary`."""
+    """Name of a factor -> rule for a point's level; all parameters in `vary` are factors, too."""
     relative: NotRequired[
         Annotated[
             list[
@@ -409,8 +410,8 @@ class ExperimentDocument(TypedDict):
             MinLen(1),
         ]
     ]
-    """Ratios to other points, as further metrics."""
+    """Further metrics, such as ratios to the values of other points."""
     resources: NotRequired[Annotated[list[DeclaredResource], MinLen(1)]]
-    """What summaries show of this experiment."""
+    """Rows that summaries show of this experiment."""
     figures: NotRequired[list[AnyFigure]]
     """Figures of the report."""

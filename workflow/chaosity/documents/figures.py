@@ -1,8 +1,8 @@
-"""Figures of an experiment: the entries of its key `figures`, by kind.
+"""Figures of an experiment: the types of the entries of its key `figures`, by kind of figure.
 
-A column is a factor of the experiment (which has precedence over a column with this name), a column
-of the tidy table, LOAD.COLUMN for another load of the same point (``storage.initiator``),
-`initiator_node_count`, `target_node_count` or `load_count`.
+A "column" is a factor of the experiment, a column of the tidy table (if no factor has this name),
+LOAD.COLUMN for another load of the same point (``storage.initiator``), `initiator_node_count`,
+`target_node_count` or `load_count`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from chaosity.documents.checked_yaml import Name, OneOrSeveral, Positive, Text, 
 
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
 Where = dict[Column, OneOrSeveral[Value]]
-# Of values at one mark; without it, several points at one mark are an error.
+# How several values at one mark become one value.
 Combine = Literal["median", "minimum", "maximum"]
-# A logarithmic value axis does not start at zero.
+# A linear value axis starts at zero, a logarithmic one does not.
 ValueScale = Literal["linear", "log"]
 
 
 class LevelsToCompare(TypedDict):
-    """Levels of a column.
+    """Levels of a column that the caption compares.
 
     The caption gives the value of x (or of columns) from which on each `level` differs from `to`,
     and the slowest initiators.
@@ -34,56 +34,56 @@ class LevelsToCompare(TypedDict):
     column: Column
     """Column with the levels."""
     level: OneOrSeveral[str]
-    """Level, or levels, that differ from `to`."""
+    """Level, or levels, that are compared with `to`."""
     to: str
-    """Level with which they are compared."""
+    """Level with which the other levels are compared."""
 
 
 class Bound(TypedDict):
-    """An upper bound of the marks, measured elsewhere in the experiment, drawn as a dashed line.
+    """An upper bound of the marks, measured at other points of the experiment: a dashed line.
 
-    The caption gives the lowest bound along x. A single value for all x and series; with `along_x`,
-    a line for each series. Of several points of a mark, the median.
+    The caption gives the lowest bound along x. The bound is one value for all x and series or, with
+    `along_x`, a line for each series. The median counts if several points give a bound.
     """
 
     title: Text
-    """What the line is called in the legend."""
+    """Name of the line in the legend."""
     load: Text
-    """Role of the load with the bound."""
+    """Role of the load whose metric is the bound."""
     metric: Name
-    """Metric of the bound."""
+    """Metric whose value is the bound."""
     where: NotRequired[Where]
-    """As in a figure."""
+    """Column -> value, or list of values, of the rows with the bound."""
     times: NotRequired[Positive]
-    """Factor of the value."""
+    """Factor by which the metric is multiplied to get the bound."""
     along_x: NotRequired[bool]
-    """A bound for each value of x, in place of one for all."""
+    """Whether there is a bound for each value of x, in place of one bound for all x."""
 
 
 class Figure(TypedDict):
-    """What every figure has."""
+    """The keys that every kind of figure has."""
 
     name: Name
     """Name of the figure's files, without their ending."""
     title: Text
     """Heading of the figure."""
     load: OneOrSeveral[Text]
-    """Load, or loads, whose metric is shown."""
+    """Role of the load, or of the loads, whose metric is shown."""
     metric: Name
     """Metric that is shown."""
     where: NotRequired[Where]
     """Column -> value, or list of values, of the rows that are shown; null is a missing value.
 
-    Names without a natural order (kernels) stand on an axis in the order of this list.
+    Values without a natural order, such as kernels, stand on an axis in the order of this list.
     """
     value_title: NotRequired[Text]
-    """Title of the value's axis; default: from the metric and its unit."""
+    """Title of the value's axis; default: the metric in words and its unit."""
     source: NotRequired[str]
     """Published figure or table that corresponds to this figure."""
     template: NotRequired[Name]
-    """Name of a file in templates/figures that draws the figure, such as dots for bars as dots.
+    """Name of the file in templates/figures that draws the figure, such as dots: bars as dots.
 
-    Without it, the file with the name of the kind.
+    Default: the file with the name of the figure's kind.
     """
 
 
@@ -91,13 +91,13 @@ class ComparableFigure(Figure):
     """A figure whose marks combine points, and whose scale other figures may share."""
 
     combine: NotRequired[Combine]
-    """How several points at one mark become one value; without it, they are an error."""
+    """How several points at one mark become one value; without this key, they are an error."""
     colour_scale: NotRequired[Name]
     """Figures with the same name have the same colours (heat maps) or value axis (lines, bars)."""
 
 
 class Heatmap(ComparableFigure):
-    """A cell for each row and column."""
+    """A heat map: a coloured cell for each row and column."""
 
     kind: Literal["heatmap"]
     """The kind of figure."""
@@ -119,13 +119,13 @@ class Lines(ComparableFigure):
     kind: Literal["lines"]
     """The kind of figure."""
     x: Column
-    """Column along the axis."""
+    """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column with a line for each value."""
+    """Column of which each value has a line."""
     in_every_series: NotRequired[Texts]
-    """Values of `series` that belong to all other series too."""
+    """Values of `series` whose marks belong to all other series, too."""
     panels: NotRequired[Column]
-    """Column with a panel for each value."""
+    """Column of which each value has a panel."""
     x_scale: NotRequired[Literal["linear", "log2", "log"]]
     """log2: ticks at powers of two; log: ticks at powers of ten."""
     value_scale: NotRequired[ValueScale]
@@ -137,18 +137,18 @@ class Lines(ComparableFigure):
     cache_steps: NotRequired[bool]
     """Mark the sizes at which latency steps up, beside the sizes of the caches by hwloc.
 
-    Then x is a size, and there are no series and panels.
+    With this key, x must be a size, and the figure can have neither series nor panels.
     """
     by_configuration: NotRequired[Literal[True]]
-    """The report shows the figure once more with a line for each configuration of the host."""
+    """The report also shows this figure with a line for each configuration of the host."""
     bounds: NotRequired[Annotated[list[Bound], MinLen(1)]]
     """Upper bounds that are drawn as dashed lines."""
     sum: NotRequired[Literal[True]]
     """With `series` load, two more series: the sum of the loads of a point, and the larger of the
     values that these loads reach alone.
 
-    They are from points of the experiment with the same initiator, target, kernel and levels, so
-    each load must also be measured alone. The caption gives their ratio.
+    The values alone are from points of the experiment with the same initiator, target, kernel and
+    levels, so each load must also be measured alone. The caption gives the ratio of both series.
     """
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the column in words."""
@@ -164,13 +164,13 @@ class Bars(ComparableFigure):
     kind: Literal["bars"]
     """The kind of figure."""
     x: Column
-    """Column along the axis."""
+    """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column with a bar for each value, beside each other."""
+    """Column of which each value has a bar beside those of the other values."""
     loss_to: NotRequired[str]
-    """Value of `series`; the caption gives the difference of each other value to it."""
+    """Value of `series` to which the caption gives the difference of each other value."""
     by_configuration: NotRequired[Literal[True]]
-    """The report shows the figure once more with a bar for each configuration of the host."""
+    """The report also shows this figure with a bar for each configuration of the host."""
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the column in words."""
     series_title: NotRequired[Text]
@@ -178,7 +178,7 @@ class Bars(ComparableFigure):
 
 
 class CurveOrScatter(Figure):
-    """Points over a measured x: joined by lines in their order, or as marks alone."""
+    """Points over a measured x, joined by lines in their order or as marks alone."""
 
     kind: Literal["curve", "scatter"]
     """curve: joined by lines; scatter: marks alone."""
@@ -187,14 +187,14 @@ class CurveOrScatter(Figure):
     this load), or a column of numbers.
     """
     series: NotRequired[Column]
-    """Column with a curve, or a kind of mark, for each value."""
+    """Column of which each value has a curve or a kind of mark."""
     panels: NotRequired[Column]
-    """Column with a panel for each value."""
+    """Column of which each value has a panel."""
     value_scale: NotRequired[ValueScale]
     """Scale of the value's axis; default: linear."""
     by_configuration: NotRequired[Literal[True]]
-    """The report shows the figure once more, with a line for each configuration of the host and a
-    panel for each value of `series`. The caption says where two lines cross.
+    """The report also shows this figure with a line for each configuration of the host and a panel
+    for each value of `series`; the caption says where two lines cross.
     """
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the metric or column in words."""
@@ -205,7 +205,7 @@ class CurveOrScatter(Figure):
 
 
 class Table(Figure):
-    """Text: a row for each initiator and target, a column for each value of `columns`."""
+    """A table of text: a row for each value of `rows`, a column for each value of `columns`."""
 
     kind: Literal["table"]
     """The kind of figure."""
@@ -214,11 +214,11 @@ class Table(Figure):
     columns: Column
     """Column of the columns."""
     panels: NotRequired[Column]
-    """Column with a table for each value."""
+    """Column of which each value has a table."""
     compare: NotRequired[LevelsToCompare]
     """Levels whose difference the caption states."""
     combine: NotRequired[Combine]
-    """How several points at one mark become one value; without it, they are an error."""
+    """How several points at one mark become one value; without this key, they are an error."""
     rows_title: NotRequired[Text]
     """Heading of the rows; default: the name of the column in words."""
     columns_title: NotRequired[Text]

@@ -29,27 +29,28 @@ class HostVariables(TypedDict, total=False):
     """The project's own variables of a host, see docs/reference/hosts.md."""
 
     chaosity_directory: Text
-    """Folder on the host of all that provisioning installs.
+    """Folder on the host for everything that provisioning installs.
 
     Default: ~/.local/share/chaosity, or /opt/chaosity with `ansible_become: true`.
     """
     chaosity_topology: Text
-    """live (the default), or the path of an hwloc XML file or a captured /sys.
+    """live (the default), or the path of an hwloc XML file or of a captured /sys.
 
-    A host with a path is planned, and not measured.
+    A host with such a path can be planned, but not measured.
     """
     chaosity_simulated: Text
     """Description of a machine: the host does not exist, and its records are simulated."""
     chaosity_destructive_drives: Annotated[list[Text], DIFFERENT]
     """The only drives that may be written to.
 
-    By serial number, by the name below /dev/disk/by-id, or by the path in `chaosity_extra_drives`.
+    Each is named by its serial number, by its name below /dev/disk/by-id, or by its path in
+    `chaosity_extra_drives`.
     """
     chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], DIFFERENT]
-    """Block devices besides NVMe drives, by path; they are only read."""
+    """Paths of block devices that are measured besides NVMe drives; these devices are only read."""
     chaosity_slurm_node: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    """Slurm's name of the host. Default: its name in the inventory."""
+    """Slurm's name of the host; default: the name of the host in the inventory."""
     chaosity_equal_hosts: Text
-    """Group of equal hosts, for hosts of one processor model that are built differently."""
+    """Name of a group of equal hosts; it separates hosts of one processor that differ."""
     chaosity_storage_file: StorageFilesReplacingDrives
     """Files that are read in place of drives, on a host without drives to measure."""

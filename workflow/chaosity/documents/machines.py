@@ -1,4 +1,4 @@
-"""Simulated machines: what the parts of a machine that does not exist can do, and its faults."""
+"""Descriptions of simulated machines: capacities of their parts, latencies, noise and faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chaosity.documents.checked_yaml import (
 MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
 NodeNumber = Annotated[str, Field(pattern="^[0-9]+$")]
 PairOfNodes = Annotated[str, Field(pattern="^[0-9]+->[0-9]+$")]
-# A standard deviation as a share of the value, or a share of runs; unlike `Share` it can be 0.
+# A standard deviation as a share of the value, or a share of runs; it can be 0, unlike a `Share`.
 ShareOrZero = Annotated[float, Ge(0), Le(1)]
 
 
@@ -30,7 +30,7 @@ class MemoryCapacities(TypedDict):
     """Capacities in bytes per second of the parts that memory accesses use."""
 
     core_bytes_per_second: Positive
-    """What one core gets from the memory of its own node."""
+    """What one core alone gets from the memory of its own node."""
     slow_core_share: NotRequired[Share]
     """What a core of the slower kind gets, as a share of what a fast core gets."""
     fast_cores_bytes_per_second: NotRequired[Positive]
@@ -38,15 +38,15 @@ class MemoryCapacities(TypedDict):
     slow_cores_bytes_per_second: NotRequired[Positive]
     """What all cores of the slower kinds get together."""
     core_bytes_in_flight: NotRequired[Positive]
-    """Bytes for which a core waits at the same time; with the latency they limit its bandwidth."""
+    """Bytes for which a core waits at the same time; bytes / latency is its highest bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
-    """What all cores of one L3 cache get together."""
+    """What all cores that share one L3 cache get together."""
     package_bytes_per_second: Positive
-    """What all memory controllers of a package give; its nodes share it equally."""
+    """What all memory controllers of a package give together; its nodes have equal shares."""
     write_cost: NotRequired[Annotated[float, Ge(1)]]
-    """Time of a written byte over a read byte."""
+    """Time to write a byte, divided by the time to read a byte."""
     nodes: NotRequired[dict[NodeNumber, Positive]]
-    """Node number -> what it gives, for nodes with controllers of their own (HBM, CXL)."""
+    """Node -> capacity of its own memory controllers, for nodes that have them (HBM, CXL)."""
 
 
 class LinkCapacities(TypedDict, total=False):
@@ -64,54 +64,55 @@ class Latencies(TypedDict):
     """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
 
     l1: Positive
-    """Of a hit in the cache of this level."""
+    """Latency of a hit in the L1 cache."""
     l2: Positive
-    """Of a hit in the cache of this level."""
+    """Latency of a hit in the L2 cache."""
     l3: Positive
-    """Of a hit in the cache of this level."""
+    """Latency of a hit in the L3 cache."""
     same_node: Positive
-    """Of memory itself: a chase finds a part of its lines in caches, so it measures less.
+    """Latency of the memory of the core's own node.
 
-    At eight times the last-level cache a chase finds 12 % of its lines there.
+    A chase of pointers measures less, since it finds a part of its lines in caches: 12 % if the
+    working set is eight times as large as the last-level cache.
     """
     same_package: NotRequired[Positive]
-    """Of the memory of another node of the package."""
+    """Latency of the memory of another node of the package."""
     other_package: NotRequired[Positive]
-    """Of the memory of another package."""
+    """Latency of the memory of another package."""
     pairs: NotRequired[dict[PairOfNodes, Positive]]
-    """Pairs of nodes that differ, such as 0->5."""
+    """Pair of nodes, such as 0->5 -> latency, for pairs that differ from the other pairs."""
     base_pages: NotRequired[NotNegative]
-    """Added with base pages, for a working set that the TLB cannot cover."""
+    """Added with base pages, for a working set that is too large for the TLB."""
     queue: NotRequired[NotNegative]
-    """Time of one access in the queue of a busy resource."""
+    """Time that one access waits in the queue of a busy resource."""
 
 
 class CoreToCoreLatencies(TypedDict):
     """Time of the transfer of a cache line between two cores, in nanoseconds."""
 
     same_l3: Positive
-    """Between cores of one L3 cache."""
+    """Time of a transfer between cores that share an L3 cache."""
     same_package: NotRequired[Positive]
-    """Between L3 caches of one package."""
+    """Time of a transfer between cores of different L3 caches of one package."""
     other_package: NotRequired[Positive]
-    """Between packages."""
+    """Time of a transfer between cores of different packages."""
 
 
 class DriveCapacities(TypedDict):
     """Capacities in bytes per second of drives and of their paths to memory."""
 
     read_bytes_per_second: Positive
-    """Of one drive."""
+    """What one drive gives for sequential reads."""
     write_bytes_per_second: NotRequired[Positive]
-    """Of one drive."""
+    """What one drive takes in sequential writes."""
     core_bytes_per_second: NotRequired[Positive]
-    """What one core can read from drives."""
+    """What one core can read from all drives together."""
     package_bytes_per_second: NotRequired[Positive]
-    """What all drives of a package give together; its nodes share it equally."""
+    """What all drives of a package give together; its nodes have equal shares."""
     remote_package_bytes_per_second: NotRequired[Positive]
     """What all drives of a package give together to the memory of another package."""
     read_latency_ns: NotRequired[Positive]
-    """Of a small random read, without the way to cores and memory."""
+    """Latency of a small random read of a drive, without the way to cores and memory."""
     random_reads_per_second: NotRequired[Positive]
     """The most small random reads that a drive serves in a second."""
 
@@ -126,11 +127,11 @@ class GpuBandwidths(TypedDict):
     """Capacities in bytes per second of a GPU's memory and of its link in each direction."""
 
     memory_bytes_per_second: Positive
-    """Of the GPU's own memory, or of unified memory while no core uses it."""
+    """Capacity of the GPU's own memory, or of unified memory while no core uses it."""
     link_bytes_per_second: Positive
-    """Of copies between the memory of the host and of the GPU."""
+    """Capacity for copies between the memory of the host and that of the GPU."""
     memory_node: NotRequired[Index]
-    """Unified memory: the GPU uses the memory of this node."""
+    """With unified memory: the node whose memory the GPU uses."""
     competes_as_cores: NotRequired[Positive]
     """While the controllers of the node are full, the GPU gets as much as this many cores.
 
@@ -142,15 +143,15 @@ class Noise(TypedDict, total=False):
     """Standard deviations of values as shares of the value, and the share of disturbed runs."""
 
     between_runs: ShareOrZero
-    """Of the value of each run."""
+    """Standard deviation of the values of runs, as a share of the value."""
     within_runs: ShareOrZero
-    """Of each sample of a run."""
+    """Standard deviation of the samples within a run, as a share of the value."""
     drift: Annotated[float, Ge(-1), Le(1)]
-    """Change of the values from the first to the last run."""
+    """Change of the values from the first to the last run, as a share of the value."""
     disturbed_runs: ShareOrZero
     """Share of the runs that something else disturbs."""
     disturbed_loss: Share
-    """What a disturbed run loses."""
+    """Share of its value that a disturbed run loses."""
 
 
 FaultName = Literal[
@@ -169,13 +170,13 @@ SomeIndexes = Annotated[list[Index], DIFFERENT]
 
 
 class FaultKind(NamedTuple):
-    """The keys of a fault of one kind, and what the description needs for it."""
+    """The keys of a fault of one kind, and what a description needs to have such a fault."""
 
-    keys: frozenset[str]  # keys of the fault besides `fault`
+    keys: frozenset[str]  # keys that a fault of this kind must have, besides `fault`
     optional_keys: frozenset[str] = frozenset()
     needs_drives: bool = False
-    # Section and key of the capacity of which the fault leaves a share; a part without this
-    # capacity has no limit.
+    # Section and key of the capacity of which the fault leaves a share; without this key in the
+    # description, the part would have no limit.
     capacity: tuple[str, str] | None = None
 
 
@@ -184,8 +185,8 @@ def _kind(keys: str, **others: Any) -> FaultKind:
 
 
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
-# simulation/idle_machine_with_faults.py says what each of them does: `affected_resources` has those
-# that leave a share of a capacity.
+# The function `affected_resources` in simulation/idle_machine_with_faults.py has the effect of each
+# fault that leaves a share of a capacity, and this module also that of the other faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _kind("node remaining"),
     "slow_link": _kind(
@@ -221,20 +222,20 @@ PART_OF_FAULT_KEY = {
 
 
 class Fault(TypedDict):
-    """A fault of the machine; `FAULT_KINDS` says which keys each kind needs."""
+    """A fault of a simulated machine; `FAULT_KINDS` says which keys each kind of fault needs."""
 
     fault: FaultName
     """What is wrong; docs/explanation/simulated-machine.md describes each kind."""
     remaining: NotRequired[Share]
-    """Share of the capacity that is left."""
+    """Share of the capacity that the fault leaves."""
     node: NotRequired[Index]
     """Number of the slow node."""
     from_package: NotRequired[Index]
     """Package at which the data of the slow link start."""
     to_package: NotRequired[Index]
-    """Package at which the data arrive."""
+    """Package at which the data of the slow link or path arrive."""
     drive: NotRequired[str]
-    """Name of the drive's component."""
+    """Name of the component of the slow drive, such as drive-0000-41-00-0."""
     drives: NotRequired[Annotated[list[str], MinLen(2)]]
     """Names of the drives' components behind the slow port."""
     drive_node: NotRequired[Index]
@@ -248,85 +249,85 @@ class Fault(TypedDict):
     l3_domains: NotRequired[Annotated[SomeIndexes, MinLen(1)]]
     """Numbers of the L3 domains whose accesses wait."""
     wait_ns: NotRequired[Positive]
-    """Added to each access of a large working set."""
+    """Time in ns that is added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
-    """A working set of this size has a fifth of the wait."""
+    """Size of a working set whose accesses wait a fifth of `wait_ns`."""
     host: NotRequired[str]
     """The only host of a fleet that has the fault; default: each host has it."""
     since: NotRequired[str]
-    """The first day with the fault; default: it was always there."""
+    """The first day with the fault; default: the fault was always there."""
 
 
 class ParameterCertainty(TypedDict):
-    """How sure a fitted number is; only determined numbers have an interval."""
+    """How certain a fitted number is; only determined numbers have an interval."""
 
     determined: bool
-    """If false, the number is only usual or a lower bound."""
+    """Whether the data determine the number; if not, it is a usual value or a lower bound."""
     low: NotRequired[Positive]
     """Lower end of the 95 % interval."""
     high: NotRequired[Positive]
     """Upper end of the 95 % interval."""
     at_least: NotRequired[Positive]
-    """The highest use that was measured."""
+    """The highest measured use of this capacity, which is a lower bound of the number."""
     points: Index
-    """Points whose values depend on it."""
+    """Number of points whose values depend on this number."""
 
 
 class FitSummary(TypedDict):
-    """The data from which `chaosity fit` made a description, and how sure each number is.
+    """The data from which `chaosity fit` made a description, and how certain each number is.
 
-    The model does not read it.
+    Simulations do not read this key; predictions take their intervals from it.
     """
 
     host: str
     """The measured host."""
     configuration: str
-    """Its configuration, such as nps4."""
+    """The configuration of the measured host, such as nps4."""
     simulated: NotRequired[bool]
     """Whether the host does not exist; missing in descriptions of older versions."""
     cells: Count
-    """Medians of points that were fitted."""
+    """Number of medians of cells to which the model was fitted."""
     residual: NotNegative
-    """Standard deviation of the cells around the model, as a share."""
+    """Standard deviation of these medians from the values of the model, as a share of the value."""
     misfits: dict[str, NotNegative]
-    """The same for each kind of value, such as memory alone."""
+    """Kind of value, such as memory alone -> standard deviation of its medians from the model."""
     errors: NotRequired[dict[str, NotNegative]]
-    """The part of it that the scatter of replicates does not explain: the error of the model."""
+    """Kind of value -> part of `misfits` that the scatter of replicates does not explain."""
     covariance: dict[str, list[float]]
-    """Of the logarithms of the numbers, a row for each, in this order."""
+    """Number -> its row of the covariance matrix of the logarithms of all numbers, in order."""
     parameters: dict[str, ParameterCertainty]
-    """For each number of the description, how sure it is."""
+    """Number of the description -> how certain it is."""
     others: NotRequired[dict[str, dict[str, Positive]]]
-    """For each capacity that others can replace, numbers without it that explain the data too."""
+    """Capacity that others can replace -> numbers that explain the data as well without it."""
 
 
 class SharedMachineKeys(TypedDict):
     """Keys with the same type in a description's file and in the complete description."""
 
     simulated_machine: MachineName
-    """Name of the description, which is that of the file."""
+    """Name of the description, which is also the name of its file."""
     description: Text
     """Which machine this is, in a sentence."""
     sources: Annotated[list[str], MinLen(1)]
-    """Where the numbers are from."""
+    """Sources of the numbers."""
     based_on: NotRequired[MachineName]
-    """One beside this or in templates/machines/; keys here replace its keys."""
+    """Another description, beside this or in templates/machines; keys here replace its keys."""
     seed: NotRequired[Index]
     """Seed of the noise; another seed gives other runs of the same machine."""
     fitted: NotRequired[FitSummary]
-    """How sure each number is, if `chaosity fit` wrote the file."""
+    """How certain each number is, if `chaosity fit` wrote the file."""
     links: NotRequired[LinkCapacities]
     """Capacities of the links between nodes and packages."""
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
     """Times of the transfer of a cache line between cores."""
     drives: NotRequired[Annotated[DriveCapacities, *SMALL_READS_ARE_COMPLETE]]
-    """Capacities of the drives; each drive is alike."""
+    """Capacities of the drives, which are the same for each drive."""
     devices: NotRequired[GpuBandwidths]
-    """Capacities of the GPUs; each GPU is alike."""
+    """Capacities of the GPUs, which are the same for each GPU."""
     noise: NotRequired[Noise]
-    """How much runs differ; without it, each run gives the same."""
+    """How much runs differ; without this key, each run gives the same values."""
     faults: NotRequired[list[Fault]]
-    """What is wrong with the machine."""
+    """The faults of the machine."""
 
 
 class MachineFile(SharedMachineKeys):

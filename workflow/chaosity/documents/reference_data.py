@@ -12,26 +12,26 @@ from chaosity.documents.checked_yaml import Count, Index, Name, Text, Texts
 
 
 class AcceleratorDocument(TypedDict):
-    """A file of templates/accelerators; the kind of an accelerator that Chaosity names."""
+    """A file of templates/accelerators: one kind of accelerator that Chaosity finds and names."""
 
     accelerator: Name
     name: Text
     title: Text
     """The name in words."""
     part_of: NotRequired[Literal["cores", "processor"]]
-    """Without this key, the accelerator is a PCI device."""
+    """The part of the host that contains the accelerator; without this key, it is a PCI device."""
     flags: NotRequired[Texts]
     """Flags of the processor; with one of them, the processor has the accelerator."""
     cpu_model: NotRequired[Text]
     """Regular expression; processors with such a name have the accelerator."""
     pci: NotRequired[Annotated[list[Annotated[str, Field(pattern="^[0-9a-f:]{9}$")]], MinLen(1)]]
-    """PCI numbers of vendor and device."""
+    """PCI numbers of vendor and device, such as 8086:0b25."""
     device_names: NotRequired[Text]
-    """The kernel names the devices so, with a number: dsa0."""
+    """The kernel's name of such a device without its number: dsa for dsa0."""
     drivers: NotRequired[Texts]
-    """Kernel drivers that serve no other kind."""
+    """Kernel drivers that serve only this kind of accelerator."""
     not_measured: Annotated[str, MinLen(10)]
-    """What Chaosity does not measure of it, and why: one sentence."""
+    """What Chaosity does not measure of the accelerator, and why, in one sentence."""
 
 
 ColumnName = Annotated[str, Field(pattern="^[a-z_]+$")]
@@ -40,57 +40,57 @@ ColumnName = Annotated[str, Field(pattern="^[a-z_]+$")]
 class PublishedForm(TypedDict):
     """A file of templates/published: the meaning of the columns of a published CSV file.
 
-    Texts are templates over the columns of a row.
+    Texts of this document are templates, into which the columns of a row are filled.
     """
 
     published: Name
-    """Name of the form, which is that of the file."""
+    """Name of the form, which is also the name of this file."""
     summary: str
     """What the published file has, in a sentence."""
     matrix: NotRequired[Literal["bandwidth", "latency"]]
-    """The file is a node x node matrix; its cells have initiator, target, replicate and value."""
+    """The CSV file is a matrix of nodes; each cell gives initiator, target, replicate and value."""
     experiment: str
-    """Whose figures are to show it; a name of its own has none."""
+    """Experiment whose figures show the values; for an unknown name, there are no figures."""
     load: str
-    """The role, where the columns do not say it row by row."""
+    """Role of the load of all rows, if no column gives the role of each row."""
     metric: str
     """Metric of the values, such as latency_ns."""
     value: str
-    """Template over the file's columns, in the metric's unit."""
+    """Template for the value of a row, in the unit of the metric."""
     columns: dict[ColumnName, str]
-    """Column of the tidy table -> its text; an empty text is unknown."""
+    """Column of the tidy table -> its text in a row; an empty text means unknown."""
     factors: NotRequired[dict[Name, str]]
-    """Factor -> its level."""
+    """Factor -> its level in a row."""
 
 
 class ProcessorValue(TypedDict):
-    """What others measured on a model of a processor."""
+    """The values that others measured on one model of a processor."""
 
     model: Annotated[str, MinLen(5)]
-    """A part of the name that the kernel reports."""
+    """Part of the processor's name as the kernel reports it."""
     nodes_per_package: Count
-    """NUMA nodes of each package while it was measured, such as 4 in NPS4."""
+    """NUMA nodes of each package during the measurement, such as 4 in NPS4."""
     bandwidth_bytes_per_second: NotRequired[Annotated[float, Gt(1e9)]]
-    """What the cores of a node get together from the memory of their node."""
+    """Bandwidth that all cores of a node get together from the memory of their node."""
     latency_ns: NotRequired[Annotated[float, Gt(1)]]
     """Idle latency of the memory of a core's own node."""
 
 
 class ProcessorsDocument(TypedDict):
-    """A file of templates/processors: what others published about processors."""
+    """A file of templates/processors: values of processors that one source published."""
 
     processors: Name
-    """Name of the file."""
+    """Name of this file, without .yaml."""
     method: Text
     """How the values were measured."""
     kernel: NotRequired[str]
-    """The kernel whose bandwidth is comparable, if there are bandwidths."""
+    """The kernel whose measured bandwidth is compared with the published bandwidths, if any."""
     source: Annotated[str, MinLen(10)]
-    """Author, title, version or date."""
+    """Author, title, and version or date of the source."""
     url: Annotated[str, Field(pattern="^https://")]
-    """Where the source is."""
+    """Address of the source."""
     values: Annotated[list[ProcessorValue], MinLen(1)]
-    """A value for each processor."""
+    """The values of each processor."""
 
 
 class EventCode(TypedDict):
@@ -99,15 +99,15 @@ class EventCode(TypedDict):
     event: str
     """Name of the event in the source."""
     code: Annotated[int, Ge(0), Le(4095)]
-    """Number of the event."""
+    """Number of the event, which the processor calls event select."""
     umask: Annotated[int, Ge(0), Le(255)]
     """Mask of the units that are counted."""
     sign: NotRequired[Literal[1, -1]]
-    """-1 if the event is subtracted."""
+    """1 (default): the count of the event is added; -1: it is subtracted."""
 
 
 class ProcessorModels(TypedDict):
-    """Models of a processor family, with the numbers of /proc/cpuinfo (decimal)."""
+    """Models of a processor family, by the decimal numbers in /proc/cpuinfo."""
 
     vendor: Literal["GenuineIntel", "AuthenticAMD"]
     """Vendor of the processor."""
@@ -116,21 +116,21 @@ class ProcessorModels(TypedDict):
     models: Annotated[
         list[Index | Annotated[list[Index], Field(min_length=2, max_length=2)]], MinLen(1)
     ]
-    """Numbers, or first and last of a range."""
+    """Numbers of the models; a pair is the first and the last number of a range."""
 
 
 class CounterEventsDocument(TypedDict):
     """A file of templates/counters: which events of a processor family each counter adds up."""
 
     counters: Name
-    """Name of the file."""
+    """Name of this file, without .yaml."""
     summary: str
-    """The processors, as their vendor calls them."""
+    """The processors, with the names that their vendor uses."""
     source: Text
     """The vendor's document that lists the codes of the events."""
     note: NotRequired[str]
-    """What to know about the counts, such as an erratum."""
+    """A remark on the counts for users, such as an erratum."""
     processors: Annotated[list[ProcessorModels], MinLen(1)]
-    """Models of processors that have these events."""
+    """Models of the processors that have these events."""
     events: Annotated[dict[Name, Annotated[list[EventCode], MinLen(1)]], MinLen(1)]
-    """Counter -> the events whose counts are added up."""
+    """Counter -> the events whose counts are added up to the count of the counter."""

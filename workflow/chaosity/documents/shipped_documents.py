@@ -1,4 +1,4 @@
-"""Read and check the documents of the repository: experiments, benchmarks and forms."""
+"""Read and check the documents in the repository: experiments, benchmarks and others."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}")
 
 
 def path_as_given_or_in_repository(name: str) -> Path:
-    """Return the path of a file that a user names: as given, or else below the repository."""
+    """Return the path of a file that a user names: as given, or else inside the repository."""
     path, shipped = Path(name), ROOT / name
     return shipped if not path.exists() and shipped.exists() else path
 
 
 def yaml_file_names(folder: Path) -> list[str]:
-    """Return the names of the YAML files in a folder, without the suffix."""
+    """Return the names of the YAML files in a folder, sorted and without the suffix ``.yaml``."""
     return sorted(path.stem for path in folder.glob("*.yaml"))
 
 
 def read_document(folder: Path, name: str, document_type: Any, where: str) -> Any:
     """Return the checked document ``<folder>/<name>.yaml``.
 
-    The document repeats its name under the first key of its type: experiment, benchmark, ...
-    `where` is the file and key that name it, for error messages.
+    The document must repeat its name under the first key of its type: experiment, benchmark, ...
+    `where` says in error messages which file and key name the document.
 
     Raises:
         UserError: there is no such file, or its content is wrong.
@@ -60,10 +60,10 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
 def _pickled_document(
     path: Path, version: tuple[int, int] | None, document_type: Any, kind: str
 ) -> bytes:
-    """Return a document of the project, checked, as bytes of pickle."""
+    """Return a checked document of the project as bytes of pickle."""
     # A run reads the same documents many times, and to parse YAML takes ten times as long as to
-    # read the bytes. So the bytes are kept as long as the file has this `version`. Each reader
-    # makes an object of its own, which it may change.
+    # unpickle bytes. So the bytes are kept while the file has this `version`. Each reader unpickles
+    # an object of its own, which the reader may change.
     document = read_yaml(path)
     check_document(document, document_type, path_in_repository(path))
     if document[kind] != path.stem:
@@ -90,7 +90,7 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
 
 
 def existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
-    """Return the experiments, in order, without those whose file was removed since they ran."""
+    """Return the experiments with these names, without those whose file no longer exists."""
     found = []
     for name in dict.fromkeys(names):
         with suppress(UserError):
@@ -99,7 +99,7 @@ def existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
 
 
 def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:
-    """Check that derived metrics refer to known loads, and have new names without a unit."""
+    """Check that derived metrics refer to existing loads, and have unused names without a unit."""
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
@@ -116,8 +116,8 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     """Return the checked document of a benchmark.
 
     Raises:
-        UserError: no such file, wrong content, a metric needs a counter that is not listed, or a
-            regular expression is wrong.
+        UserError: there is no such file, its content is wrong, a metric needs a counter that is not
+            listed, or a regular expression is wrong.
     """
     document = cast(BenchmarkDocument, read_document(BENCHMARKS, name, BenchmarkDocument, where))
     listed, file = document.get("counters", []), f"{path_in_repository(BENCHMARKS)}/{name}.yaml"
@@ -130,14 +130,14 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
         _check_regular_expression(cast(OutputValue, rule), f"{file}, valid, {rule['name']}")
     command = document["command"]
     if "--settle" in command and not any("target.policy" in word for word in command):
-        # The runner knows from the target whether pages move after the ready line.
+        # The runner concludes only from the target's policy that pages move after the ready line.
         remedy = "write --policy={{ target.policy }}, and give the load a target that is a policy"
         raise UserError("--settle is for the policy of the target", f"{file}, command", remedy)
     return document
 
 
 def _check_regular_expression(source: OutputValue, where: str) -> None:
-    """Check that Python accepts a source's regular expression, which may contain templates."""
+    """Check that Python accepts the regular expression of a source, in which templates may be."""
     pattern = source.get("regex", "")
     try:
         groups = re.compile(_TEMPLATE.sub("x", pattern)).groups

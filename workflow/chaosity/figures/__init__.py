@@ -1,1 +1,1 @@
-"""Figures that an experiment's YAML describes, drawn from the measurements."""
+"""Draw the figures that an experiment's YAML describes, from the measurements."""

@@ -1,6 +1,6 @@
-"""Axes of named values: order, groups, labels and titles.
+"""Axes of named values: the order and groups of values, and labels and titles.
 
-`node2` comes before `node10`. Nodes of a package are placed together, and drives of a node too.
+`node2` comes before `node10`. Nodes of one package are neighbours, and so are drives of one node.
 Drive sets are grouped by their number of nodes.
 """
 
@@ -19,7 +19,8 @@ from chaosity.text_templates import fixed_texts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
-# Words by kind, in the order of the kinds on an axis, and names with an order of their own.
+# Kinds of values with their words, in the order of the kinds on an axis; also the words for names
+# whose order is not that of their letters.
 _WORDS = fixed_texts("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 
@@ -29,24 +30,24 @@ class AxisValue:
     """A value on an axis."""
 
     name: str  # name of the value in the tidy table
-    # Kind of the value in ``templates/texts/axes.yaml``; it decides the order of unlike values and
-    # the group labels.
+    # Kind of the value in ``templates/texts/axes.yaml``, which decides the order of values of
+    # different kinds, and the labels of groups.
     kind: str
-    # Sort key among values of the kind; for a number, the first entry is the number.
+    # Sort key among values of the same kind; the first entry of a number's key is the number.
     order: tuple[Any, ...]
     short: str  # label on an axis whose title names the kind
-    long: str  # label that is clear without a title
-    nodes: tuple[int, ...] = ()  # memory nodes to which the value belongs; empty when unknown
+    long: str  # label that is clear without the title of an axis
+    nodes: tuple[int, ...] = ()  # memory nodes to which the value belongs; empty if unknown
 
     @property
     def number(self) -> float:
-        """Return the value of a number or of a size in bytes."""
+        """Return the number, or the size in bytes, that the value stands for."""
         return float(self.order[0])
 
 
 @dataclass(frozen=True)
 class AxisGroup:
-    """A group of neighbours on an axis: values[start:stop]."""
+    """A group of neighbouring values on an axis, which are ``axis.values[start:stop]``."""
 
     label: str
     start: int
@@ -54,13 +55,13 @@ class AxisGroup:
 
     @property
     def value_count(self) -> int:
-        """Return the number of values."""
+        """Return the number of values in the group."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with its values in order."""
+    """An axis of a figure, with its values in their order."""
 
     column: str  # the column that the axis shows, as in the figure's YAML
     title: str  # title of the axis in the figure
@@ -69,40 +70,40 @@ class Axis:
 
     @property
     def value_names(self) -> list[str]:
-        """Return the names of the values, in order."""
+        """Return the names of the values in the tidy table, in the order of the axis."""
         return [value.name for value in self.values]
 
     @property
     def is_numeric(self) -> bool:
-        """Whether every value is a number, so that there is a first and a last value."""
+        """Return whether all values are numbers or sizes, so that the axis has a scale."""
         return all(value.kind in ("number", "size") for value in self.values)
 
     @property
     def has_byte_sizes(self) -> bool:
-        """Whether the values are sizes in bytes."""
+        """Return whether values of the axis are sizes in bytes."""
         return any(value.kind == "size" for value in self.values)
 
     @property
     def has_mixed_kinds(self) -> bool:
-        """Whether the values are of several kinds, so that labels must name the kind."""
+        """Return whether the values are of several kinds, so that labels must name the kind."""
         return len({value.kind for value in self.values}) > 1
 
     def find_value_by_name(self, name: str) -> AxisValue:
-        """Return the value with a name."""
+        """Return the value with this name in the tidy table."""
         return next(value for value in self.values if value.name == name)
 
     def in_order(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
-        """Return the rows of a table in the order of the values that a column names."""
+        """Return a table sorted like the axis; `column` has the names of the axis' values."""
         rank = {name: number for number, name in enumerate(self.value_names)}
         return table.sort_values(column, key=lambda names: names.map(rank), kind="stable")
 
     def tick_label(self, value: AxisValue) -> str:
-        """Return a value's label on the axis, a short one when the title names the kind."""
+        """Return a value's label on the axis: the short one if the axis title names the kind."""
         full = self.has_mixed_kinds or value.kind in ("all_drives", "file")
         return value.long if full else value.short
 
     def legend_label(self, value: AxisValue) -> str:
-        """Return a value's label in a legend; the label of a number has the axis title."""
+        """Return a value's label in a legend; before a number stands the axis title."""
         return f"{self.title} {value.short}" if value.kind == "number" else value.long
 
     def with_values(self, values: Iterable[AxisValue]) -> Axis:
@@ -118,24 +119,24 @@ def axis_of_texts(title: str, texts: Iterable[str]) -> Axis:
 
 
 def is_byte_column(column: str) -> bool:
-    """Whether a column holds numbers of bytes, which are shown as KiB, MiB and GiB."""
+    """Return whether a column has numbers of bytes, which are shown as KiB, MiB and GiB."""
     name = column.split(".")[-1]
     return name == "bytes" or name.endswith("_bytes")
 
 
 def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = "") -> AxisValue:
-    """Return a value with its sort key and labels.
+    """Return a cell of the tidy table, or a level of a factor, as a value of an axis.
 
     Args:
         value: a cell of the tidy table or a level of a factor.
-        nodes: memory nodes to which the value belongs, as far as known.
+        nodes: memory nodes to which the value belongs, if these are known.
         column: column of the value; numbers in a column of bytes are sizes.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool):
         return AxisValue(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
     if isinstance(value, int | float):
-        # Sizes are long numbers that may differ in the last digit.
+        # All digits are kept, since sizes are long numbers that may differ in the last digit only.
         text = str(int(value)) if float(value).is_integer() else f"{value:g}"
         size = is_byte_column(column)
         label = format_binary_bytes(float(value)) if size else text
@@ -144,7 +145,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     for kind in ("relation", "mode", "level"):
         if label := _WORDS[kind].get(name):
             rank = (list(_WORDS[kind]).index(name),)
-            if kind == "mode":  # a text among others, so with a sort key of its kind
+            if kind == "mode":  # a text, so with the form of a text's sort key
                 return AxisValue(name, "text", ((0, *rank, ""),), label, label, nodes)
             return AxisValue(name, kind, rank, label, label, nodes)
     place = parse_place_name(name)
@@ -158,7 +159,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
 
 
 def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
-    """Return a place with its sort key and labels; None for a place without an order of its own."""
+    """Return a place as a value of an axis; None if places of its kind have no order on axes."""
     index = place.indices[0] if place.indices else 0
     kind, short, keys = str(place.kind), str(index), tuple[Any, ...]((index,))
     match place.kind:
@@ -195,13 +196,13 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
 def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Return the distinct values in natural order, and their groups, which gaps separate.
+    """Return the values in natural order, and their groups, between which figures have gaps.
 
-    `packages` maps each node to its package. If the values need no groups, they all
-    are in one group without a label.
+    `packages` is node -> its package. If the values need no groups, all of them are in one group
+    without a label.
     """
     found = list(values)
-    # The set of all drives is also a set of several nodes, so it is sorted by its number of nodes.
+    # The set of all drives is sorted like other sets of several nodes, by its number of nodes.
     if {value.kind for value in found} == {"node_drives", "all_drives"}:
         found = [
             replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))
@@ -226,7 +227,7 @@ def sort_and_group_axis_values(
 def _group_key(
     value: AxisValue, packages: Mapping[int, int], mixed: bool
 ) -> tuple[tuple[object, ...], str]:
-    """Return a sort key and the label of the group that a value belongs to."""
+    """Return the sort key and the label of the group to which a value belongs."""
     if mixed:
         return (), _KINDS[value.kind].get("group", f"{value.kind}s")
     match value.kind:

@@ -1,4 +1,4 @@
-"""Write the caption of a figure: a few statements that are computed from its data."""
+"""Write the caption of a figure, which is a few statements computed from the figure's data."""
 
 from __future__ import annotations
 
@@ -47,16 +47,18 @@ from chaosity.units import (
     metric_words,
 )
 
-# Maximum number of slow initiators or cases that a caption names; of more, it gives the number.
+# Maximum number of slow initiators or cases that a caption names; it only counts more of them.
 _MOST_NAMED = 8
-# Maximum number of ratios that a caption lists; of more, only the smallest and the largest.
+# Maximum number of ratios that a caption lists; if there are more, it lists the smallest and the
+# largest one.
 _MOST_RATIOS = 4
-# A sum counts as below the larger load alone only if all of its interval is below this ratio. Of
-# many equal cases, some intervals miss 1 by a few tenths of a per cent.
+# A sum counts as below the larger load alone only if the whole interval of their ratio is below
+# this number. In many cases with equal values, some intervals miss 1 by a few tenths of a per cent.
 _CLEARLY_BELOW = 0.99
-# Ratio of mark to bound that needs an explanation. Mark and bound have a noise of a few per cent.
+# Largest ratio of a mark to its bound that needs no explanation, since both scatter by a few per
+# cent.
 _MOST_REACHED = 1.1
-# Share of the targets that each compared relation must have; other targets may have failed.
+# Least share of all targets that each compared relation must have; the rest may have failed.
 _MOST_TARGETS = 0.8
 # Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATIONS = {
@@ -64,17 +66,17 @@ _RELATIONS = {
     "same_package": "another node of the package",
     "other_package": "another package",
 }
-# Axes that separate the lines of a figure.
+# Each pair of values on these axes has a line of its own in a figure.
 _LINES: tuple[Role, ...] = ("panels", "series")
-# Statements begin in lower or upper case and have no full stop.
+# Sentences of a caption, without the full stop; the first letter can be in lower case.
 Statements = Iterator[str]
 
 
 def figure_caption(data: FigureData, scale: UnitScale) -> str:
-    """Return the caption of a figure, one to five sentences.
+    """Return the caption of a figure, which has one to five sentences.
 
-    The caption gives the most important values with interval and n, says when no difference was
-    detected, and counts the marks without a value. `scale` is the unit of the values.
+    The caption gives the most important values with interval and n, says if no difference was
+    detected, and counts the marks without a value. `scale` is the unit with prefix of the values.
     """
     if (data.marks["status"] == UNMEASURED).all():
         return f"Not measured: {'; '.join(unmeasured_mark_reason_lines(data))}."
@@ -107,7 +109,7 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
 
 
 def _main_statements(data: FigureData) -> Statements:
-    """Yield what this kind of figure should show; nothing if the data do not have it."""
+    """Yield statements on what this kind of figure should show; none if the data do not show it."""
     spec = data.spec
     found: Iterable[str] = ()
     if spec.loss_to is not None:
@@ -151,7 +153,7 @@ def _ratio(ratio: Estimate) -> str:
 
 
 def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> str:
-    """Return the smallest and the largest of several numbers: "0.67 to 0.71"."""
+    """Return the smallest and the largest of several numbers as text: "0.67 to 0.71"."""
     known = [*values]
     return " to ".join(dict.fromkeys((show(min(known)), show(max(known)))))
 
@@ -159,7 +161,7 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield (place, level, ratio): the value at each level of a column divided by the base's."""
+    """Yield (place, level, ratio): the value at a level of `column`, divided by that at `base`."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
@@ -174,10 +176,10 @@ def _ratios_to_base(
 
 
 def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
-    """Return the ratios as text, each with the text behind it.
+    """Return a list of ratios as text, each followed by its own text.
 
-    Ratios that are not clearly different from 1 are counted together. If too many are clear, only
-    the smallest and the largest are listed.
+    Ratios that are not clearly different from 1 are only counted. If more than `most` ratios are
+    clearly different, only the smallest and the largest are listed.
     """
     equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
     equal = equal if len(equal) > 1 else []
@@ -197,7 +199,7 @@ def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) ->
 
 
 def _difference_statements(data: FigureData, base: str) -> Statements:
-    """Yield the ratio of each bar to the bar `base` of its group."""
+    """Yield a statement with the ratio of each bar to the bar `base` at the same x."""
     label = data.value_label_without_axis_title
     levels = data.axes["series"].value_names
     ratios = [
@@ -210,7 +212,7 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
 
 
 def _sum_statements(data: FigureData) -> Statements:
-    """Yield where the sum of a point's loads stays below the larger of them alone."""
+    """Yield statements on where the sum of a point's loads is below the larger of them alone."""
     roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
     cases = []
     for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
@@ -230,7 +232,7 @@ def _sum_statements(data: FigureData) -> Statements:
 
 
 def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
-    """Yield how the values at farther relations compare with those at the nearest relation."""
+    """Yield a statement that compares farther relations with the nearest measured relation."""
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()
     found = [name for name in _RELATIONS if name in targets]
@@ -241,7 +243,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
         return
     compared = _ratios_to_base(data, "relation", found[0], found)
     ratios = [(ratio, f" for {_RELATIONS[name]}") for _, name, ratio in compared]
-    # Many cells together can show a difference that is below the noise of each cell.
+    # Many cells together can show a difference that is smaller than the scatter of each cell.
     clear = any(_differs(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
         words = f"{metric_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
@@ -249,7 +251,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
 
 
 def _change_statements(data: FigureData) -> Statements:
-    """Yield how each series changes from the first to the last x, in its worst panel."""
+    """Yield a statement on how each series changes from first to last x, in its worst panel."""
     axis = data.axes["x"]
     roles: list[Role] = [role for role in _LINES if role in data.axes]
     valid = data.measurements[data.measurements["status"] == "valid"]
@@ -260,7 +262,7 @@ def _change_statements(data: FigureData) -> Statements:
     spans = {key[1:]: (labels[own.min()], labels[own.max()]) for key, own in by_line}
     is_end = [rows["x"] == by_line.transform("min"), rows["x"] == by_line.transform("max")]
     rows = rows.assign(end=np.select(is_end, ["first", "last"], ""))
-    # Where more is better, the smallest ratio is the worst.
+    # If more is better, the smallest ratio is the worst.
     sign = 1.0 if less_is_better(data.spec.metric) else -1.0
     worst: dict[str | None, tuple[Estimate, tuple[str | None, ...]]] = {}
     for place, _, ratio in _ratios_to_base(
@@ -290,7 +292,7 @@ def _change_statements(data: FigureData) -> Statements:
 
 
 def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
-    """Yield the size from which on levels differ from another, and which initiators are slow."""
+    """Yield statements on the size from which on levels differ, and on slow initiators."""
     wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
     role: Role = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
@@ -312,7 +314,7 @@ def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
 def _divergence_statements(
     found: LatencyDivergence, labels: dict[float, str], level: str, base: str
 ) -> Statements:
-    """Yield where latency of a level is above that of another; `labels` are those of the sizes."""
+    """Yield statements on where latency of a level is above that of `base`; `labels`: of sizes."""
     ratios, limit = found.ratios, f"{DIVERGING_RATIO:g}"
     if not ratios:
         yield f"no latency was measured both with {level} and with {base}"
@@ -344,7 +346,7 @@ def _divergence_statements(
 
 
 def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
-    """Return the initiators that are slower than others of their node."""
+    """Return a statement on the initiators that are slower than others of their node."""
     if not found.slow:
         return f"no initiator is slower than others of its node with {level}"
     slow = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
@@ -361,7 +363,7 @@ def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
 
 
 def _best_statements(data: FigureData) -> Statements:
-    """Yield the best mark, and the values of x at which the best mark is not clearly worse."""
+    """Yield statements: the best mark, and each other x whose best mark is not clearly worse."""
     best = best_mark(data)
     if best is None:
         return
@@ -384,7 +386,7 @@ def _best_statements(data: FigureData) -> Statements:
 
 
 def _range_statements(data: FigureData, differ: bool | None) -> Statements:
-    """Yield the best and the worst mark with their places, or the range if none differ."""
+    """Yield the best and the worst mark with places; only their range if no difference is clear."""
     metric, less = data.spec.metric, less_is_better(data.spec.metric)
     valid = data.valid_marks_best_first
     marks = mark_rows(valid.iloc[[0, -1]])
@@ -407,7 +409,7 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
         own = choose_scale(metric, [end.median])
         return end.text(own) if end.low_and_high else own.text(end.median)
 
-    # A count is neither good nor bad.
+    # A metric that is no performance, such as a count, is neither good nor bad.
     first, last = ("best", "worst") if is_performance_metric(metric) else ("highest", "lowest")
     places = [mark_location_text(mark, data) for mark in marks]
     yield f"{first}: {text(best)} ({places[0]})"
@@ -419,7 +421,7 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
 
 
 def _latency_curve_statements(data: FigureData) -> Statements:
-    """Yield the unloaded latency of the curves and the bandwidth at which it doubles."""
+    """Yield statements: the unloaded latency of the curves, and at which bandwidth it doubles."""
     numbers, metric = latency_curve_numbers(data), data.spec.metric
     known = numbers[numbers["median"].notna()]
     unloaded, knees, peaks = (
@@ -451,7 +453,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
 
 
 def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> Statements:
-    """Yield whether marks have better values the smaller the number `by` is, such as a distance."""
+    """Yield whether marks with a smaller number in column `by`, such as a distance, are better."""
     known = table[table[by].notna()]
     if len(known) < 2:
         return
@@ -464,7 +466,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
         known[column].to_numpy(float) for column in (by, "median", *ends)
     )
     nearer = np.less.outer(numbers, numbers)
-    # How much worse each mark is than each other mark, and whether noise cannot explain it.
+    # How much worse each mark is than each other mark, and whether their intervals do not overlap.
     excess, clear = np.log(medians[:, None] / medians), np.greater.outer(low, high)
     if not less_is_better(metric):
         excess, clear = -excess, np.less.outer(high, low)
@@ -486,7 +488,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
 
 
 def _lowest_bound_statements(data: FigureData) -> Statements:
-    """Yield which bound is the lowest along x, and how near the marks are to that bound."""
+    """Yield statements on the lowest bound along x, and how near the marks are to this bound."""
     bounds = data.bounds_of_marks().loc[data.valid_marks.index].dropna(how="all")
     if bounds.empty:
         return
@@ -530,7 +532,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
 
 
 def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
-    """Return the text "... up to x, ... from x": which bound is the lowest where."""
+    """Return which bound is the lowest at which x, as "... up to 8 (threads), ... from 16"."""
     axis, names = data.axes["x"], [*line["lowest"]]
     title, last = axis.title.lower(), names[-1]
     start = max((n + 1 for n, name in enumerate(names) if name != last), default=0)
@@ -542,7 +544,7 @@ def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
 
 
 def _cache_step_statements(data: FigureData) -> Statements:
-    """Yield the size and the levels of each step, and what hwloc says of the caches there."""
+    """Yield a statement on each step: its size, its latencies, and caches of this size by hwloc."""
     if not data.steps:
         rise = format_percent(RISE_PER_DOUBLING - 1.0)
         yield f"no step is found: latency never rises by {rise} for a doubled size"
@@ -565,7 +567,7 @@ def _cache_step_statements(data: FigureData) -> Statements:
 
 
 def _step_text(step: LatencyStep, caches: Sequence[tuple[str, str]], data: FigureData) -> str:
-    """Return a step in a sentence: "L2 ends between 512 KiB and 1 MiB, at about 590 KiB (...)"."""
+    """Return a step as a statement: "L2 ends between 512 KiB and 1 MiB, at about 590 KiB (...)"."""
     size, metric = format_binary_bytes, data.spec.metric
     end = step.end_bytes
     at = (
@@ -588,7 +590,7 @@ def _step_text(step: LatencyStep, caches: Sequence[tuple[str, str]], data: Figur
 
 
 def _missing_statements(data: FigureData) -> Statements:
-    """Yield the number of marks without a value, by status."""
+    """Yield how many marks are predicted, and how many have no value, by status."""
     numbers = data.marks["status"].value_counts().to_dict()
     total, predicted = len(data.marks), numbers.pop(PREDICTED, 0)
     marks = format_count(total, data.mark_noun)

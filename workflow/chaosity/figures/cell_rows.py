@@ -1,7 +1,7 @@
 """Place the cells of a heat map and their labels, in points from the top left cell.
 
-An axis that is longer than a page is divided into blocks side by side, each with its own labels: so
-255 drive sets can be read.
+An axis that is longer than a page is divided into blocks side by side, each with its own labels, so
+that 255 drive sets can be read.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ from chaosity.figures.marks import (
 from chaosity.figures.vega_lite import WIDTH, Row, text_width_points
 from chaosity.units import UnitScale
 
-# A map with more columns than this is turned when that makes it narrower, and not cut into blocks.
+# A heat map with more columns than this is turned if this makes it narrower. If it still has more
+# columns, it is not divided into blocks.
 _MOST_COLUMNS = 32
-_MOST_ROWS = 72  # on a page, at a height with legible labels
+_MOST_ROWS = 72  # number of rows on a page whose labels are legible
 _TALLEST, _TALLEST_WITH_NOTE, _LOWEST = 22.0, 29.0, 7.6
 _WIDEST, _WIDEST_OF_TWO, _NARROWEST = 42.0, 86.0, 1.4
 _PAGE = 590.0  # height of the cells on a page
@@ -49,19 +50,19 @@ _DARK = 0.48  # share of the colour scale at which black and white numbers are e
 
 @dataclass(frozen=True)
 class _Layout:
-    """The axes as drawn, the place of each row and column, and the size of a cell."""
+    """The axes down and across the page, the places of rows and columns, and the size of a cell."""
 
     down: Axis
     across: Axis
-    turned: bool  # whether the figure's columns go down the page
+    turned: bool  # whether `columns` of the figure's YAML goes down the page
     left: dict[int, float]  # position of a row -> left edge of its block
     top: dict[int, float]  # position of a row -> its upper edge
-    column: dict[int, float]  # position of a column -> distance from the edge of the block
+    column: dict[int, float]  # position of a column -> distance from the left edge of a block
     width: float
     height: float
     blocks: list[tuple[AxisGroup, ...]]
     labels: dict[int, str]  # labels of the rows
-    is_table: bool  # whether these labels have a column for each node
+    is_table: bool  # whether the labels have a character for each node
     headed: bool  # whether groups of rows have headings
 
 
@@ -124,7 +125,7 @@ def _cell(
 
 
 def _layout(data: FigureData) -> _Layout:
-    """Return the layout; cores are along x and memory along y, as this field draws them."""
+    """Return the layout; cores go across and memory down, as other publications draw them."""
     rows, columns = data.axes["rows"], data.axes["columns"]
     turned = rows.column.split(".")[-1] == "initiator"
     if len(columns.values) > _MOST_COLUMNS and len(columns.values) > len(rows.values):
@@ -148,7 +149,7 @@ def _layout(data: FigureData) -> _Layout:
     spare -= gap * (len(across.groups) - 1)
     limit = _WIDEST_OF_TWO if len(across.values) <= 2 else _WIDEST
     width = min(limit, max(_NARROWEST, spare / len(across.values)))
-    if not headed:  # near-square cells, high enough for their labels
+    if not headed:  # cells that are almost square, and high enough for their labels
         height = min(height or width, max(12.0 if most <= 48 else _NARROWEST, 0.72 * width))
     column, left, top = {}, {}, {}
     for number, group in enumerate(across.groups):
@@ -185,7 +186,7 @@ def _box(layout: _Layout, down: int, across: int) -> Row:
 
 
 def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
-    """Divide an axis into parts that fit the height of a page, between groups where possible."""
+    """Divide an axis into blocks that fit the height of a page, if possible between groups."""
     if len(down.values) <= _MOST_ROWS or len(across.values) > _MOST_COLUMNS:
         return [down.groups]
     blocks: list[tuple[AxisGroup, ...]] = [()]
@@ -201,11 +202,11 @@ def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
 
 
 def _membership_labels(axis: Axis) -> list[str] | None:
-    """Return a label for each of many sets of nodes: its nodes' numbers, and a dot for other nodes.
+    """Return labels for many sets of nodes: numbers of its nodes, and a dot for each other node.
 
-    The label of the nodes 0, 2 and 3 of eight is `0·23····`, so a node has the same column in all.
-
-    The result is None for other axes, and when a node number has two digits.
+    The label of the set of nodes 0, 2 and 3 on a host with eight nodes is `0·23····`, so a node is
+    at the same position in all labels. Return None for axes of other values, for few values, and if
+    a node number has two digits.
     """
     kinds = {value.kind for value in axis.values}
     nodes = sorted({node for value in axis.values for node in value.nodes})
@@ -220,7 +221,7 @@ def _membership_labels(axis: Axis) -> list[str] | None:
 def _number_format(
     cells: list[FigureMark], scale: UnitScale, layout: _Layout
 ) -> tuple[UnitScale, float]:
-    """Return the format and font size of the numbers; size 0 when they would be too small."""
+    """Return the format and font size of numbers in cells; size 0 if they would be too small."""
     values = [shown_value(cell) for cell in cells if has_number(cell)]
     for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
         shown = UnitScale(scale.factor, scale.symbol, decimals)
@@ -234,7 +235,7 @@ def _number_format(
 def _notes(
     data: FigureData, cells: dict[tuple[str, str], FigureMark], size: float, layout: _Layout
 ) -> tuple[dict[tuple[str, str], str], float, str]:
-    """Return the cells' second lines, with a name if that fits, else without it, else none."""
+    """Return the second line of each cell, its font size, and what the legend says of it."""
     column = data.spec.cell_note
     known = {at: cell for at, cell in cells.items() if column and not pd.isna(cell["note"])}
     if column is None or not known:
@@ -252,7 +253,7 @@ def _notes(
 
 
 def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
-    """Yield the labels of the rows of blocks, and the names of groups."""
+    """Yield rows for labels: of the heat map's rows in blocks, and of groups."""
     last = len(layout.across.values) - 1
     if layout.headed:
         role = "membership" if layout.is_table else "row_label"
@@ -280,14 +281,14 @@ def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
 
 
 def _names_fit(axis: Axis, size: float) -> bool:
-    """Return whether there are several groups and their names fit beside their cells."""
+    """Return whether an axis has several groups whose names fit beside their cells."""
     return len(axis.groups) > 1 and all(
         text_width_points(group.label, _LABEL) <= group.value_count * size for group in axis.groups
     )
 
 
 def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[str, Any]:
-    """Return an axis with the labels of the cells."""
+    """Return an axis of Vega-Lite, with the labels of the cells on `side` (across or down)."""
     is_across = side == "across"
     axis = layout.across if is_across else layout.down
     shown: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelOverlap": False}
@@ -301,7 +302,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         upright, size = widest > 0.95 * layout.width, _LABEL
         if upright:
             size = min(_LABEL, max(5.0, layout.width / 1.15))
-            # Where upright labels would touch too, only every second, third, ... label is shown.
+            # If even upright labels would touch, only every second, third, ... label is shown.
             step = math.ceil(1.1 * size / layout.width)
             texts = [text if number % step == 0 else "" for number, text in enumerate(texts)]
             shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
@@ -327,7 +328,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
 
 
 def _title(axis: Axis, *, named: bool) -> str:
-    """Return an axis title; it names the groups when the figure does not name them."""
+    """Return an axis title, which says how values are grouped if groups have no names."""
     if named or len(axis.groups) < 2 or axis.has_mixed_kinds:
         return axis.title
     first, *rest = axis.groups[0].label.split()

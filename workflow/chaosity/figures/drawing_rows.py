@@ -1,10 +1,10 @@
 """Turn the data of a figure into rows: one for each mark, label or line that is drawn.
 
-What a mark is, its `role` says: `value`, `predicted`, `failed`, `missing`, `left_out`,
-`unmeasured`, `absent` (no such point was planned) or `alone` (outside all series). Other rows are
-drawn beside marks: bounds, steps, labels, the ring of the best mark. A template of
-``templates/figures`` has a layer for each role. How rows are placed depends on the axes of the
-data, not on the kind of the figure:
+The `role` of a row says what is drawn. Roles of marks are `value`, `predicted`, `failed`,
+`missing`, `left_out`, `unmeasured`, `absent` (no such point was planned) and `alone` (outside all
+series). Other rows are drawn beside marks: bounds, steps, labels, the ring of the best mark. A
+template of ``templates/figures`` has a layer for each role. The columns that place a row depend on
+the axes of the data, not on the kind of the figure:
 
 - rows and columns: `x`, `x2`, `y`, `y2` of a cell, with its middle `xm`, `ym`;
 - an axis x: `x`, and for bars `slot`, `slot2`, `slot_middle`;
@@ -57,7 +57,8 @@ from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_
 _MOST_TICKS = 12
 _BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # points
 _MOST_POSITION_TICKS = 10
-# Width of a group of marks with equal x: share of the axis, and of the gap to the next value.
+# Largest width of a group of marks with equal x, as a share of the axis, and as a share of the gap
+# to the nearest other x.
 _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
@@ -68,7 +69,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
         UserError: a logarithmic x axis has a value that is not a number above zero.
     """
     title, about = data.title, provenance_text(data)
-    if is_simulated(data):  # beside the title, so that it is in a picture that somebody cuts out
+    if is_simulated(data):  # in the title, so that a part cut out of the picture says it too
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
     value, value_title = value_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {
@@ -85,7 +86,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
 
 
 def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
-    """Return the rows of marks over an axis in one or several panels."""
+    """Return rows of marks over an x axis in one or several panels, and the template's values."""
     panels = data.value_names_on_axis("panels")
     columns = _column_count(len(panels))
     width = (WIDTH - LEFT - 14.0 * (columns - 1)) / columns if columns > 1 else 392.0
@@ -114,14 +115,14 @@ def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
 
 
 def _column_count(panels: int) -> int:
-    """Return the number of panels side by side, so that many panels fit a page."""
+    """Return how many panels are side by side, so that all of them fit on a page."""
     if panels <= 4:
         return min(panels, 2)
     return 4 if panels <= 12 else 6
 
 
 def _x_positions(data: FigureData) -> dict[str, float]:
-    """Return the position of each value of x: its number, or its rank."""
+    """Return value of x -> its position on the axis: its number, or else its rank."""
     axis, scale = data.axes["x"], data.spec.x_scale
     if scale != "linear" and not (
         axis.is_numeric and all(value.number > 0.0 for value in axis.values)
@@ -143,12 +144,12 @@ def _base(data: FigureData) -> float | None:
 
 
 def _has_separate_marks(data: FigureData) -> bool:
-    """Return whether loads and their sums stand above names, which lines must not connect."""
+    """Return whether marks of loads and of sums stand over names, so that no line joins them."""
     return data.spec.sum and not data.axes["x"].is_numeric
 
 
 def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[str, Any]:
-    """Return the x axis: ticks at the values, or at powers if it is logarithmic."""
+    """Return the x axis for Vega-Lite: ticks at the values, or at powers if it is logarithmic."""
     axis, base = data.axes["x"], _base(data)
     ticks = sorted(set(places.values()))
     shown: dict[str, Any] = {"title": None, "grid": False, "labelOverlap": False}
@@ -193,8 +194,8 @@ def _powers(ticks: Sequence[float], base: float) -> list[int]:
 def _fitting_powers(
     texts: dict[float, str], powers: Sequence[int], base: float, width: float
 ) -> dict[float, str]:
-    """Return as many of the labels as fit a width; the others are ticks without a text."""
-    # Every tenth power of two changes the unit: steps that divide ten keep round labels.
+    """Return position -> label for as many labels as fit a width, and "" for all other ticks."""
+    # Every tenth power of two changes the unit, so steps that divide ten keep labels round.
     for step in (1, 2, 5, 10, 20):
         labelled = {power for power in powers if power % step == 0} or set(powers[:1])
         if sum(text_width_points(texts[base**power], 7.0) + 9.0 for power in labelled) <= width:
@@ -205,7 +206,7 @@ def _fitting_powers(
 def _named_rows(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
-    """Yield a row for each mark, the ring of the best mark, and the level of a mark alone."""
+    """Yield a row for each mark, for the ring of the best mark, and for lines of marks alone."""
     names, base = data.value_names_on_axis("series"), _base(data)
     ordered = sorted(
         places.values() if base is None else (math.log(x, base) for x in places.values())
@@ -240,7 +241,7 @@ def _named_rows(
 
 
 def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
-    """Yield a line for a panel's only mark outside all series, the reference of all series."""
+    """Yield a level line for each panel with one mark outside all series, its reference."""
     marks = data.marks
     valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
     for panel in data.value_names_on_axis("panels"):
@@ -253,7 +254,7 @@ def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
 def _rows_beside_marks(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
-    """Yield the bounds of the marks, the steps of latency and the sizes of caches."""
+    """Yield rows for the bounds of the marks, the steps of latency and the sizes of caches."""
     factor = limits.scale.factor
     series = data.axes.get("series")
     for (title, along_x), bound in data.bounds.groupby(["title", "along_x"], sort=False):
@@ -281,7 +282,7 @@ def _rows_beside_marks(
 
 
 def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
-    """Give each mark its slot from top to bottom; return the axis of the slots and its size."""
+    """Give each mark a slot from top to bottom; return the axis of the slots, and the sizes."""
     order = {name: rank for rank, name in enumerate(data.axes["x"].value_names)}
     keys = {value: rank for rank, value in enumerate(dict.fromkeys(row.get("key") for row in rows))}
     series = data.axes.get("series")
@@ -314,7 +315,7 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _valid_numbers(data: FigureData, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Return the numbers in columns of the valid marks, without those that are unknown."""
+    """Return the finite numbers in these columns of the valid marks."""
     valid = data.marks["status"] == "valid"
     numbers: NDArray[np.float64] = data.marks.loc[valid, list(columns)].to_numpy(float).ravel()
     return numbers[np.isfinite(numbers)]
@@ -333,7 +334,7 @@ def _x_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
-    """Return the x axis: from zero for a measured quantity, else fitted to the values."""
+    """Return the x axis for Vega-Lite: from zero if x has a unit, else fitted to the values."""
     columns = ["position", "position_high"] if scale.symbol else ["position"]
     known = _valid_numbers(data, columns) / scale.factor
     axis: dict[str, Any] = {"title": None, "grid": False, "tickCount": 6}
@@ -350,7 +351,7 @@ def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
 
 
 def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale) -> Iterator[Row]:
-    """Yield a row for each mark at its measured x, and the number of those that failed."""
+    """Yield a row for each mark at its measured x, and a remark on the number of failed marks."""
     marks = data.marks
     valid = marks[(marks["status"] == "valid") & marks["position"].notna()]
     if data.spec.kind == "scatter" and not x_scale.symbol:
@@ -371,7 +372,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
         else:
             starts.setdefault((row["panel"], row["key"]), row)
         yield row
-    for (panel, _), row in starts.items():  # the line starts at the mark measured alone
+    for (panel, _), row in starts.items():  # each line starts at the mark measured alone
         if panel in alone:
             at_start = {key: alone[panel][key] for key in ("x", "value")}
             yield {
@@ -392,7 +393,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
 
 
 def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the marks; those with equal positions are moved side by side, sorted by value."""
+    """Return the marks, of which those with equal positions are side by side, sorted by value."""
     values = np.sort(table["position"].unique())
     if not len(values):
         return table

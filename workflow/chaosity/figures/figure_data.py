@@ -1,4 +1,4 @@
-"""A figure of an experiment: its description, its marks and axes, and the range of its values."""
+"""Types for a figure of an experiment: description, marks and axes, and range of the values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chaosity.units import UnitScale, choose_scale
 # A value in `where`; None selects rows without a value.
 Level = str | float | bool | None
 Where = Mapping[str, Level | list[Level]]
-# Axes of a figure. A figure with a measured x has no axis "x".
+# Roles of a figure's axes. A figure with a measured x has no axis with the role "x".
 Role = Literal["panels", "series", "rows", "columns", "x"]
 ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 BOUND_COLUMNS = ("title", "along_x", "value", "panels", "series", "x")
@@ -32,7 +32,7 @@ FigureMark = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure of an experiment; `documents.figures` explains its keys."""
+    """The description of a figure; `documents.figures` explains what its attributes mean."""
 
     experiment: str
     name: str
@@ -71,7 +71,7 @@ class FigureSpec:
 
     @property
     def has_measured_x(self) -> bool:
-        """Whether `x` is a measured quantity and not an axis of named values."""
+        """Return whether `x` is a measured quantity and not an axis of named values."""
         return self.kind in ("curve", "scatter")
 
     @property
@@ -81,14 +81,14 @@ class FigureSpec:
 
     @property
     def column_of_axis(self) -> dict[Role, str]:
-        """Return the column that each axis shows, for the axes that the figure has."""
+        """Return role of an axis -> column that it shows, for the axes that the figure has."""
         roles = [role for role in ROLES if not (role == "x" and self.has_measured_x)]
         columns = {role: getattr(self, role) for role in roles}
         return {role: column for role, column in columns.items() if column is not None}
 
     @classmethod
     def from_yaml_entry(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
-        """Return an entry of `figures` of a checked document."""
+        """Return the description in an entry of `figures` of a checked experiment document."""
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         tuples = {name: tuple(entry.get(name, ())) for name in ("in_every_series", "bounds")}
@@ -99,7 +99,7 @@ def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureS
     """Return all figures of the experiments' YAML documents, in their order.
 
     Raises:
-        UserError: an entry is wrong, or two figures have the same name and so the same file.
+        UserError: two figures have the same name, and so the same file.
     """
     specs: dict[str, FigureSpec] = {}
     for document in experiments:
@@ -117,7 +117,7 @@ def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureS
 
 
 def mark_rows(table: pd.DataFrame) -> list[FigureMark]:
-    """Return the rows of a table of marks."""
+    """Return the rows of a table of marks as a list of mappings."""
     return cast(list[FigureMark], table.to_dict("records"))
 
 
@@ -132,7 +132,7 @@ def shown_value(mark: FigureMark) -> float:
 
 
 def shown_interval(mark: FigureMark) -> tuple[float, float]:
-    """Return the ends of a mark's interval, or of that of its prediction; NaN if unknown."""
+    """Return the ends of the interval of a mark's value or prediction; NaN if unknown."""
     if mark["status"] == PREDICTED:
         return mark["predicted_low"], mark["predicted_high"]
     return mark["low"], mark["high"]
@@ -144,16 +144,17 @@ class FigureData:
 
     spec: FigureSpec  # description of the figure
     axes: Mapping[Role, Axis]  # role -> axis, for the axes that the figure has
-    # A row for each mark: the columns of `statistics.summarise_cells`; the names of its values on
-    # the axes (`series` is null for a mark outside all series); of a measured x `position`,
-    # `position_low` and `position_high`; `note` is a second value in a cell.
+    # A row for each mark, with the columns of `statistics.summarise_cells`, and for each axis a
+    # column with the name of the mark's value (null in `series` for a mark outside all series). A
+    # measured x is in `position`, `position_low` and `position_high`; `note` is a second value in a
+    # cell.
     marks: pd.DataFrame
-    # The selected measurements, with the columns of `marks` that name values; also with `level` if
-    # the figure compares levels, and with the numbers `x` if x is measured.
+    # The selected measurements, with the columns of `marks` that name values on axes; also with
+    # `level` if the figure compares levels, and with the number `x` if x is measured.
     measurements: pd.DataFrame
-    x_metric: str = ""  # metric (or column, if it is not a metric) of a measured x; else empty
-    # Upper bounds of the marks, measured elsewhere in the experiment: a row for each value, with
-    # the names on the axes on which it depends, else null.
+    x_metric: str = ""  # metric, or else column, of a measured x; empty without a measured x
+    # Upper bounds of the marks, measured at other points of the experiment: a row for each value.
+    # It has the names on those axes on which the bound depends, and null for the other axes.
     bounds: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*BOUND_COLUMNS]))
     # Steps of latency over the sizes; empty unless the figure marks them.
     steps: tuple[LatencyStep, ...] = ()
@@ -173,7 +174,7 @@ class FigureData:
 
     @property
     def measurements_of_each_line(self) -> pd.DataFrame:
-        """Return the measurements of each line; each line of a panel has the unloaded points."""
+        """Return the measurements of each line; unloaded points count for each line of a panel."""
         rows = self.measurements
         if "series" not in self.axes:
             return rows
@@ -185,7 +186,7 @@ class FigureData:
     def labels_required_by_benchmarks(self) -> list[str]:
         """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
-        # The title says that a file replaced the drives.
+        # The title already says that a file replaced the drives.
         labels = {text.removesuffix("file-backed").removesuffix(", ") for text in texts}
         return sorted(labels - {""})
 
@@ -196,7 +197,7 @@ class FigureData:
 
     @property
     def title(self) -> str:
-        """Return the figure's title, with a remark when a file replaced the drives."""
+        """Return the figure's title, with a remark if a file replaced the drives."""
         return self.spec.title + " (file-backed)" * bool(self.marks["file_backed"].any())
 
     @property
@@ -206,11 +207,11 @@ class FigureData:
 
     @property
     def x_is_metric_of_other_load(self) -> bool:
-        """Whether a measured x is a metric of another load of the point."""
+        """Return whether a measured x is a metric of another load of the point."""
         return self.x_metric != self.measured_x_column
 
     def value_names_on_axis(self, role: Role) -> list[str] | list[None]:
-        """Return the names on an axis in order; [None] when the figure does not have the axis."""
+        """Return the names of values on an axis, in order; [None] if the figure lacks the axis."""
         return self.axes[role].value_names if role in self.axes else [None]
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
@@ -218,7 +219,7 @@ class FigureData:
         return self.axes[role].find_value_by_name(name).long
 
     def bounds_of_marks(self) -> pd.DataFrame:
-        """Return the bounds of each mark: a column for each title, NaN if it was not measured."""
+        """Return a row for each mark, a column for each title of a bound; NaN if not measured."""
         found = {}
         for title, own in self.bounds.groupby("title", sort=False):
             keys = [role for role in ROLES if role in own and own[role].notna().any()]
@@ -230,32 +231,32 @@ class FigureData:
 def best_mark(data: FigureData) -> FigureMark | None:
     """Return the valid mark with the best median of the figure; of equal marks, the first.
 
-    None if all measurements failed.
+    Return None if the figure has no valid mark.
     """
     return next(iter(mark_rows(data.valid_marks_best_first.head(1))), None)
 
 
-# A colour scale spans at least this share of its top value, so that noise of a few per cent does
+# A colour scale spans at least this share of its top value, so that scatter of a few per cent does
 # not look like structure.
 LEAST_SPAN = 0.25
 
 
 @dataclass(frozen=True)
 class ShownValueRange:
-    """Limits of the values that one or several figures show."""
+    """The range of the values that one figure shows, or several figures with a common scale."""
 
     low: float  # smallest value of a colour bar, in the metric's unit
     high: float  # largest value, in the metric's unit; above low
     scale: UnitScale  # unit of the shown numbers
-    least: float = math.nan  # first value of a logarithmic axis; NaN when no value is positive
+    least: float = math.nan  # lowest positive value, for a logarithmic axis; NaN if there is none
 
 
 def find_round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
 ) -> ShownValueRange:
-    """Return round limits that include every value and bound of figures of one metric.
+    """Return round limits that include every value and bound in figures of one metric.
 
-    `with_intervals`: whether the intervals must fit too.
+    `with_intervals` says whether the limits must include the intervals, too.
     """
     columns = ["median", "predicted_value"]
     if with_intervals:

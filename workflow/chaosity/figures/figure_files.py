@@ -50,31 +50,31 @@ MANIFEST = "figures.json"
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure in files."""
+    """A figure that was drawn into files, or the reason why it was not drawn."""
 
     name: str  # name of the figure and of its files
     experiment: str  # name of the figure's experiment
     kind: str  # heatmap, lines, bars, curve, scatter or table
-    title: str  # ends with "(file-backed)" when a file replaced the drives
+    title: str  # ends with "(file-backed)" if a file replaced the drives
     sentence: str  # the caption; for a figure that was not drawn, the reason
     problem: str | None  # the error in the figure's description that prevented drawing, or None
     source: str | None  # the published figure or table to which the figure corresponds, or None
     labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
-    provenance: str = ""  # host, benchmark and kernel of a figure that is not drawn
+    provenance: str = ""  # host, benchmark and kernel of a figure without a drawing
     failed: tuple[str, ...] = ()  # one line for each failed mark
     marks: int = 0  # number of marks with a value
-    # svg, png, csv, vega_lite: file names in the figures' folder; None for a figure without data.
-    # A table, or a figure of a single mark, has only a CSV.
+    # svg, png, csv, vega_lite: file names in the folder of the figures. All are None for a figure
+    # without data; a table, or a figure of a single mark, has only a CSV.
     svg: str | None = None
     png: str | None = None
     csv: str | None = None
-    vega_lite: str | None = None  # the drawing for those who want to change its look
-    # Name of the CSV file with a curve's numbers or the steps of latency, or None.
+    vega_lite: str | None = None  # the drawing as Vega-Lite, for users who want to change it
+    # Name of the CSV file with numbers of curves or steps of latency; None for other figures.
     numbers: str | None = None
-    tables: tuple[TextTable, ...] = ()  # text tables below the drawing or instead of it
-    unmeasured: tuple[str, ...] = ()  # reasons why marks have no value although nothing failed
-    # What `figures.json` does not list: the values of a drawing in words, and point, initiator and
-    # target of each row behind the marks.
+    tables: tuple[TextTable, ...] = ()  # tables of text below the drawing, or in place of a drawing
+    unmeasured: tuple[str, ...] = ()  # reasons why marks without a failed measurement have no value
+    # `figures.json` lists neither of these: the values of a drawing in words, and (point,
+    # initiator, target) of the measurements behind the marks.
     values: TextTable | None = None
     shown: tuple[tuple[str, str, str], ...] = ()
 
@@ -88,12 +88,13 @@ def draw_figures(
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data gives the same bytes. `figures.json` lists the figures. The experiments are YAML
-    documents, the measurements those of a host in one configuration; its topology is empty when it
-    is unknown. `left_out` are the points that a budget left out, and their predictions.
+    The same data give the same bytes. The file `figures.json` lists the figures. `experiments` are
+    YAML documents, `measurements` those of one host in one configuration, and `topology` is that of
+    the host (empty if unknown). `left_out` has the points that a budget left out, and their
+    predictions.
 
     Raises:
-        UserError: a figure's description is wrong, or the table has several hosts.
+        UserError: two figures have the same name, or the measurements are of several hosts.
     """
     if len(measurements.rows[["host", "configuration"]].drop_duplicates()) > 1:
         raise UserError(
@@ -114,7 +115,7 @@ def draw_figures(
         try:
             with intervals_with_confidence(spec.confidence):
                 files.append(write_figure(data, directory, limits[spec.name]))
-        except UserError as error:  # the description does not fit the data
+        except UserError as error:  # the description of the figure does not fit the data
             files.append(_not_drawn(spec, str(error)))
     listed = [asdict(replace(file, values=None, shown=())) for file in files]
     for entry in listed:
@@ -125,7 +126,7 @@ def draw_figures(
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
-    """Return name of each figure -> its limits; figures with equal `colour_scale` share limits."""
+    """Return name of a figure -> limits of values; equal `colour_scale` means shared limits."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
@@ -141,16 +142,16 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 def _try_select(
     spec: FigureSpec, measurements: Measurements, topology: Topology, left_out: LeftOutPoints | None
 ) -> FigureData | str | None:
-    """Return the figure's data, None if there are none, or the error in its description.
+    """Return the figure's data, None if there are none, or the text of an error in its description.
 
-    Some errors, such as several points for one mark, are found only after the measurement. Hours of
-    measurements must still give a report then, so the error becomes a line of the report.
+    Some errors, such as several points for one mark, are found only after the measurements. Since
+    hours of measurements must give a report all the same, the error becomes a line of the report.
     """
     try:
         with intervals_with_confidence(spec.confidence):
             return select_figure_data(spec, measurements, topology, left_out)
     except UserError as error:
-        # Without the points that the budget left out, a column may not exist.
+        # If the budget left out points, a column that the figure needs may not exist.
         return None if _leaves_out_points(spec, left_out) else str(error)
 
 
@@ -160,7 +161,7 @@ def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
-    """Return the entry of a figure that was not drawn; `left_out`: because of the budget."""
+    """Return the entry of a figure that was not drawn; `left_out`: since a budget left it out."""
     none = "No point of this host belongs to this figure."
     sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
@@ -170,15 +171,15 @@ def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False)
 def write_figure(
     data: FigureData, directory: Path, limits: ShownValueRange | None = None, caption: str = ""
 ) -> FigureFile:
-    """Draw a figure and write its files; `figures.json` lists only those of `draw_figures`.
+    """Draw a figure and write its files, without an entry in `figures.json`.
 
-    The `limits` of its values are by default those of this figure alone, and the caption is what
-    `figure_caption` says.
+    The default of `limits` is the range of this figure's own values; the default of `caption` is
+    the text of `figure_caption`.
     """
     spec = data.spec
     limits = limits or find_round_value_limits(spec.metric, [data], with_intervals=True)
     caption = caption or figure_caption(data, limits.scale)
-    # The caption says all about a single mark.
+    # A figure of a single mark needs no drawing, since the caption has its value.
     drawn = spec.kind != "table" and len(data.marks) > 1
     drawn = drawn and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
@@ -215,5 +216,5 @@ def write_figure(
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV that spreadsheets cannot take for formulas."""
+    """Write a table as CSV whose texts no spreadsheet takes for formulas."""
     write_atomically(path, csv_text(table))

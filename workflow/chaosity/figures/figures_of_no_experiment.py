@@ -1,4 +1,4 @@
-"""Draw figures that no experiment declares: a host's checks over time, residuals of an analysis."""
+"""Draw figures that no experiment declares: nightly checks over time, residuals of an analysis."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from chaosity.statistics.anova import AnovaResult
 from chaosity.units import choose_scale, format_count, format_quantity, metric_words
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
-_MOST_PANELS, _MOST_COMPONENTS = 6, 6  # the newest; with more panels, nobody sees any
-# A panel shows at least this range around the first level, in per cent.
+_MOST_PANELS, _MOST_COMPONENTS = 6, 6  # of changed values, the newest; nobody reads more
+# A panel shows at least this many per cent above and below the first level.
 _LEAST_RANGE = 5.0
 _LONGEST_TEXT = 100
 _DAY = 86_400_000.0  # milliseconds, the unit of dates in Vega-Lite
 
 
 def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) -> FigureFile:
-    """Draw the figure of a host's checks and write its files, with all values as CSV.
+    """Draw the figure of a host's nightly checks and write its files, with all values as CSV.
 
-    The figure has a panel for each changed value, and one for all others. `place` is the text with
-    host and configuration.
+    The figure has a panel for each changed value, and one panel for all other values. `place` is a
+    text with the host and the configuration.
     """
     caption = " ".join(history.sentences())
     write_drawing(_drawing_of_checks(history, place), _NAME, caption, directory)
@@ -37,7 +37,7 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
 
 
 def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
-    """Return the rows of the figure: differences from the first level, in per cent, over dates."""
+    """Return the drawing: differences of values from their first level, in per cent, over dates."""
     changed = history.changed_series[:_MOST_PANELS]
     others = [each for each in history.series if all(each is not own for own in changed)]
     rows: list[Row] = []
@@ -59,7 +59,7 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
         )
     times = history.check_times
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
-    margin = max((last - first) * 0.01, 0.5 * _DAY)  # a single check needs some room, too
+    margin = max((last - first) * 0.01, 0.5 * _DAY)  # so that a single check has some space, too
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"
     listed = (f"{time[:10]}: {text}"[:_LONGEST_TEXT] for time, text in components)
     title = f"{_TITLE} \N{MIDDLE DOT} SIMULATED" if history.is_simulated else _TITLE
@@ -83,7 +83,7 @@ def _name(series: ValueSeries) -> str:
 
 
 def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
-    """Yield values, levels, the changes between them, and the intervals of their dates."""
+    """Yield rows of a changed value: its checks, levels, changes, and intervals of their dates."""
     times, metric = [_milliseconds(time) for time in series.times], series.check.metric
     first, now = (format_quantity(metric, end) for end in series.ends)
     panel = f"{_name(series)}: {first} at first, now {now}"
@@ -110,7 +110,7 @@ def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
 
 
 def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
-    """Yield the median of all values of each check, and the band that has 90 % of them."""
+    """Yield a row for each check: median of all values, and ends of the band with 90 % of them."""
     panel = f"{format_count(len(series), 'further value')}: median, and the band with 90 % of them"
     found: dict[str, list[float]] = {}
     for each in series:
@@ -123,16 +123,17 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
         yield {"role": "band", "panel": panel, "x": _milliseconds(time), **ends}
 
 
-# Maximum number of marks, since more marks only make the file larger. The largest residuals are
-# always shown.
+# Maximum number of marks of a residual plot, since more marks only make the file larger. The lowest
+# and the highest residual are always shown.
 _MOST_MARKS = 300
-# With a wider range of fitted values, the axis is logarithmic to spread small values.
+# If the highest fitted value of an analysis of logarithms is more than this many times the lowest,
+# the axis is logarithmic.
 _WIDE = 20.0
 _WORDS = "Residuals against fitted values and against normal quantiles"
 
 
 def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Drawing:
-    """Return the rows of both plots; `metric` ends with its unit."""
+    """Return the drawing with both plots of residuals; the name of `metric` ends with its unit."""
     shown = np.argsort(analysis.residuals, kind="stable")
     if len(shown) > _MOST_MARKS:
         shown = shown[np.linspace(0, len(shown) - 1, _MOST_MARKS).round().astype(int)]
@@ -141,7 +142,7 @@ def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Dra
     logs = analysis.transform == "log"
     fitted = np.exp(fitted) if logs else fitted
     scale, deviation = choose_scale(metric, fitted), float(analysis.residuals.std())
-    if logs:  # the residual of a logarithm is a ratio to the fitted value
+    if logs:  # a residual of logarithms is a ratio to the fitted value
         heights, unit, slope = 100.0 * np.expm1(residuals), "% of the fitted value", 100.0
     else:
         small = choose_scale(metric, residuals)
@@ -163,7 +164,7 @@ def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Dra
 
 
 def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:
-    """Write residuals against the fitted values and against normal quantiles; return the paths."""
+    """Plot residuals against fitted values and normal quantiles; return paths of SVG and PNG."""
     directory.mkdir(parents=True, exist_ok=True)
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     drawing = _drawing_of_residuals(analysis, analysis.response, title)

@@ -1,11 +1,10 @@
 """Draw the machine: packages, nodes, memory and drives in their places, with measured medians.
 
-The drawing is the first thing in a report. Places are computed here in pixels, and
-``templates/figures/machine.svg.j2`` writes them. What a finding names is red and has the number of
-the finding; what was not measured is grey; what is predicted is hatched.
-
-A page of many hosts has a small drawing in each row. There a node is a rectangle: the upper part is
-its memory, the lower part its drives.
+A report begins with this drawing. Places are computed here in pixels, and the template
+``templates/figures/machine.svg.j2`` writes them. A part that a finding names is red and has the
+number of the finding; an unmeasured part is grey; a predicted value is hatched. The page of all
+hosts has a small drawing in each row. In it, a node is a rectangle: the upper part is the memory of
+the node, the lower part its drives.
 """
 
 from __future__ import annotations
@@ -26,29 +25,31 @@ from chaosity.units import format_count, format_quantity
 
 # Width of the text column of a report on a laptop of 1280 pixels.
 WIDTH = 952.0
-# Two machines beside each other, and the room between them.
+# Width of each of two machines beside each other, and the gap between them.
 _NARROW, _BETWEEN_MACHINES = 464.0, 24.0
-# A node needs this width for "memory 38.1 GB/s 92.4 ns" in 12 pixels.
+# Least width of a node, for the text "memory 38.1 GB/s 92.4 ns" in letters of 12 pixels.
 _NODE_WIDTH = 184.0
-# A wider node would be a long empty bar.
+# Largest width of a node, since a wider one would be a long empty bar.
 _WIDEST_NODE = 300.0
 _GAP, _PADDING = 10.0, 12.0
 _TITLE_HEIGHT, LINE_HEIGHT = 26.0, 19.0
-# Room between two packages for the arrows of their link and their values.
+# Space between two packages for the arrows of their link and for its values.
 _LINK_WIDTH, _LINK_HEIGHT = 128.0, 76.0
 _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
-# More packages have a table of what each reads from each, since their arrows would cross.
+# Machines with more packages than this have a table of what each package reads from each, since
+# arrows would cross.
 _MOST_LINKED = 4
 _NOT_MEASURED = "not measured"
-# Pixels of a node in a small drawing, of its memory, its drives, the gaps and a package's frame.
+# Pixels in a small drawing: width of a node, heights of its memory and drives, gaps, frame of a
+# package.
 _SMALL, _SMALL_MEMORY, _SMALL_DRIVES, _SMALL_GAP, _SMALL_FRAME = 15, 8, 5, 3, 4
 _SMALL_NODES_IN_ROW, _SMALL_PACKAGES_IN_ROW = 4, 2
-_BETWEEN_SMALL = 12  # two packages, where a red link is seen
+_BETWEEN_SMALL = 12  # pixels between two packages, where a red link is visible
 
 
 @dataclass(frozen=True)
 class Box:
-    """The box of a package or a node: its place in pixels, its texts, and the boxes in it."""
+    """The box of a package or a node: its place in pixels, its texts, and the boxes inside it."""
 
     x: float
     y: float
@@ -58,14 +59,14 @@ class Box:
     title: str
     detail: str
     hover: str
-    findings: tuple[int, ...] = ()  # numbers of the findings that name it
+    findings: tuple[int, ...] = ()  # numbers of the findings that name this component
     lines: tuple[TextLine, ...] = ()
     inner: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What flows between two packages, in the direction of the data."""
+    """A flow of data between two packages, with its measured value as text."""
 
     source: Box
     sink: Box
@@ -76,19 +77,19 @@ class Flow:
 
 @dataclass(frozen=True)
 class Arrow:
-    """The arrow of a flow between two points in pixels, with its text and badges beside it."""
+    """The arrow of a flow: its ends in pixels, and where its text and its badges are."""
 
     flow: Flow
     start: tuple[float, float]
     end: tuple[float, float]
     text_at: tuple[float, float]
     badge_at: tuple[float, float]
-    anchor: str = "middle"  # part of the text at `text_at`, as in SVG
+    anchor: str = "middle"  # which part of the text is at `text_at`, as in SVG
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of texts below the boxes; `columns` are the left ends of its texts."""
+    """A row of texts below the boxes; `columns` are the left ends of the texts in pixels."""
 
     columns: tuple[float, ...]
     texts: tuple[str, ...]
@@ -97,9 +98,9 @@ class TableRow:
 
 
 def draw_machine(parts: MachineParts) -> str:
-    """Return a machine as an SVG document.
+    """Return the drawing of a machine as an SVG document.
 
-    The number of a finding is a link to ``#finding-N`` of the page around the drawing.
+    The number N of a finding is a link to ``#finding-N`` in the page that contains the drawing.
     """
     topology, machine = parts.topology, _Machine(parts, WIDTH)
     counts = ((topology.packages, "package"), (topology.nodes, "node"), (topology.drives, "drive"))
@@ -108,10 +109,10 @@ def draw_machine(parts: MachineParts) -> str:
 
 
 def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
-    """Return several machines beside each other as an SVG document, two in a row.
+    """Return a drawing of several machines, two in a row, as an SVG document.
 
-    Each has a title, the path of its report, and its parts; they can be the configurations of one
-    host. The numbers in the drawing are links to the findings in the report.
+    Each machine has a title, the path of its report, and its parts; the machines can be one host in
+    several configurations. The numbers of findings are links to the findings in the reports.
     """
     drawn, y = list[_Machine](), 0.0
     for start in range(0, len(machines), 2):
@@ -124,11 +125,11 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
 
 
 def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
-    """Return a machine as a small SVG element without texts.
+    """Return the drawing of a machine as a small SVG element without texts.
 
-    A drawing of sixteen nodes has about 1 kB, since each state of parts is a single path. `slow`
-    has names of parts that are slower than in equal hosts: node3, `drives of node3`, a drive,
-    package0, package0->package1.
+    The drawing of sixteen nodes has about 1 kB, since all parts in one state are a single path.
+    `slow` has the names of parts that are slower than in equal hosts, such as node3, "drives of
+    node3", the name of a drive, package0 or package0->package1.
     """
     return _render("small_machine", "", _SmallMachine(parts, slow))
 
@@ -142,10 +143,11 @@ def _render(name: str, title: str, drawing: object, height: float = 0.0) -> str:
 
 
 class _Machine:
-    """The places of the parts of one machine, for the template."""
+    """The drawing of one machine: where all its parts are, for the template."""
 
     def __init__(self, parts: MachineParts, width: float, title: str = "", page: str = "") -> None:
-        # The badges lead to the findings of the report `page`; "" is the page around the drawing.
+        # Badges are links to findings in the report `page`; "" means the page that contains the
+        # drawing.
         self.parts, self.topology, self.width = parts, parts.topology, width
         self.title, self.page, self.x, self.y = title, page, 0.0, 0.0
         self.packages: list[Box] = []
@@ -188,7 +190,7 @@ class _Machine:
     def _package(
         self, package: int | None, nodes: Sequence[Node], x: float, y: float, width: float
     ) -> Box:
-        """Return the box of a package with its nodes; it gets at most the given width."""
+        """Return the box of a package with its nodes; the box has at most the given width."""
         inside = width - 2.0 * _PADDING
         most = max(1, int((inside + _GAP) // (_NODE_WIDTH + _GAP)))
         rows = math.ceil(len(nodes) / most)
@@ -208,7 +210,7 @@ class _Machine:
         name, title, rate = "", "memory of no package", None
         if package is not None:
             name, title = package_name(package), f"package {package}"
-            several = len(nodes) > 1  # else the only node has the value
+            several = len(nodes) > 1  # a single node has the value itself
             rate = self.parts.package_read_rate(package, package) if several else None
         elif any(node.initiator for node in nodes):
             title = "machine"
@@ -231,7 +233,7 @@ class _Machine:
         )
 
     def _link(self, first: Box, second: Box, beside: bool) -> None:
-        """Draw the flows between two packages: beside, above or across from each other."""
+        """Add the arrows between two packages; `beside` says whether they are in one row."""
         flows = [*self._flows(first, second)]
         if beside:
             ends = (first.x + first.width + 8.0, second.x - 8.0)
@@ -253,11 +255,11 @@ class _Machine:
                     Arrow(flow, (at, start), (at, end), text_at, (at, middle), "start")
                 )
         else:
-            for flow in flows[:2]:  # the links; the centre has no room for the ways to drives
+            for flow in flows[:2]:  # the two links; the centre has no space for paths to drives
                 self._half_diagonal(flow)
 
     def _half_diagonal(self, flow: Flow) -> None:
-        """Draw the half of a diagonal that ends at its sink; the other half is the way back."""
+        """Add the half of a diagonal that ends at the sink; the other half is for the way back."""
         corners = []
         for box, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
             x = box.x + box.width + 3.0 if box.x < other.x else box.x - 3.0
@@ -274,7 +276,7 @@ class _Machine:
         )
 
     def _flows(self, first: Box, second: Box) -> Iterator[Flow]:
-        """Yield what passes between two packages: memory in both directions, and slow drives."""
+        """Yield the flows between two packages: reads of memory both ways, slow reads of drives."""
         for source, sink in ((first, second), (second, first)):
             found = self.parts.package_read_rate(_number(sink), _number(source))
             text, detail = _NOT_MEASURED, _NOT_MEASURED
@@ -291,7 +293,7 @@ class _Machine:
                     yield Flow(source, sink, text, finding.sentence, (number,))
 
     def _add_table(self, packages: Sequence[int]) -> None:
-        """Add the values by distance, those of packages without arrows, and what has no place."""
+        """Add rows of text: values by distance, rates without arrows, parts without a place."""
         table, is_wide = self.table, self.width == WIDTH
         columns = (12.0, 250.0, 480.0) if is_wide else (12.0, 200.0, 330.0)
         rows = self.parts.rows_by_distance(with_ends=is_wide)
@@ -309,7 +311,7 @@ class _Machine:
                 table.append(TableRow((34.0,), (_short(finding, self.width),), False, (number,)))
 
     def _add_matrix(self, packages: Sequence[int]) -> None:
-        """Add what each package reads from the memory of each, if their links have no arrows."""
+        """Add a table of reads by each package from the memory of each, if there are no arrows."""
         rates = {
             (reader, owner): self.parts.package_read_rate(reader, owner)
             for reader in packages
@@ -328,7 +330,7 @@ class _Machine:
             self.table.append(row)
 
     def _shown_findings(self) -> set[int]:
-        """Return the numbers of the findings that a box, a line or an arrow has."""
+        """Return the numbers of the findings that are shown at a box, a line or an arrow."""
         boxes = [box for each in self.packages for box in (each, *each.inner)]
         numbers = [each.findings for each in boxes]
         numbers += [line.findings for box in boxes for line in box.lines]
@@ -341,14 +343,14 @@ def _number(package: Box) -> int:
 
 
 def _short(finding: Anomaly, width: float) -> str:
-    """Return the first words of a finding, as many as fit into a line."""
+    """Return as many of the first words of a finding as fit into a line."""
     most = int((width - 40.0) / 6.4)
     text = finding.sentence
     return text if len(text) <= most else f"{text[: most - 4].rsplit(' ', 1)[0]} ..."
 
 
 def _nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
-    """Return package -> its nodes; nodes that belong to no single package are in None."""
+    """Return package -> its nodes; the key None has the nodes that belong to no single package."""
     found: dict[int | None, list[Node]] = {}
     for node in topology.nodes:
         if node.initiator or node.target:
@@ -357,7 +359,7 @@ def _nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
 
 
 class _SmallMachine:
-    """The places of the parts, for the template."""
+    """The small drawing of a machine: where all its parts are, for the template."""
 
     def __init__(self, parts: MachineParts, slow: Collection[str]) -> None:
         self.parts = parts
@@ -366,10 +368,11 @@ class _SmallMachine:
         self.red |= {f"drives of {node}" for drive, node in homes.items() if drive in self.red}
         self.red |= {f"{f.target}->{f.initiator}" for f in parts.paths_to_drives.values()}
         self.width, self.height = 0, 0
-        # State -> path of its parts; frames of packages: x, y, width, height, whether it is red.
+        # `paths` is state -> SVG path of all parts in this state. `frames` has x, y, width, height,
+        # and whether it is red, of the frame of each package.
         self.paths: dict[str, str] = {}
         self.frames: list[tuple[int, int, int, int, bool]] = []
-        # x1, y1, x2, y2 of red links between the centres of packages, seen in the gaps only.
+        # x1, y1, x2, y2 of red links between the centres of packages, visible only in the gaps.
         self.links: list[tuple[float, ...]] = []
         middles: dict[str, tuple[float, float]] = {}
         x = y = below = 0
@@ -388,7 +391,7 @@ class _SmallMachine:
                 self.links.append((*ends[0], *ends[1]))
 
     def _package(self, nodes: Sequence[Node], x: int, y: int, name: str) -> tuple[int, int]:
-        """Add a package with its nodes, and return its width and height."""
+        """Add a package with its nodes; return the package's width and height in pixels."""
         has_drives = any(self.parts.drives_line(node) for node in self.parts.topology.nodes)
         step = _SMALL_MEMORY + (_SMALL_DRIVES if has_drives else 0) + _SMALL_GAP
         for place, node in enumerate(nodes):

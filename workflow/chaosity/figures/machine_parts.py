@@ -1,4 +1,4 @@
-"""The parts of a machine as its drawing shows them: values, intervals, and findings on each."""
+"""The parts of a machine for its drawing: values and intervals of each part, and findings on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACK
 from chaosity.topology.topology_parts import UNKNOWN, Gpu, Node
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count
 
-# Kernel of a link's values: reads alone do not share the link with the other direction.
+# The kernel that shows the speed of a link: reads use only one direction of the link.
 _LINK_KERNEL = "read"
 _DRIVES = "drives"
 _RELATIONS = {
@@ -50,18 +50,18 @@ MEASURED, FAULTY, UNMEASURED = "measured", "faulty", "unmeasured"
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of text in the box of a node: its memory, its drives, a GPU, or a slow way to it."""
+    """A line of text in the box of a node: on memory, drives, a GPU, or a slow path to the node."""
 
     label: str
     values: tuple[str, ...]  # empty if nothing was measured
-    share: float | None = None  # value as a share of the best of all nodes; None without a bar
+    share: float | None = None  # bar: value as a share of the best value; None without a bar
     findings: tuple[int, ...] = ()  # numbers of the findings that name this part
     hover: str = ""
     is_predicted: bool = False
 
     @property
     def state(self) -> str:
-        """Return FAULTY, UNMEASURED, PREDICTED or MEASURED, the worst that is true."""
+        """Return the state of the part: FAULTY, else UNMEASURED, else PREDICTED, else MEASURED."""
         if self.findings:
             return FAULTY
         if not self.values:
@@ -70,15 +70,15 @@ class TextLine:
 
 
 class MachineParts:
-    """What is known of each part of a machine.
+    """The values of each part of a machine, and the findings on it.
 
     Attributes:
         topology: the topology of the host.
-        findings: name of a component, or of the drives of a node -> numbers of the findings on it.
-        paths_to_drives: number of a finding on a path from one package to the drives of another ->
-            the finding.
-        slow_paths: name of a node -> label -> line of what is slow only from another node, or only
-            together with the drives of other nodes. The part itself is not red.
+        findings: name of a component, or "drives of node3" -> numbers of the findings on it.
+        paths_to_drives: number of a finding -> finding, for findings on a path from one package to
+            the drives of another.
+        slow_paths: name of a node -> label -> line on a part of the node that is slow only from
+            another node, or only together with drives of other nodes; the part itself is not red.
         numbered: number -> finding.
     """
 
@@ -95,7 +95,7 @@ class MachineParts:
             self._place_finding(number, finding)
 
     def _place_finding(self, number: int, finding: Anomaly) -> None:
-        """Add a finding to the parts that are slow, or to the paths on which they are slow."""
+        """Add a finding to the parts that are slow, or to the paths on which parts are slow."""
         targets = [parse_place_name(str(target)) for _, target in finding.cells]
         of_drives = any(target is not None and target.has_drives for target in targets)
         sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
@@ -121,7 +121,7 @@ class MachineParts:
     def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
-        """Add what a node's part gives on a path; one line for several findings on it."""
+        """Add a line on what a part of a node gives on a path; one line for all findings on it."""
         nodes = f"{len(others)} nodes" if len(others) > 1 else place_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
@@ -133,7 +133,7 @@ class MachineParts:
 
     @cached_property
     def node_of_drive(self) -> Mapping[str, str]:
-        """Return name of a drive -> name of its node, if that is known."""
+        """Return name of a drive -> name of its node, for the drives whose node is known."""
         return {
             drive_component_name(drive): node_name(drive.node)
             for drive in self.topology.drives
@@ -141,10 +141,10 @@ class MachineParts:
         }
 
     def package_read_rate(self, from_package: int, of_package: int) -> tuple[Estimate, str] | None:
-        """Return what all cores of a package read from all memory of it or another, and the source.
+        """Return at which rate all cores of a package read all memory of a package, and the source.
 
-        If this was not measured and each package is one node, it is the value of the main matrix.
-        The result is None if nothing is known.
+        If this was not measured and each package has one node, the matrix of nodes has the rate.
+        The result is None if that was not measured either.
         """
         ends = [
             [n.os_index for n in nodes if n.package == package]
@@ -163,7 +163,7 @@ class MachineParts:
 
     @cached_property
     def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
-        """Return (nodes of the cores, nodes of the memory) -> rate of reads, and its source."""
+        """Return (nodes of the cores, nodes of the memory) -> (rate of reads, its source)."""
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
         rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
@@ -176,7 +176,7 @@ class MachineParts:
         }
 
     def detail_of_node(self, node: Node) -> str:
-        """Return the cores of a node, the kind of its memory unless it is DRAM, and the size."""
+        """Return a node's number of cores, its kind of memory (unless DRAM) and its memory size."""
         cores = [core for core in self.topology.cores if node.os_index in core.nodes]
         kinds = [
             sum(set(core.cpus) <= {*kind.cpus} for core in cores)
@@ -191,7 +191,7 @@ class MachineParts:
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
     def lines_of_node(self, node: Node) -> list[TextLine]:
-        """Return the lines of a node: its memory, its drives, its slow paths, its devices."""
+        """Return the lines in the box of a node: memory, drives, slow paths and devices."""
         found = [self.memory_line(node)] if node.target else []
         drives = self.drives_line(node)
         found += [drives] if drives else []
@@ -209,7 +209,7 @@ class MachineParts:
         return found
 
     def memory_line(self, node: Node) -> TextLine:
-        """Return bandwidth and latency of a node's memory, from the node, or the nearest node."""
+        """Return the line on a node's memory: bandwidth and latency from it or the nearest node."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
         for quantity, matrix in self._of_memory.items():
@@ -227,7 +227,7 @@ class MachineParts:
         return TextLine("memory", tuple(values), share, (), "; ".join(hover))
 
     def drives_line(self, node: Node) -> TextLine | None:
-        """Return the rate of all drives of a node, read by the node; None without drives."""
+        """Return the line on how fast a node reads all its drives; None if it has no drives."""
         own = [drive for drive in self.topology.drives if drive.node == node.os_index]
         rate = self._rates_of_drives.get(str(node.os_index))
         if not own and rate is None:
@@ -241,7 +241,7 @@ class MachineParts:
         return self._line_of_drives(label, hover, rate, best, numbers)
 
     def drives_line_of_package(self, nodes: Sequence[Node]) -> TextLine | None:
-        """Return what one node of a package reads from the drives of all its nodes; else None."""
+        """Return the line on how fast a node reads all drives of its package, or None."""
         with_drives = {drive.node for drive in self.topology.drives}
         own = [node.os_index for node in nodes if node.os_index in with_drives]
         rate = self._rates_of_drives.get(format_cpu_list(own))
@@ -271,7 +271,7 @@ class MachineParts:
 
     @cached_property
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
-        """Return nodes of drives -> rate at which one of these nodes reads them."""
+        """Return nodes of drives -> rate at which one of these nodes reads all these drives."""
         cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
         if self._left_out is not None:
             predicted = _on_own_drives(Measurements(self._left_out.predictions)).rows
@@ -282,7 +282,7 @@ class MachineParts:
         return found
 
     def _gpu_lines(self, gpu: Gpu) -> Iterator[TextLine]:
-        """Yield the memory bandwidth of a GPU, and the rates of copies to it and from it."""
+        """Yield lines on a GPU: its memory bandwidth, and the rates of copies to it and from it."""
         name = printable_short_line(gpu.model or gpu.name or "GPU")
         kernels = {None: "memory bandwidth", "to_device": "copies to it", "from_device": "from it"}
         rates = {kernel: self._rates_of_gpus.get((gpu.pci, kernel)) for kernel in kernels}
@@ -302,7 +302,7 @@ class MachineParts:
 
     @cached_property
     def _rates_of_gpus(self) -> Mapping[tuple[str | None, str | None], Estimate]:
-        """Return (slot, kernel) -> the best rate of a GPU alone; its own memory has no kernel."""
+        """Return (slot, kernel) -> best rate of a GPU alone; kernel None: of its own memory."""
         slots = {each.name: each.pci for each in self.topology.opencl_devices if each.pci}
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, target_kind="opencl")
@@ -314,13 +314,13 @@ class MachineParts:
 
     @cached_property
     def _of_memory(self) -> Mapping[str, MainMatrix]:
-        """Return quantity -> its matrix of memory, as far as it was measured."""
+        """Return quantity (bandwidth, latency) -> its matrix of memory, for the measured ones."""
         found = {name: self._matrices.get(name) for name in (MEMORY_BANDWIDTH, MEMORY_LATENCY)}
         return {name: matrix for name, matrix in found.items() if matrix is not None}
 
     @cached_property
     def _scales(self) -> Mapping[str, UnitScale]:
-        """Return quantity -> its scale in the boxes of all nodes."""
+        """Return quantity -> its unit with prefix, the same in the boxes of all nodes."""
         scales = {
             quantity: choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
             for quantity, matrix in self._of_memory.items()
@@ -329,10 +329,10 @@ class MachineParts:
         return {**scales, _DRIVES: choose_scale(BANDWIDTH, rates)}
 
     def rows_by_distance(self, *, with_ends: bool) -> list[tuple[str, ...]]:
-        """Return what a node gets from memory by its distance, a row of texts for each distance.
+        """Return a table of text: what a node gets from memory, with a row for each distance.
 
-        Each text has the median of all nodes, and with the ends the smallest and largest value too.
-        The first row has the heads. Without other nodes there are no rows.
+        Each text has the median of all nodes and, `with_ends`, the smallest and largest value, too.
+        The first row has the heads. A machine with one node has no rows.
         """
         rows = []
         for relation, label in _RELATIONS.items():
@@ -356,7 +356,7 @@ def _cells(rows: Measurements) -> list[dict[str, Any]]:
 
 
 def _on_own_drives(rows: Measurements) -> Measurements:
-    """Return the rows of reads by one node from its drives, alone or with those of other nodes."""
+    """Return the rows of reads by one node from its drives, also together with others' drives."""
     rows = rows.where(metric=BANDWIDTH, initiator_kind="node")
     rows = rows.select(rows.rows["drives"].fillna(0) > 0)
     nodes = rows.rows[["initiator_nodes", "target_nodes"]].astype(str)
@@ -368,12 +368,12 @@ def _on_own_drives(rows: Measurements) -> Measurements:
 
 
 def text_with_interval(metric: str, estimate: Estimate) -> str:
-    """Return "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
+    """Return a value as text, such as "18.3 GB/s, 95 % interval 17.9 to 18.8, n = 3"."""
     return estimate.text(choose_scale(metric, [estimate.median]))
 
 
 def _range_text(metric: str, values: Sequence[float], with_ends: bool) -> str:
-    """Return the median of values, also with the smallest and largest; empty without values."""
+    """Return the median of values as text, with the smallest and the largest if `with_ends`."""
     if not values:
         return ""
     scale = choose_scale(metric, values)

@@ -1,4 +1,4 @@
-"""Marks of figures: their texts, and what their rows, axes and legends share."""
+"""Marks of figures: their texts, and what rows, axes and legends of all figures need of them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
 from chaosity.store.measurements import Measurements
 from chaosity.units import UnitScale, format_count, metric_words
 
-# What figures and captions call the states of a mark without a measured value, in the order of
-# legends. `missing` was planned but not measured; `unmeasured` ran but gave no value; `absent` was
-# not planned; a budget left out `left_out` and `predicted`; the values of `predicted` follow from
-# other values.
+# State of a mark without a measured value -> its words in figures and captions, in the order of
+# legends. A `missing` mark was planned but not measured; an `unmeasured` mark was measured but has
+# no value; an `absent` mark was not planned. A budget left out the marks `left_out` and
+# `predicted`; values of `predicted` marks follow from other values.
 STATUS_TEXTS = {
     "failed": "failed",
     "missing": "not measured yet",
@@ -55,7 +55,7 @@ def value_axis_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def replicates_text(data: FigureData) -> str:
-    """Return a text with the number of replicates: "median of 2 to 3 replicates"."""
+    """Return how many replicates the marks have, as text: "median of 2 to 3 replicates"."""
     numbers = sorted(set(data.marks.loc[data.marks["n"] > 0, "n"]))
     if not numbers:
         return "no valid replicate"
@@ -72,7 +72,7 @@ def is_simulated(data: FigureData) -> bool:
 
 
 def provenance_text(data: FigureData) -> str:
-    """Return the line below the title: host, configuration, benchmark, kernel, replicates."""
+    """Return the text below a title: host, configuration, benchmark, kernel and replicates."""
     first = data.marks.iloc[0]
     configurations = ", ".join(data.marks["configuration"].drop_duplicates())
     parts = [f"{first['host']}, {configurations}"]
@@ -91,9 +91,9 @@ def provenance_text(data: FigureData) -> str:
 def mark_location_text(
     mark: FigureMark, data: FigureData, access: Callable[[str, str], str] = access_words
 ) -> str:
-    """Return the place of a mark: "node 3 to the memory of node 5", or its values on all axes.
+    """Return the place of a mark in words: "node 3 to the memory of node 5", or its axis values.
 
-    `access` returns the text for an initiator and a target.
+    The function `access` makes the text of an initiator and a target.
     """
     if ends := _ends_of_path(mark, data):
         return access(*ends)
@@ -117,12 +117,12 @@ def mark_location_text(
 
 
 def mark_location_names(mark: FigureMark, data: FigureData) -> str:
-    """Return the place of a mark with the names of the CSV: "node3 -> node5"."""
+    """Return the place of a mark in the names that the CSV has: "node3 -> node5"."""
     return mark_location_text(mark, data, "{} -> {}".format)
 
 
 def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
-    """Return initiator and target (or responder) of a cell; None if the figure has other axes."""
+    """Return initiator and target (or responder) of a cell; None if the axes are others."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
     ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _PATH_ROLES}
@@ -132,9 +132,9 @@ def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
 
 
 def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
-    """Return value, interval and n, or the reason for a missing value.
+    """Return value, interval and n of a mark as text, or the reason why its value is missing.
 
-    For example "41.2 GB/s, 95 % interval 40.8 to 41.6 GB/s, n = 3".
+    An example is "41.2 GB/s, 95 % interval 40.8 to 41.6 GB/s, n = 3".
     """
     if mark["status"] == "failed":
         reason = mark["reason"] or _NO_REASON
@@ -165,7 +165,7 @@ def _prediction_text(mark: FigureMark, scale: UnitScale) -> str:
 
 
 def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: str = "") -> str:
-    """Return the whole hover text of a mark; `position`: a measured x with its unit, or empty."""
+    """Return the hover text of a mark; `position` is the measured x with its unit, or empty."""
     shown = {axis.column for axis in data.axes.values()}
     combined = data.spec.combine is not None
     notes = []
@@ -180,7 +180,7 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
         notes.append("file-backed")
     if data.spec.cell_note and not pd.isna(mark["note"]):
         notes.append(cell_second_value_text(data.spec.cell_note, mark["note"]))
-    # The names find the value in the CSV, and the point in the folder of the results.
+    # With these names, users find the value in the CSV, and the point in the folder of results.
     location = mark_location_names(mark, data)
     place = ", ".join(part for part in (location, position) if part)
     text = f"{place}: {mark_value_text(mark, scale)}"
@@ -194,7 +194,7 @@ def cell_second_value_text(column: str, value: float) -> str:
 
 
 def panel_title(data: FigureData, panel: str) -> str:
-    """Return the title of a panel: "node 3", or with a title of the axis "Drives of node 3"."""
+    """Return the title of a panel, such as "node 3" or, if the axis has a title, "Socket 1"."""
     axis = data.axes["panels"]
     value = axis.find_value_by_name(panel)
     titled = data.spec.panels_title or value.kind == "number"
@@ -203,7 +203,7 @@ def panel_title(data: FigureData, panel: str) -> str:
 
 def failed_mark_lines(data: FigureData) -> list[str]:
     """Return one line for each failed mark, with its place and the reason."""
-    # A mark without a value has no position on a measured axis, so the point's name identifies it.
+    # On a measured x, a mark without a value has no position, so the point's name identifies it.
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"
@@ -212,15 +212,15 @@ def failed_mark_lines(data: FigureData) -> list[str]:
 
 
 def unmeasured_mark_reason_lines(data: FigureData) -> list[str]:
-    """Return one line for each reason why marks have no value, with the number of marks."""
+    """Return a line for each reason why unfailed marks have no value, with their number."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
     return reasons_with_counts(unmeasured["reason"], len(data.marks), data.mark_noun)
 
 
 def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
-    """Return each reason once, with its count unless it applies to all: "no GPU (2 of 5 cells)".
+    """Return each reason once, with how often it occurs: "no GPU (2 of 5 cells)".
 
-    `total` is the number of marks with and without a value; `noun` is the word for a mark.
+    A reason that occurs `total` times, for all marks, has no number. `noun` is the word for a mark.
     """
     numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
     return [
@@ -231,15 +231,15 @@ def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
 
 ALONE, NO_SERIES = "alone", ""
 GREY = "#5f5f5f"
-LEFT = 46.0  # points for the numbers and the title of the value axis
-# Room below the lowest and above the highest value of a logarithmic axis, as a factor.
+LEFT = 46.0  # points on the left for the numbers and the title of the value axis
+# Factor by which a logarithmic axis extends below the lowest and above the highest value.
 _LOG_ROOM = 1.15
-# Lines beside marks, as the legend names them.
+# Names in the legend for lines beside marks.
 STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
 
 def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = "") -> Row:
-    """Return what the row of a mark has in all figures; `at`: a measured x for the hover text."""
+    """Return the row of a mark for any figure; `at` is the measured x as text, or empty."""
     scale = limits.scale
     row: Row = {
         "role": "value" if mark["status"] == "valid" else mark["status"],
@@ -254,7 +254,7 @@ def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: st
 
 
 def value_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, Any]:
-    """Return the value axis: from zero, or from the smallest value if it is logarithmic."""
+    """Return the value axis for Vega-Lite: from zero, or logarithmic from the smallest value."""
     factor = limits.scale.factor
     axis: dict[str, Any] = {"title": None, "tickCount": 5, "domain": False, "ticks": False}
     if data.spec.value_scale == "log" and limits.least > 0.0:
@@ -277,13 +277,13 @@ def lowest_shown_value(data: FigureData, limits: ShownValueRange) -> float:
 
 
 def legend_values(data: FigureData) -> dict[str, Any]:
-    """Return the looks of the series, and of lines beside them, with their legends."""
+    """Return colours, shapes and dashes of the series and of lines beside them, and the legends."""
     look = template("common")["series"]
     axis = data.axes.get("series")
     keys = [] if axis is None else [axis.legend_label(value) for value in axis.values]
     many = max(len(keys), 1)
     colours = [look["colours"][i % len(look["colours"])] for i in range(many)]
-    turn = len(look["colours"])  # series beyond the palette reuse its colours with other shapes
+    turn = len(look["colours"])  # series beyond the palette reuse its colours, with other shapes
     shapes = [look["shapes"][(i + i // turn) % len(look["shapes"])] for i in range(many)]
     fills = [f"url(#bar{i})" if bar_hatch(i) else colours[i] for i in range(many)]
     dashes = [look["dashes"][i % len(look["dashes"])] for i in range(many)]
@@ -319,7 +319,7 @@ def legend_values(data: FigureData) -> dict[str, Any]:
 
 
 def state_legend(statuses: set[str]) -> dict[str, Any] | None:
-    """Return the legend of marks without a measured value; None without such marks."""
+    """Return the legend of marks without a measured value; None if there are no such marks."""
     known = [status for status in STATUS_TEXTS if status in statuses]
     if not known:
         return None
@@ -329,13 +329,13 @@ def state_legend(statuses: set[str]) -> dict[str, Any] | None:
 
 
 def _legend_columns(texts: Sequence[str]) -> int:
-    """Return how many legend entries fit side by side."""
+    """Return how many entries of a legend fit side by side."""
     widest = max(text_width_points(text, 7.0) for text in texts) + 30.0
     return max(1, min(len(texts), int((WIDTH - LEFT) / widest)))
 
 
 def series_key(mark: FigureMark, data: FigureData) -> str:
-    """Return the legend entry of a mark."""
+    """Return the text of a mark's entry in the legend of series."""
     if "series" not in data.axes:
         return NO_SERIES
     axis, name = data.axes["series"], mark.get("series")
@@ -343,7 +343,7 @@ def series_key(mark: FigureMark, data: FigureData) -> str:
 
 
 def axis_label(data: FigureData, role: Role, name: str) -> str:
-    """Return the label of a value on an axis; a node with fewer drives than others says so."""
+    """Return the label of a value on an axis, with the number of drives if others have more."""
     axis: Axis = data.axes[role]
     text = axis.tick_label(axis.find_value_by_name(name))
     few = _nodes_with_fewer_drives(data, role)
@@ -351,7 +351,7 @@ def axis_label(data: FigureData, role: Role, name: str) -> str:
 
 
 def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
-    """Return the sets of all drives of one node that have fewer drives than the others."""
+    """Return drive set of one node -> its number of drives, if other nodes have more drives."""
     axis: Axis = data.axes[role]
     alone = [v.name for v in axis.values if v.kind == "node_drives" and len(v.nodes) == 1]
     rows = data.measurements
@@ -363,8 +363,8 @@ def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
 
 
 def axis_ticks(labels: Mapping[float, str]) -> dict[str, Any]:
-    """Return an axis with ticks and their texts."""
+    """Return the part of an axis for Vega-Lite with ticks; `labels`: position -> text."""
     values = list(labels)
-    # Inside JSON, a control character would be written in a form that Vega reads as the character.
+    # JSON would write a control character as an escape, which Vega turns back into the character.
     texts = json.dumps([printable_text(text) for text in labels.values()], ensure_ascii=False)
     return {"values": values, "labelExpr": f"{texts}[indexof({json.dumps(values)}, datum.value)]"}

@@ -33,7 +33,7 @@ from chaosity.store.measurements import (
 )
 from chaosity.topology.topology_model import Topology
 
-ALONE = "alone"  # level of a factor that relates two loads, for a load without the other
+ALONE = "alone"  # level of a factor that relates two loads, for points with only one of them
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
 _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "median": "median",
@@ -41,14 +41,14 @@ _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "maximum": "max",
 }
 _BLOCK = [*POINT, "replicate"]
-# Rows that agree in these columns are of the same load, even if it has different roles in points.
+# Rows that agree in these columns are of the same load, even if its role differs between points.
 _SAME_LOAD = [
     *("host", "configuration", "benchmark", "kernel", "initiator", "target", "metric"),
     *("load_parameters", "replicate"),
 ]
-# Columns that are summed over several loads with the same name.
+# Columns whose values are added if a point has several loads with the same name.
 _SUMMED = ("threads", "drives")
-# Columns that count the nodes of another column.
+# Column with a number of nodes -> column with the list of these nodes.
 _NODE_COUNTS = {f"{side}_node_count": f"{side}_nodes" for side in ("initiator", "target")}
 
 
@@ -60,9 +60,8 @@ def select_figure_data(
 ) -> FigureData | None:
     """Return the marks and axes of a figure, selected from the measurements.
 
-    The result is None when no point of the host belongs to the figure. The topology is empty when
-    it is unknown. Heat maps show the points that a budget left out and their predictions; bars and
-    lines show those that are predicted.
+    The result is None if no point of the host belongs to the figure. An unknown topology is empty.
+    Heat maps show all points that a budget left out, bars and lines only the predicted ones.
 
     Raises:
         UserError: the figure names an unknown column, or several points fall on a mark and the
@@ -78,7 +77,7 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = _Columns(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        if rows.empty:  # leave out these points, and with them the levels that no other point has
+        if rows.empty:  # select these rows only, so that axes have only their levels
             return None
         rows = rows[equals_or_in_list(columns.values(column).loc[rows.index], wanted)]
     if rows.empty:
@@ -113,7 +112,7 @@ def select_figure_data(
     data = FigureData(spec, axes, marks, rows)
     if spec.bounds:
         bounds = _bounds(spec, measurements, topology)
-        for role in set(axes) & set(bounds):  # a bound may be measured where the figure has no mark
+        for role in set(axes) & set(bounds):  # a bound can be measured where the figure has no mark
             bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].value_names)]
         data = replace(data, bounds=bounds)
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
@@ -122,9 +121,9 @@ def select_figure_data(
 def curve_data(
     spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, x_metric: str
 ) -> FigureData:
-    """Return a figure with a measured x: one mark for each load of a point.
+    """Return the data of a figure with a measured x: one mark for each load of a point.
 
-    `rows` have the numbers `x`, in the unit of `x_metric`.
+    `rows` have the column `x` with numbers in the unit of `x_metric`.
     """
     if "series" in axes and not axes["series"].values:
         del axes["series"]
@@ -139,11 +138,11 @@ def curve_data(
 
 
 def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) -> pd.DataFrame:
-    """Return the measured bounds of a figure (lines that show a limit), see `FigureData.bounds`.
+    """Return the bounds of a figure for `FigureData.bounds`.
 
-    A bound is a figure of its own: the median of the points with its load and metric. A bound that
-    is constant along x is the same for all series: the resource behind it, such as memory, need not
-    belong to a series.
+    Each bound is selected like a figure of its own, which shows the median of the points with the
+    load and the metric of the bound. A bound that is constant along x is the same for all series,
+    since the resource that limits them, such as memory, may belong to no series.
     """
     found = [pd.DataFrame(columns=[*BOUND_COLUMNS])]
     for entry in spec.bounds:
@@ -166,7 +165,7 @@ def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) ->
 
 
 def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology) -> FigureData:
-    """Return the figure with the sizes at which latency steps up, and with the cache sizes."""
+    """Return the figure with the sizes at which latency steps up, and with the sizes of caches."""
     sizes = {value.name: value.number for value in data.axes["x"].values}
     valid = rows[rows["status"] == "valid"]
     known = {
@@ -181,7 +180,7 @@ def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology
 def _axis(
     spec: FigureSpec, role: Role, levels: pd.Series, rows: pd.DataFrame, topology: Topology
 ) -> tuple[Axis, pd.Series]:
-    """Return the axis with all values of its column, and for each row the name of its value."""
+    """Return the axis with all values of its column, and the name of each row's value."""
     column = spec.column_of_axis[role]
     listed = spec.where.get(column)
     order = list(map(str, listed)) if isinstance(listed, list) else []
@@ -204,12 +203,12 @@ def _axis(
 
 
 def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.DataFrame]:
-    """Put the reference first or outside the series; repeat points that belong to all series."""
+    """Put the reference first, or outside all series; repeat points that belong to every series."""
     if spec.loss_to is not None:
         axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
     else:
         alone = rows["series"] == ALONE
-        # "alone" is a reference and not a line of its own when it has a single value of x.
+        # If "alone" has a single value of x, it is a reference and not a line of its own.
         if alone.any() and not alone.all() and rows.loc[alone, "x"].nunique() == 1:
             axis = axis.with_values(value for value in axis.values if value.name != ALONE)
             rows = rows.assign(series=rows["series"].where(~alone, None))
@@ -225,10 +224,10 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
 def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataFrame:
     """Return the rows of a figure, and two more for each replicate of a point with several loads.
 
-    The series `SUM` is the sum of the loads. `LARGER_ALONE` is the value of one load alone: the
-    load with the larger median alone, so that noise does not choose it anew in each replicate. A
-    point has the sum only if all its loads are among the rows, and `LARGER_ALONE` only if all of
-    them were also measured alone.
+    The row of the series `SUM` has the sum of the loads. That of `LARGER_ALONE` has the value that
+    one of the loads reaches alone: the load with the larger median, so that chance does not choose
+    another load in each replicate. A point gets the sum only if all its loads are among `rows`, and
+    `LARGER_ALONE` only if all its loads were also measured alone.
     """
     alone = experiment.single_load_rows().valid_rows().rows.rename(columns={"value": "alone"})
     alone = alone[[*_SAME_LOAD, "alone"]].drop_duplicates(_SAME_LOAD)
@@ -262,7 +261,7 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[Role]) ->
 
 
 def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return rows with one point per mark; several points are combined in each replicate block."""
+    """Return rows with one point per mark; several points are combined in each replicate."""
     points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
     shared = points.groupby(by, dropna=False).size()
     if (shared <= 1).all():
@@ -280,7 +279,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
 def _shared_mark_error(
     spec: FigureSpec, points: pd.DataFrame, shared: pd.Series, by: list[str]
 ) -> UserError:
-    """Return the error that names the mark with most points and the first three of these points."""
+    """Return an error that names the mark with most points, and three of these points."""
     key = shared.idxmax()
     values = key if isinstance(key, tuple) else (key,)
     for role, value in zip(by, values, strict=True):
@@ -297,10 +296,10 @@ def _shared_mark_error(
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that a figure's YAML can name: one value for each of its rows.
+    """The columns that a figure's YAML can name, with a value for each row of the figure.
 
     A column is a factor of the experiment, a column of the measurements, a column of another load
-    of the point (LOAD.COLUMN), or a number of nodes (`initiator_node_count`).
+    of the point (LOAD.COLUMN), or a number of nodes (such as `initiator_node_count`).
     """
 
     spec: FigureSpec
@@ -308,7 +307,7 @@ class _Columns:
     experiment: Measurements  # all rows of the experiment
 
     def values(self, name: str) -> pd.Series:
-        """Return the values of a column."""
+        """Return the value of a column for each row of the figure."""
         factors, rows = _factor_names(self.figure), self.figure.rows
         if name in factors:
             return self.figure.factor_level_of_each_row(name)
@@ -328,10 +327,10 @@ class _Columns:
         )
 
     def numbers(self, name: str) -> tuple[pd.Series, str | None]:
-        """Return the numbers of a column, and None, or those of another load's metric and its name.
+        """Return (numbers of a column, None), or (values of another load's metric, its name).
 
-        Over several loads with this name, rates are summed and other metrics are averaged. The
-        value is 0 in points without the load, and NaN if it is unknown.
+        The rates of several loads with this name are added, other metrics are averaged. The value
+        is 0 in points without the load, and NaN if it is unknown.
         """
         load, _, metric = name.partition(".")
         others = self.experiment.where(load=load)
@@ -351,8 +350,9 @@ class _Columns:
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
         """Return a column of another load of the same point and replicate; null without that load.
 
-        Several loads with this name give their common value. If they differ, names are joined, and
-        numbers of threads or drives are summed. A row of the load itself keeps its own value.
+        Several loads with this name give their common value; if their values differ, names are
+        joined, and numbers of threads or drives are added. A row of the load itself keeps its own
+        value.
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
@@ -369,14 +369,14 @@ class _Columns:
         return found
 
     def _joined(self, of_block: pd.Series) -> tuple[pd.MultiIndex, pd.Series]:
-        """Return the block of each row of the figure, and the value that this block has."""
+        """Return the point and replicate of each row of the figure, and the value of these."""
         rows = self.figure.rows
         keys = pd.MultiIndex.from_frame(rows[_BLOCK])
         return keys, pd.Series(of_block.reindex(keys).to_numpy(), rows.index)
 
 
 def parse_node_list(text: object) -> tuple[int, ...]:
-    """Return the memory nodes of a Linux list; none for an empty or missing text."""
+    """Return the nodes of a Linux list such as 0-3; an empty tuple for an empty or missing text."""
     return tuple(parse_cpu_list(text)) if isinstance(text, str) and text else ()
 
 
@@ -385,7 +385,7 @@ def _factor_names(rows: Measurements) -> set[str]:
 
 
 def _join_values(values: pd.Series, *, summed: bool) -> object:
-    """Return the common value of several loads, their sum, or their names joined by "+"."""
+    """Return the common value of several loads, or else their values joined by "+"; or the sum."""
     known: Iterable[object] = dict.fromkeys(value for value in values if not pd.isna(value))
     first, *others = known or [None]
     if summed and first is not None:

@@ -1,4 +1,4 @@
-"""The rows of a figure as tables: its CSV, its values in words, numbers of curves, text figures."""
+"""A figure as tables: its CSV, its values in words, the numbers of its curves, tables of text."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_words
 
-# Number of columns that fit on an A4 page at a legible size; further columns follow below.
+# Number of columns that fit on an A4 page at a legible size; more columns are in a second table.
 MOST_COLUMNS = 24
-# A table with more rows is easier to read in the CSV file than on the page.
+# A table with more rows than this is not on the page, since the CSV is easier to read.
 _MOST_ROWS = 320
 _LATENCIES = ("unloaded", *(name for name in QUANTITIES if name.startswith("latency_at_")))
 _PREDICTED_COLUMNS = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
@@ -42,24 +42,24 @@ class TextCell:
 
     text: str  # text in the cell
     detail: str = ""  # hover text, such as interval and n; may be empty
-    # Status of the value; "odd" if the actual place differs from the requested place.
+    # Status of the value; "odd" if pages are on other nodes than requested.
     state: CellState = "valid"
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text."""
+    """A table of text, with its caption and notes."""
 
     caption: str  # text above the table
     columns: tuple[str, ...]  # headings of the columns
     lead: int  # number of leading columns, which are aligned on the left
     rows: tuple[tuple[TextCell, ...], ...]  # cells of each row
-    spread: bool = False  # whether the cells show their details, and not only the hover texts
+    spread: bool = False  # whether cells show their details as text, not only on hover
     notes: tuple[str, ...] = ()  # texts below the table
 
 
 def figure_csv(data: FigureData) -> pd.DataFrame:
-    """Return the table for the CSV: place, median, interval, n, status of each mark, in SI units.
+    """Return the table for the CSV in SI units: place, median, interval, n, status of each mark.
 
     A heat map has a row for each cell; a cell without a planned point has the status "absent".
     """
@@ -99,7 +99,7 @@ def figure_csv(data: FigureData) -> pd.DataFrame:
 
 
 def _lead_columns(data: FigureData) -> dict[str, str]:
-    """Return column of the CSV -> column of the marks, for the columns that name a mark."""
+    """Return column of the CSV -> column of the marks, for the columns that say where a mark is."""
     found: dict[str, str] = {axis.column: role for role, axis in data.axes.items()}
     if data.spec.has_measured_x or data.spec.kind == "table":
         found = {"initiator": "initiator", "target": "target"} | found
@@ -109,12 +109,12 @@ def _lead_columns(data: FigureData) -> dict[str, str]:
 
 
 def value_table(data: FigureData) -> TextTable:
-    """Return the values of all marks, in one unit, with words for places and levels.
+    """Return a table of the values of all marks, in one unit, with words for places and levels.
 
-    The table of very many marks has no rows and says so in a note.
+    If the marks are very many, the table has no rows, and a note names the CSV.
     """
     table, lead = data.marks, _lead_columns(data)
-    if data.spec.kind == "heatmap":  # row by row, as its CSV has them
+    if data.spec.kind == "heatmap":  # row by row, as in the CSV
         table = data.axes["rows"].in_order(data.axes["columns"].in_order(table, "columns"), "rows")
     marks = mark_rows(table)
     predicted = _PREDICTED_COLUMNS if any(m["status"] == PREDICTED for m in marks) else []
@@ -142,7 +142,7 @@ def value_table(data: FigureData) -> TextTable:
 
 
 def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
-    """Return the words for a place, a level or a measured position of a mark, with its unit."""
+    """Return a mark's place or level in words, or its measured position with the unit."""
     if pd.isna(name):  # type: ignore[call-overload] # a text or a number
         return ""
     if at == "position" and isinstance(name, float):
@@ -155,14 +155,14 @@ def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:
-    """Return the tables of a figure of kind "table", or the numbers of its curves."""
+    """Return a figure's tables of text: of the kind "table", or the numbers of its curves."""
     if data.spec.kind == "table":
         return tuple(_tables_of_panels(data))
     return (_curve_number_table(data),) if data.spec.kind == "curve" else ()
 
 
 def _tables_of_panels(data: FigureData) -> Iterator[TextTable]:
-    """Yield a table for each panel; many columns are split into several tables."""
+    """Yield the table of each panel; a table with many columns is split into several tables."""
     values = data.valid_marks["median"]
     scale = choose_scale(data.spec.metric, [float(np.median(values)) if len(values) else 1.0])
     for panel in data.value_names_on_axis("panels"):
@@ -178,7 +178,7 @@ def _tables_of_panels(data: FigureData) -> Iterator[TextTable]:
 def _table_of_panel(
     data: FigureData, panel: str | None, columns: slice, scale: UnitScale, caption: str
 ) -> TextTable:
-    """Return a table with a row for each initiator and target."""
+    """Return the table of a panel, with a row for each initiator and target."""
     marks, measurements = data.marks, data.measurements
     if panel is not None:
         marks = marks[marks["panels"] == panel]
@@ -198,7 +198,7 @@ def _table_of_panel(
 
 
 def _node_cells(marks: pd.DataFrame, measurements: pd.DataFrame) -> tuple[TextCell, ...]:
-    """Return cells with the initiator's node, and requested and actual nodes of pages."""
+    """Return cells with the nodes of the initiator, and the requested and actual nodes of pages."""
     requested = _join_nodes(marks["target_nodes"]) or "unknown"
     seen = _join_nodes(measurements["seen_nodes"]) if "seen_nodes" in measurements else None
     if seen is None:
@@ -213,12 +213,12 @@ def _node_cells(marks: pd.DataFrame, measurements: pd.DataFrame) -> tuple[TextCe
 
 
 def _join_nodes(lists: pd.Series) -> str | None:
-    """Return all nodes of several Linux lists as a single list; None without nodes."""
+    """Return all nodes of several Linux lists as one Linux list; None if there are no nodes."""
     return format_cpu_list({node for text in lists for node in parse_node_list(text)}) or None
 
 
 def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
-    """Return a cell with the median in three digits; its hover text has interval and n."""
+    """Return a cell with a mark's median in three digits, and interval and n as hover text."""
     if mark is None:
         return TextCell("", "not part of the experiment", "absent")
     text, state = "\N{EN DASH}", mark["status"]
@@ -233,7 +233,7 @@ def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
 def numbers_csv(data: FigureData) -> pd.DataFrame | None:
     """Return the numbers of a figure's curves, or its steps of latency; None for other figures.
 
-    Values are in SI units, but latencies in ns.
+    Values are in SI units, latencies in ns.
     """
     if data.spec.cache_steps:
         return pd.json_normalize([asdict(step) for step in data.steps], sep="_")
@@ -249,7 +249,7 @@ def numbers_csv(data: FigureData) -> pd.DataFrame | None:
 def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
     """Return the numbers of each curve, see `statistics.latency_curve_quantities`.
 
-    The columns that identify a curve are the roles of the figure's axes.
+    The table has a column with the name of each role of an axis; these identify a curve.
     """
     numbers = latency_curve_quantities(data.measurements_of_each_line, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
@@ -291,7 +291,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
 
 
 def _curve_name(data: FigureData, role: Role, name: object) -> str:
-    """Return the label of a curve on an axis."""
+    """Return the label of a curve's value on an axis."""
     if not isinstance(name, str):
         return "no co-running load"
     known = {value.name: value.long for value in data.axes[role].values}
@@ -299,7 +299,7 @@ def _curve_name(data: FigureData, role: Role, name: object) -> str:
 
 
 def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
-    """Return a quantity of a curve, with interval and n as detail."""
+    """Return a cell with a quantity of a curve, and interval and n as hover text."""
     if pd.isna(number["median"]):
         return TextCell("\N{EN DASH}", str(number["reason"]), "absent")
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""

@@ -1,8 +1,8 @@
 """Draw rows with the templates in ``templates/figures``, as Vega-Lite, SVG and PNG.
 
-A template is a Vega-Lite specification whose layers each show the rows with a role. A new look of a
-mark is a layer. A new kind of figure is a template NAME.yaml, which figures select by
-`template: NAME`. Neither needs code. No step uses the network.
+A template is a Vega-Lite specification; each of its layers shows the rows with one role. To draw
+marks in a new way, add a layer. To add a kind of figure, add a template NAME.yaml, which figures
+select by `template: NAME`. Neither needs Python code. No step uses the network.
 """
 
 from __future__ import annotations
@@ -25,42 +25,43 @@ from chaosity.records.record_files import write_atomically
 from chaosity.text_templates import TEMPLATES
 
 FOLDER = TEMPLATES / "figures"
-# Points of paper; the text of an A4 page is as wide.
+# Width of a figure in typographic points, which is that of the text on an A4 page.
 WIDTH = 540.0
 PNG_SCALE = 2.0  # pixels per point
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.20"
-_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # that fit the width of a figure
+_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # most letters in a line
 _SVG = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
-_NEEDED = ("x", "x2", "y", "y2", "text")  # channels without which a mark is not drawn
+_NEEDED = ("x", "x2", "y", "y2", "text")  # a row without one of these is not drawn
 _USED_ID = re.compile(r"(?<=url\(#)[^)]+")
 _LONG_NUMBER = re.compile(r"(\d\.\d{2})\d+")
-# What Vega writes for its own scripts and for screen readers that would read every line of a grid.
+# Attributes that are removed: Vega writes them for its own scripts, and for screen readers, which
+# would read every line of a grid.
 _DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label", "font-family")
-# Width of a letter as a share of the font size.
+# Width of wide and of narrow letters, as a share of the font size.
 _WIDE, _NARROW = 0.56, 0.28
 _FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 
-# A row of a drawing, see `drawing_rows`, and a specification of Vega-Lite.
+# `Row` is a row of a drawing, see `drawing_rows`; `Spec` is a specification of Vega-Lite.
 Row = dict[str, Any]
 Spec = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure before it is drawn: what its template needs."""
+    """A figure before it is drawn: the name of its template, and all that the template needs."""
 
     kind: str  # name of the template
     title: str
-    subtitle: str  # provenance, in smaller letters below the title
+    subtitle: str  # where the values are from, in smaller letters below the title
     rows: Sequence[Row]
     values: Mapping[str, Any]  # name -> value that replaces $name in the template
 
 
 @cache
 def template(name: str) -> Spec:
-    """Return a template, or what all of them share (`common`).
+    """Return a template of a figure; the name `common` gives the parts that all templates share.
 
     Raises:
         UserError: there is no such template.
@@ -74,7 +75,7 @@ def template(name: str) -> Spec:
 
 
 def vega_lite(drawing: Drawing) -> Spec:
-    """Return the whole specification of a drawing in Vega-Lite, with its rows.
+    """Return the complete specification of a drawing in Vega-Lite, with its rows as data.
 
     Raises:
         UserError: the template names a value or a layer that does not exist.
@@ -98,7 +99,7 @@ def vega_lite(drawing: Drawing) -> Spec:
 
 
 def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
-    """Return a part of a template with its names replaced by values."""
+    """Return a part of a template in which values replace names such as $title."""
     fill = partial(_fill, drawing=drawing, values=values)
     if isinstance(node, str):
         if found := _WHOLE_NAME.match(node):
@@ -124,7 +125,7 @@ def _value(name: str, values: Mapping[str, Any], kind: str) -> Any:
 
 
 def _layers(entries: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
-    """Return the layers that have rows; an entry is a layer or the name of a shared one."""
+    """Return the layers that have rows; an entry is a layer or the name of a shared layer."""
     if isinstance(entries, str):
         return _fill(entries, drawing, values)
     shared = template("common")["layers"]
@@ -153,7 +154,7 @@ def _has(row: Row, roles: Sequence[str], fields: Sequence[str]) -> bool:
 
 
 def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) -> None:
-    """Write a figure as NAME.svg, NAME.png and NAME.vl.json; the same rows give the same bytes."""
+    """Write a drawing as NAME.svg, NAME.png and NAME.vl.json; the same rows give the same bytes."""
     spec = printable(vega_lite(drawing))
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
     write_atomically(directory / f"{name}.vl.json", text + "\n")
@@ -169,7 +170,7 @@ def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) ->
 
 
 def printable(node: Any) -> Any:
-    """Return JSON without characters that XML cannot hold."""
+    """Return a JSON document in which characters that XML cannot hold are replaced."""
     if isinstance(node, str):
         return printable_text(node)
     if isinstance(node, list):
@@ -180,10 +181,11 @@ def printable(node: Any) -> Any:
 
 
 def with_hover_texts(svg: str, name: str, title: str, caption: str) -> str:
-    """Return Vega's SVG with a hover text for each mark, so that one page can hold several SVGs.
+    """Return the SVG of Vega, changed so that a page can hold several, with hover texts of marks.
 
-    A mark with a description gets it as `<title>`, which browsers show on hover, and the class
-    `mark`. Every id gets the figure's name as prefix. What only makes the file larger goes.
+    The description of a mark becomes a `<title>`, which browsers show on hover, and the mark gets
+    the class `mark`. Each id begins with the name of the figure. Attributes that only make the file
+    larger are removed.
     """
     root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True))
     _add_hatches(root)
@@ -209,7 +211,7 @@ def with_hover_texts(svg: str, name: str, title: str, caption: str) -> str:
 
 
 def _simplify(element: etree._Element) -> None:
-    """Turn a description into a hover text, and remove what no reader needs."""
+    """Turn an element's description into a hover text; remove attributes that nobody needs."""
     parent = element.getparent()
     tag = etree.QName(element).localname
     is_mark = element.get("role") == "graphics-symbol" and tag in ("path", "text")
@@ -230,13 +232,13 @@ def _simplify(element: etree._Element) -> None:
         return
     if tag == "path" and element.get("d") in ("", "M0,0h0v0h0Z") and parent is not None:
         parent.remove(element)
-    # Text over a mark leaves the pointer to the mark.
+    # A text over a mark ignores the pointer, so that the mark shows its hover text.
     if tag == "g" and len(element) and all(etree.QName(e).localname == "text" for e in element):
         element.set("pointer-events", "none")
 
 
 def _add_hatches(root: etree._Element) -> None:
-    """Add the patterns that the layers use: of predicted and missing marks, and of bars."""
+    """Add the hatched patterns that layers use: for predicted and missing marks, and for bars."""
     common = template("common")
     lines = common["hatches"]
     looks = {
@@ -267,12 +269,12 @@ def _add_hatches(root: etree._Element) -> None:
 
 
 def bar_hatch(number: int) -> int:
-    """Return the hatch of a series of bars; series beyond the palette get other hatches."""
+    """Return which hatch series `number` of bars has; it changes after each palette of colours."""
     common = template("common")
     colours, hatches = len(common["series"]["colours"]), len(common["hatches"])
     return (number + number // colours) % hatches
 
 
 def text_width_points(text: str, font_points: float) -> float:
-    """Return about how wide a line of text is, in typographic points, as `font_points` is."""
+    """Return the approximate width of a line of text in typographic points."""
     return font_points * sum(_NARROW if letter in " .,:;'|il!ft" else _WIDE for letter in text)

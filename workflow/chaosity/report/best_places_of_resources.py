@@ -33,7 +33,8 @@ from chaosity.units import (
     join_with_and,
 )
 
-# Levels of the machine and distances of memory, with their names, in the order of the rows.
+# Value in the tidy table -> words, for levels of the machine and relations, in the order of the
+# rows.
 _TEXTS = fixed_texts("report")
 DRIVES: dict[str, str] = _TEXTS["drive_sets"]
 LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
@@ -54,12 +55,12 @@ class BestAndWorstPlace:
     """A row of the table: one resource at one level, with its best and its worst place."""
 
     name: str  # name of the resource and the level
-    detail: str  # benchmark, kernel, label, number of places
-    # best, worst: the best and the worst place; worst is None with a single place.
+    detail: str  # benchmark, kernel and label of the load, and number of places
+    # best, worst: the best and the worst place; worst is None if there is only one place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
-    share: str | None  # worst value divided by best value, as text; None with a single place
-    differ: bool | None  # whether the places differ by more than noise; None if unknown
+    share: str | None  # worst value divided by best value, as text; None if there is only one place
+    differ: bool | None  # whether the places differ by more than scatter; None if unknown
 
 
 @dataclass(frozen=True)
@@ -71,28 +72,28 @@ class ResourceLevel:
 
     resource: str  # its name, for example "Memory bandwidth"
     level: str  # the level in words, for example "one node"; "" if the resource has no levels
-    tables: tuple[Measurements, ...]  # the rows of each table; no rows if it has no such level
+    tables: tuple[Measurements, ...]  # rows of each table; no rows of a table that lacks the level
 
     @property
     def full_name(self) -> str:
-        """Return the resource and the level."""
+        """Return the name of the resource, followed by the level if it has one."""
         return ", ".join(filter(None, (self.resource, self.level)))
 
     @cached_property
     def cells(self) -> tuple[pd.DataFrame, ...]:
-        """Return the valid cells of `summarise_cells` of each table, the best first."""
+        """Return the valid cells of each table, from `summarise_cells`, the best cell first."""
         return tuple(map(_cells_best_first, self.tables))
 
     @property
     def load(self) -> str:
-        """Return benchmark, kernel, label and levels of the load, the same at each place."""
+        """Return benchmark, kernel, label and levels of the load, which are equal at all places."""
         return _load_text(next(table for table in self.tables if len(table)).rows.iloc[0])
 
 
 def resource_table(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> list[BestAndWorstPlace]:
-    """Return all rows: loads alone by level, then the slowdowns of co-running loads."""
+    """Return all rows of the table: loads alone by level, then slowdowns of co-running loads."""
     levels = resource_levels([measurements], experiments)
     rows = [_best_and_worst_place(level) for level in levels if len(level.cells[0])]
     return rows + _slowdown_rows(measurements)
@@ -101,11 +102,11 @@ def resource_table(
 def resource_levels(
     tables: Sequence[Measurements], experiments: Iterable[Mapping[str, Any]]
 ) -> Iterator[ResourceLevel]:
-    """Yield each resource that the experiments declare, at each of its levels, in their order.
+    """Yield each resource that the experiments declare, at each of its levels, in order.
 
-    If firmware makes a package a single node, the level of the package has no name of its own. So
-    if a table lacks a level that another table has, its rows with the same number of threads are
-    taken.
+    If firmware makes a package a single node, a table has the level of a node only. So for a level
+    of initiators that a table lacks but another table has, rows of the first table are taken that
+    have as many threads as the level has in the other table.
     """
     alone = [table.single_load_rows() if len(table) else table for table in tables]
     for experiment in experiments:
@@ -123,7 +124,7 @@ def resource_levels(
 def _declared_rows(
     measurements: Measurements, experiment: str, entry: Mapping[str, Any]
 ) -> Measurements:
-    """Return the rows that an entry of `resources` selects; none if it was not measured."""
+    """Return the rows that an entry of `resources` selects; no rows if they were not measured."""
     keys = {"experiment": experiment, "load": entry["load"], "metric": entry["metric"]}
     found = measurements.where(**keys)
     for column, wanted in entry.get("where", {}).items():
@@ -134,13 +135,13 @@ def _declared_rows(
 
 
 def _position(level: str) -> tuple[int, str]:
-    """Return the sort key of a level: small and near first, then levels without a name."""
+    """Return the sort key of a level: those in `LEVELS` in its order, then all other levels."""
     known = list(LEVELS)
     return (known.index(level) if level in known else len(known), level)
 
 
 def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
-    """Return the rows of each table at a level, or else those with its number of threads."""
+    """Return the rows of each table at a level, or else those with as many threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
     if column == "initiator_kind" and len(threads) == 1:
@@ -162,7 +163,7 @@ def _cells_best_first(measurements: Measurements) -> pd.DataFrame:
 
 def _load_text(row: pd.Series) -> str:
     levels = dict(parse_levels_json(row["load_parameters"]))
-    levels.pop("responder", None)  # a place
+    levels.pop("responder", None)  # it belongs to the place
     named = (row["benchmark"], row["kernel"], row["label"])
     parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
@@ -176,7 +177,7 @@ def _load_text(row: pd.Series) -> str:
 
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
-    """Return value, interval and place of a cell."""
+    """Return the median of a cell, its interval and its place as texts."""
     where = access_words(cell["initiator"], cell["target"])
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = access_words(cell["initiator"], responder)
@@ -208,7 +209,7 @@ def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
-    """Return a row for each metric: the ratios of co-running loads to the same loads alone."""
+    """Return a row for each metric, with the ratios of co-running loads to the same loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
@@ -222,7 +223,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
     rows = []
     for key, cells in ratios.groupby(["category", "metric"], sort=False):
         category, metric = map(str, key)
-        if is_percentile(metric):  # in the figures, not in this table
+        if is_percentile(metric):  # percentiles are in figures, not in this table
             continue
         times, title = less_is_better(metric), group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
@@ -241,7 +242,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
 
 
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
-    """Return ratio, interval and place of one of a point's loads, and what runs beside it."""
+    """Return ratio, interval and place of a load as texts; the place names the loads beside it."""
     times = less_is_better(cell["metric"])
 
     def number(ratio: float) -> str:

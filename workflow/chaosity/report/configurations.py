@@ -1,9 +1,9 @@
 """Compare all measured configurations of a host: verdicts, a row for each resource, and figures.
 
-`compare` does all arithmetic. Its verdicts combine all places of a kind, since one name means
-different places in two configurations. The rows show the best and the worst place of each resource;
-the ratios of these places are computed separately. An experiment's YAML names the figures
-(`by_configuration`), in which a curve is the mean over all places of a configuration.
+All arithmetic is in `compare`. The verdicts are on all places of a kind together, since a name such
+as node1 means different places in two configurations. The rows show the best and the worst place of
+each resource, and the ratios of these places to those of the first configuration. Figures with the
+key `by_configuration` are drawn; a curve in them is the mean over all places of a configuration.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from chaosity.units import choose_scale, format_count
 def draw_figures_by_configuration(
     experiments: Sequence[Mapping[str, Any]], tables: Mapping[str, Measurements], folder: Path
 ) -> Iterator[FigureFile]:
-    """Yield each figure that at least two configurations have; its files are written.
+    """Yield each figure that at least two configurations have, after its files are written.
 
     `tables` has the measurements of each configuration; the first is compared with all others.
     """
@@ -59,7 +59,7 @@ def draw_figures_by_configuration(
             select = _curves if spec.kind == "curve" else _bars_or_lines
             if found := select(shown, tables):
                 data, sentences = found
-                # No section of an experiment shows the figure.
+                # The figure belongs to no experiment, so that no section of an experiment shows it.
                 data = replace(data, spec=replace(data.spec, experiment=""))
                 yield write_figure(data, folder, caption=" ".join(sentences))
 
@@ -67,7 +67,7 @@ def draw_figures_by_configuration(
 def _curves(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
-    """Return a panel for each line of the figure, with a line for each configuration."""
+    """Return data with a panel for each line of the figure, and a line for each configuration."""
     selected = data_of_each_configuration(spec, tables)
     if len(selected) < 2:
         return None
@@ -76,10 +76,10 @@ def _curves(
         for name, data in selected.items()
         for line, curve in mean_curves(data).items()
     ]
-    # The rank identifies a point in all configurations.
+    # The rank along the curve identifies a point of the curve in all configurations.
     rows = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
     rows["point"] = rows["rank"].astype(str)
-    rows = replace_values(rows, rows["value"])  # the scatter of a mean is another one
+    rows = replace_values(rows, rows["value"])  # a mean scatters less than its values
     axes: dict[Role, Axis] = {
         "panels": axis_of_texts("traffic", rows["panels"]),
         "series": axis_of_texts("configuration", rows["series"]),
@@ -92,11 +92,11 @@ def _curves(
 def _bars_or_lines(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
-    """Return a bar for each value of x and each configuration, or a line for each configuration."""
+    """Return data with a bar for each x and configuration, or a line for each configuration."""
     names: list[Level] = [*tables]
     where = {**spec.where, "configuration": names}
     spec = replace(spec, series="configuration", where=where, loss_to=None, cache_steps=False)
-    with suppress(UserError):  # each configuration's own figure shows the reason
+    with suppress(UserError):  # the figure of each single configuration shows the reason
         joined = Measurements.concatenated(tables.values())
         data = select_figure_data(spec, joined, Topology())
         if data and len(data.axes["series"].values) > 1:
@@ -107,7 +107,7 @@ def _bars_or_lines(
 def _crossover_sentences(
     points: pd.DataFrame, names: Sequence[str], x_metric: str
 ) -> Iterator[str]:
-    """Yield a sentence for each line: how each configuration compares with the first."""
+    """Yield sentences on each line: how each configuration compares with the first one."""
     for line, rows in points.groupby("panels", sort=False):
         own = {name: rows[rows["series"] == name] for name in names}
         for other in names[1:]:
@@ -117,7 +117,7 @@ def _crossover_sentences(
 
 
 def _ratio_sentences(data: FigureData) -> Iterator[str]:
-    """Yield a sentence for each configuration: its ratios to the first, of lines at both ends."""
+    """Yield a sentence for each configuration: its ratios to the first, at both ends of lines."""
     first, *others = data.axes["series"].value_names
     rows = data.measurements[data.measurements["status"] == "valid"]
     values = rows.groupby(["x", "series"], sort=False)["value"]
@@ -134,7 +134,7 @@ def _ratio_sentences(data: FigureData) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class CrossoverVerdict:
-    """How the latencies of two sides compare on one line of a figure."""
+    """How the latencies of two selections compare on one line of a figure."""
 
     figure: str  # name of the figure
     line: str  # name of the line, such as a mix of reads and writes
@@ -145,9 +145,10 @@ class CrossoverVerdict:
 def compare_crossovers(
     left: Measurements, right: Measurements, names: tuple[str, str]
 ) -> Iterator[CrossoverVerdict]:
-    """Yield how latency under load compares, for each line of each figure that both sides have.
+    """Yield how the latencies under load of two selections compare, for each line of each figure.
 
-    Nothing is compared if a side has several hosts or configurations.
+    Only figures that both selections have are compared, and only selections of one host in one
+    configuration.
     """
     sides = (left, right)
     if any(len(side.rows[["host", "configuration"]].drop_duplicates()) != 1 for side in sides):
@@ -186,29 +187,31 @@ def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:
 
 
 def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str) -> str:
-    """Return how the latencies of two configurations compare, without a full stop.
+    """Return a clause on how the latencies of two configurations compare.
 
-    For example "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
-    nps1". `x_metric` is the metric of the bandwidth.
+    An example is "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
+    nps1". `names` are those of the configurations, `x_metric` is the metric of the bandwidth.
     """
     scale = choose_scale(x_metric, [found.reach])
     return write_text("crossovers", "comparison", found=found, names=names, scale=scale)
 
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
-# The resource declares what is equal; a responder belongs to the best place.
+# Columns that a comparison of places ignores: resources have equal loads, so only responders, which
+# are parts of places, and files in place of drives can differ.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
-# Index of the best and of the worst place in the cells of a level.
+# Index of the best place, and of the worst place, among the sorted cells of a level.
 _ENDS = (0, -1)
-# The ratios of one configuration: (name of the level, end) -> row of compare's cells.
+# The ratios of one configuration: (name of the level, index of the end) -> compared cell.
 _Ratios = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
 def configurations_section(run: Run) -> dict[str, Any] | None:
-    """Compare the host's configurations, and draw the comparison.
+    """Compare the configurations of the host, and draw the comparison.
 
-    That of the report is the first column, without a verdict. `rows` has a cell for each resource
-    in each configuration, or None. The result is None if this or all others have no value.
+    The configuration of this report is the first column, and has no verdict. Each of `rows` has a
+    cell, or None, for each configuration. The result is None if the configuration of this
+    report has no valid value, or if no other one has any.
     """
     own = _first_valid_configuration(run.measurements)
     others = {path: each for path, each in run.others.items() if _first_valid_configuration(each)}
@@ -238,7 +241,7 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
 
 
 def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
-    """Return the drawings of all configurations; empty if a file of another one is unreadable."""
+    """Return one drawing of all configurations; empty if a file of one cannot be read."""
     machines = []
     with suppress(UserError):
         for path, (name, table) in tables.items():
@@ -257,13 +260,13 @@ def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -
 
 
 def _first_valid_configuration(measurements: Measurements) -> str | None:
-    """Return the configuration of the first valid row, None without a valid row."""
+    """Return the configuration of the first valid row; None if there is no valid row."""
     valid = measurements.valid_rows().rows
     return None if valid.empty else str(valid["configuration"].iloc[0])
 
 
 def _column(measurements: Measurements, path: Path | None, output: Path) -> dict[str, Any]:
-    """Return a configuration: its name, days of measurement, and link to its report or None."""
+    """Return a configuration: name, days of measurement, and link to its report or None."""
     moments = measurements.rows["measured_at"]
     days = sorted({moment[:10] for moment in moments if isinstance(moment, str)})
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
@@ -276,7 +279,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> dict
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str, Any]:
-    """Return the verdict of `compare` on another configuration, compared with the report's own."""
+    """Return how another configuration compares with that of this report."""
     name = str(_first_valid_configuration(other))
     try:
         found = compare_selections(other, own, names=(name, own_name))
@@ -289,7 +292,7 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str,
 
 
 def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
-    """Return the ratios of a configuration's best and worst places to the first configuration's.
+    """Return ratios of the best and worst places of configuration `number` to those of the first.
 
     All ratios are tested together, since some of many ratios are large by chance.
     """
@@ -313,7 +316,7 @@ def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
 
 
 def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | None:
-    """Return the best and the worst place of a resource in a configuration, and their number."""
+    """Return a resource's best and worst place in a configuration, and the number of places."""
     places = []
     for end in _ENDS[: len(cells)]:
         found = ratios.get((name, end))
@@ -326,7 +329,7 @@ def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | N
 
 
 def _size_text(cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the number of drives of a drive set, else the number of threads of an initiator."""
+    """Yield the number of drives of the places or, without drives, their number of threads."""
     for column, noun in (("drives", "drive"), ("threads", "thread")):
         known = cells[column].dropna().astype(int)
         if not known.empty:
@@ -336,7 +339,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
 
 
 def compared_ratio(cell: Mapping[Hashable, Any]) -> dict[str, str]:
-    """Return the ratio of a compared cell in `words`, with the `verdict` of `compare`."""
+    """Return the ratio of a compared cell as `words`, and its `verdict`, such as better."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
         return {"words": f"{cell['ratio']:.2f} times, no interval: n = 1", "verdict": verdict}

@@ -1,7 +1,7 @@
-"""Compare equal hosts: which one departs, in what, how sure that is and since when.
+"""Compare equal hosts: which host departs, in which resource, how certainly, and since when.
 
-Equal hosts have one processor model and are in one configuration. From three hosts on, outlier
-hosts are named. Two hosts are compared, but the comparison cannot show which of them has a fault.
+Equal hosts have one processor model and one configuration. Among three or more equal hosts, outlier
+hosts are named. Two equal hosts are compared, but this cannot show which of the two has a fault.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
-# Columns that no comparison needs, without which the tables of 200 hosts take a third less memory.
+# Columns that no comparison of hosts needs. Without them, the tables of 200 hosts take a third less
+# memory.
 _NOT_COMPARED = [
     *("order", "reason", "distance", "seen_nodes", "reference", "label"),
     *("levels", "clock_hertz", "remarks"),
@@ -43,16 +44,17 @@ _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metri
 
 @dataclass(frozen=True)
 class HostStatement:
-    """A sentence, the outlier host that it names or None, and whether it states a problem."""
+    """A sentence on equal hosts, the outlier host in it or None, and whether it is a problem."""
 
     text: str
     host: str | None = None
     is_problem: bool = False
 
 
-# Smaller deviations have no number in the table. Equal hosts often differ by 2 % in some place.
+# The table of hosts has numbers only for deviations of at least this share, since equal hosts often
+# differ by 2 % in some place.
 VISIBLE = 0.03
-# A table of more hosts has no rows of calm hosts beyond this number.
+# After this many rows, the table of hosts only has rows of hosts with a visible deviation.
 _LEAST_ROWS = 24
 
 
@@ -62,14 +64,15 @@ class HeatMap:
 
     groups: tuple[tuple[str, int], ...]  # name and number of columns of each group of resources
     resources: tuple[ResourceSpeeds, ...]  # the columns
-    # Names of the hosts, and the number of the host in each column.
+    # For each row: the name of the host, and the host's index in `speeds` and `clear` of each
+    # column.
     rows: tuple[tuple[str, int], ...]
-    # Hosts of a large fleet that deviate nowhere visibly; they have no row.
+    # Hosts without a row: hosts of a large fleet whose deviations are all too small to be visible.
     calm: tuple[str, ...] = ()
 
     @classmethod
     def of_hosts(cls, found: OutlierHosts) -> HeatMap:
-        """Return the table of compared hosts."""
+        """Return the table of the hosts of a comparison."""
 
         def rank(row: tuple[str, int]) -> tuple[int, float]:
             own = [resource.speeds[row[1]] for resource in found.resources]
@@ -96,7 +99,7 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class EqualHostGroup:
-    """Hosts that should be equal."""
+    """Hosts that should be equal, and what their comparison found."""
 
     # configuration, processor: the same for all these hosts; processor is None if unknown.
     configuration: str
@@ -104,18 +107,19 @@ class EqualHostGroup:
     hosts: int  # number of hosts, including hosts that could not be compared
     # Statements on the hosts; those on outlier hosts come first.
     statements: tuple[HostStatement, ...]
-    heat: HeatMap | None = None  # hosts by resources; None for fewer hosts than a comparison needs
+    heat: HeatMap | None = None  # None for fewer hosts than a comparison needs
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
-        """Return the outlier hosts."""
+        """Return the names of the outlier hosts."""
         return frozenset(statement.host for statement in self.statements if statement.host)
 
     def slow_parts(self, host: str) -> set[str]:
         """Return the parts of a host that are clearly slower than in equal hosts.
 
-        The names are those of components, or `drives of node3`. A link package0->package1 is named
-        only if no part is slow, since a slow part is also slow from other packages.
+        The result has names of components, or texts such as "drives of node3". A link such as
+        package0->package1 is named only if no other part is slow, since a slow part also makes the
+        links to it look slow.
         """
         parts, links = set(), set()
         for resource, speed in self.heat.deviating_resources(host) if self.heat else ():
@@ -132,10 +136,11 @@ def compare_equal_hosts(
     summaries: Mapping[Path, ReportSummary],
     checks: Mapping[Path, NightlyChecks | None] | None = None,
 ) -> list[EqualHostGroup]:
-    """Return the comparison of the hosts of each configuration, processor model and group.
+    """Compare the hosts of each configuration, processor model and group of equal hosts.
 
-    A host without a readable table beside its summary is named and not compared. `summaries` maps
-    the path of each file to its summary, `checks` its folder to the nightly checks of the host.
+    `summaries` is path of a ``summary.json`` -> its content, `checks` is folder of such a file ->
+    nightly checks of the host. A host without a readable tidy table in this folder is named in a
+    statement and not compared.
     """
     groups: dict[tuple[str, str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
@@ -178,7 +183,7 @@ def _compare_group(
 
 
 def _first_topology(folders: Iterable[Path]) -> Topology | None:
-    """Return the first topology that can be read; equal hosts are built alike."""
+    """Return the first topology that can be read: equal hosts have equal topologies."""
     for folder in folders:
         with suppress(UserError):
             if topology := read_topology(folder / "topology.json"):
@@ -189,23 +194,23 @@ def _first_topology(folders: Iterable[Path]) -> Topology | None:
 def _statements_on_normal_values(
     tables: Mapping[str, Measurements], processor: str | None, topology: Topology | None
 ) -> Iterator[HostStatement]:
-    """Yield published values beside the hosts' median: all equal hosts can have the same fault."""
+    """Yield comparisons with published values, since all equal hosts can have the same fault."""
     for each in compare_with_published_values(tables.values(), processor, topology):
         text = write_text("overview", "normal", each=each, hosts=len(tables))
         yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clear)
 
 
 def _read_table(folder: Path) -> Measurements | str:
-    """Return the tidy table of a folder, or why it cannot be compared."""
+    """Return the tidy table of a folder, or a clause on why its host cannot be compared."""
     path = folder / MEASUREMENTS_FILE
     if not path.exists():
         return f"it has no {MEASUREMENTS_FILE}"
     try:
-        # Only valid rates and times are compared. Hundreds of tables share each text once.
+        # Only valid rates and times are compared.
         measurements = Measurements.read(path).performance_rows().valid_rows()
         if measurements.rows[_REQUIRED].isna().any(axis=None):
             raise ValueError("a required column has no value")
-    except (UserError, ValueError, TypeError):  # not a Parquet file, or with other types
+    except (UserError, ValueError, TypeError):  # no Parquet file, or columns of other types
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
     if not len(measurements):
         return f"its {MEASUREMENTS_FILE} has no value"
@@ -215,7 +220,7 @@ def _read_table(folder: Path) -> Measurements | str:
 
 
 def _shared(column: pd.Series) -> NDArray[np.object_]:
-    """Return a column in which equal texts are one text in memory, the same for all columns."""
+    """Return a column in which equal texts are one object, to save memory in a large fleet."""
     codes, values = pd.factorize(column)
     texts = [sys.intern(value) if type(value) is str else value for value in values]
     return np.array([*texts, None], dtype=object)[codes]
@@ -236,7 +241,7 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 def _statements_on_outliers(
     found: OutlierHosts, heat: HeatMap, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
-    """Yield the sentences of a comparison; those on outlier hosts come first, in their order."""
+    """Yield the sentences of a comparison; those on outlier hosts come first and have details."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.deviating_resources(host.host)

@@ -1,7 +1,7 @@
 """What the page shows of an experiment: its figures, what was not measured, and its analyses.
 
 Each analysis of variance begins with a sentence for readers who do not know F tests. The table of
-variation and the levels follow.
+the variation and the levels of each factor follow.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from chaosity.text_templates import fixed_texts, write_text
 from chaosity.units import join_with_and, metric_words
 
 _TEXTS = "variance_analysis"
-# If the relation explains less of the variation, local against remote does not sum up the pairs.
+# If the relation explains less than this share of the variation, the text does not name the share.
 _RELATION_FROM_PERCENT = 50.0
-# Of more combinations of levels, the page has only the number.
+# If there are more combinations of levels than this, the page shows only their number.
 _MOST_COMBINATIONS = 24
 
 
 def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
-    """Yield what the page shows of each analysis of an experiment.
+    """Yield what the page shows of each analysis of variance of an experiment.
 
     `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
     None. `terms` has the rows of the table of variation, except the row of the total. `levels` and
-    `interactions` have the rows of each factor and of each significant or important interaction. If
-    there are many rows, only their number is given (`omitted`).
+    `interactions` have the rows of each factor and of each significant or important interaction; if
+    these rows are too many, `omitted` has their number instead.
     """
     for study, analysis in run.analyses:
         if study.experiment == experiment:
@@ -71,20 +71,20 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
 
 
 def _words(name: str) -> str:
-    """Return the words for a column: those of a figure's axis, or its name with spaces."""
+    """Return the words for a column: the title that it has on an axis, or its name with spaces."""
     title = str(fixed_texts("axes")["titles"].get(name, name.replace("_", " ").replace(".", " ")))
     return title[:1].lower() + title[1:]
 
 
 def _readable(sentence: str, study: AnovaStudy) -> str:
-    """Return the sentence with words for the names of factors, and multiplication signs."""
+    """Return a sentence with words for the names of factors, and with multiplication signs."""
     for name in study.factors:
         sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words(name), sentence)
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
-    """Return a text with the variation that the relation explains, and remote against local."""
+    """Return a text that compares remote with local values; None if the study has no relation."""
     contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
     if contrast is None:
         return None
@@ -102,14 +102,14 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
 
 
 def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str, Any]]:
-    """Yield the interactions of two factors that are significant or important."""
+    """Yield the significant or important interactions of two factors, with the rows to show."""
     for name in [term.name for term in analysis.terms if term.significant or term.important]:
         if own := [each for each in analysis.interactions if each.term == name]:
             yield {"name": _readable(name, study), **_few(own, _MOST_COMBINATIONS)}
 
 
 def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
-    """Return a factor's levels if they fit on the page, and the two levels that differ most."""
+    """Return the rows of a factor's levels if they are few, and a text on its widest difference."""
     own = [each for each in analysis.effects if each.factor == factor]
     pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
@@ -120,17 +120,17 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, 
 
 
 def _few(rows: list[Any], most: int) -> dict[str, Any]:
-    """Return the rows, or of more than `most` only their number."""
+    """Return at most `most` rows as `rows`; if there are more, only their number as `omitted`."""
     few = len(rows) <= most
     return {"rows": rows if few else [], "omitted": 0 if few else len(rows)}
 
 
 def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section of one of the run's experiments, whose YAML is `document`.
+    """Return what the page shows of an experiment; `document` is the YAML of the experiment.
 
-    `without_points` has titles of figures for which this machine has no points, `broken` those of
-    figures that could not be drawn, with the errors. `remarks` are metrics without a value, with
-    the reason, and messages of tools in valid runs.
+    `without_points` has the titles of figures for which this machine has no points. `broken` is
+    title -> error, for figures that could not be drawn. `remarks` has the metrics without a value,
+    with the reason, and the messages of tools in valid runs.
     """
     name = document["experiment"]
     rows = run.measurements.where(experiment=name).rows
@@ -148,7 +148,7 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for each reason why a metric of a load has no value in valid rows."""
+    """Yield a line for each load and each reason why metrics have no value in valid rows."""
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
     metrics: dict[tuple[str, str], list[str]] = {}  # load and reason -> metrics
     for key, group in without.groupby(["load", "metric"], sort=False):

@@ -1,4 +1,4 @@
-"""Facts in words: what is in the machine, its host's state, its changes, how it was measured."""
+"""Sections of facts: the parts of the machine, the host's state, its changes, and the methods."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from chaosity.text_templates import fill_text, fixed_texts
 from chaosity.topology.accelerators import accelerator_texts
 from chaosity.units import format_count, group_thousands
 
-# Name -> value, or part of the host -> name -> value.
+# `Facts` is name -> value, `FactGroups` is part of the host -> name -> value.
 Facts = dict[str, str]
 FactGroups = dict[str, Facts]
-# The report gives the precision that this share of the cells reaches, not only the worst cell's.
+# The report gives the precision that this share of the cells reaches, and the worst precision.
 _MOST_CELLS = 0.9
 
 
 def fill_fact_templates(templates: Mapping[str, str], **values: object) -> Facts:
-    """Return each fact with a text; `templates`: name of the fact -> template."""
+    """Return name of a fact -> filled template, for each template with a non-empty result."""
     texts = {name: fill_text(template, **values) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text}
 
 
 def machine_section(run: Run) -> dict[str, Any]:
-    """Return the machine's parts: facts, its nodes, their numbers of drives, and lstopo's drawing.
+    """Return what the page shows of the machine: facts, nodes, drives, and lstopo's drawing.
 
     Raises:
         UserError: the drawing is not an SVG file.
@@ -65,7 +65,7 @@ def machine_section(run: Run) -> dict[str, Any]:
 
 
 def host_state_section(run: Run) -> FactGroups:
-    """Return the versions of programs, and all values of the system component."""
+    """Return the versions of all programs, and all values of the component "system"."""
     groups: dict[str, dict[str, object]] = {"general": {}}
     for key, value in run.system.items():
         if isinstance(value, Mapping):
@@ -85,7 +85,7 @@ def host_state_section(run: Run) -> FactGroups:
 
 
 def _programs(run: Run) -> Facts:
-    """Return the version of each program, or several versions if records differ."""
+    """Return program -> its version, or all its versions if records have different ones."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     for programs in (run.system.get("tools"), *(each.programs for each in run.summaries)):
         for name, version in programs.items() if isinstance(programs, Mapping) else ():
@@ -121,7 +121,7 @@ def methods_section(run: Run) -> Facts:
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        # A row of a point that was measured, if there is one.
+        # A valid row if there is one, since `chaosity explain` of it is shown as an example.
         explained=rows.sort_values(
             "status", key=lambda status: status != "valid", kind="stable"
         ).iloc[0],
@@ -152,7 +152,7 @@ def _range_text(values: pd.Series) -> str:
 
 
 def _stopping_rules(run: Run) -> Facts:
-    """Return the stopping rule of each measured category."""
+    """Return category -> its stopping rule in words, for each measured category."""
     measured = set(run.measurements.rows["category"].dropna())
     return {
         f"Stopping rule, {category.replace('_', ' ')}": fill_text(
@@ -163,22 +163,22 @@ def _stopping_rules(run: Run) -> Facts:
     }
 
 
-# The report shows this many newest changes; the components' history has all changes.
+# The report shows at most this many changes, the newest; the files of components have all.
 _MOST_CHANGES = 4
-# Most rows in each part of the table; the parts are the largest losses and the largest gains.
+# The table of a change has at most this many largest losses, and as many largest gains.
 _MOST_POINTS = 6
-# The states of each component by name, see `components.read_component_histories`.
+# Component -> its states, see `component_history.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]
 
 
 def component_changes_section(run: Run) -> dict[str, Any] | None:
-    """Return the changes of components that have values before and after; None without any.
+    """Return the changes of components before and after which there are values; None without one.
 
-    The newest changes are first. `lowest` and `highest` have the points with the largest losses and
-    gains; `omitted` is the number of points, or of changes, that are left out, and `not_comparable`
-    that of points whose request changed too.
+    The newest change is first. `lowest` and `highest` have the points with the largest losses and
+    gains. `omitted` is the number of points, or of changes, that are left out. `not_comparable` is
+    the number of points whose definition changed, too.
     """
-    # `compare` is not used here, because each cell has other periods to compare.
+    # The room `compare` cannot be used here, since each cell has its own two periods.
     cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
@@ -191,7 +191,7 @@ def component_changes_section(run: Run) -> dict[str, Any] | None:
 def _change(
     changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
 ) -> dict[str, Any]:
-    """Return the components that changed at the same time, and the points measured again."""
+    """Return a change: the components that changed together, and the points measured again."""
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
     lowest = list(map(_changed_point, comparable.to_dict("records")))
     number, highest = len(lowest), list[Any]()
@@ -213,7 +213,7 @@ def _change(
 def _changed_component(
     name: str, before: str | None, after: str | None, states: Sequence[ComponentState]
 ) -> dict[str, Any]:
-    """Return a component, what happened to it, and its changed values as "before -> after"."""
+    """Return a component's name, what happened to it and when, and its changed values."""
     contents = {state.since: dict(state.content or {}) for state in states}
     old, new = contents.get(str(before), {}), contents.get(str(after), {})
     moments = [f"{at[:16].replace('T', ' ')} UTC" if at else "an unknown time"
@@ -231,7 +231,7 @@ def _changed_component(
 
 
 def _effect_sentence(rows: pd.DataFrame) -> str:
-    """Return how many values increased, decreased or stayed the same, and the largest changes."""
+    """Return a text on how many values increased, decreased or did not change, and how much."""
     if rows.empty:
         return "No point of the changed component has valid values before and after the change."
     low, high = rows["ratio_low"], rows["ratio_high"]
@@ -249,7 +249,7 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
 
 
 def _changed_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """Return a cell before and after a change; the ratio is that of the value after."""
+    """Return a cell's values before and after a change, and the ratio after / before."""
     before, after = (
         Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})
         for side in ("before", "after")

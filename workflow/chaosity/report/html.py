@@ -1,4 +1,4 @@
-"""Parts of pages that need no network: figures, drawings of other programs, texts as HTML."""
+"""Render pages that need no network: figures, drawings of other programs, texts as HTML."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates import change_text
 from chaosity.text_templates import FORMATS, TEMPLATES, write_text
 
-# Browsers need about a second for the SVG of this many marks, and the page grows by a megabyte.
+# A figure with more marks than this is shown as PNG: as SVG, it takes a browser about a second and
+# makes the page a megabyte larger.
 _MOST_INLINE_MARKS = 3000
-# Figures have the size of print; on a screen, which is farther away, they are 25 % larger.
+# Pixels on a screen for a point of a figure. Figures have the size of print, and are 25 % larger on
+# a screen, which is farther away.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
 _CODE = re.compile(r"`([^`]+)`")
-# The width in the view box of an SVG: its width in points.
+# Finds the width in the view box of an SVG, which is the figure's width in points.
 _VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 
@@ -39,9 +41,9 @@ class FigureSection:
 
 
 def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
-    """Return a figure for a page; its files are in the folder.
+    """Return a figure for a page; the files of the figure are in `folder`.
 
-    The drawing is the SVG, or the PNG of a figure with very many marks.
+    The drawing is the SVG or, for a figure with very many marks, the PNG.
     """
     if not (figure.svg and figure.png):
         return FigureSection(figure, None, 0)
@@ -54,16 +56,17 @@ def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
 
 
 def path_relative_to_report(path: Path, output: Path) -> str:
-    """Return a URL for a path, relative to the report's folder."""
-    # A colon in a folder's name would be the end of a URL's scheme.
+    """Return the URL of a path, relative to the folder of the page `output`."""
+    # A colon in a folder's name is quoted, since a browser would read it as the end of a URL's
+    # scheme.
     return quote(Path(os.path.relpath(path, output.parent)).as_posix(), safe="/+=,~")
 
 
 def svg_as_image(data: bytes, description: str, where: str) -> str:
-    """Return an SVG of another program as an image, in which no script can run.
+    """Return an SVG of another program as an HTML image, in which no script can run.
 
     Raises:
-        UserError: the bytes are not an SVG document; `where` is their name.
+        UserError: the bytes are not an SVG document; the error names the file `where`.
     """
     if b"<svg" not in data or not data.rstrip().endswith(b"</svg>"):
         raise UserError("the file is not an SVG file", where)
@@ -75,10 +78,10 @@ def _image(kind: str, data: bytes, description: str) -> str:
 
 
 def text_as_html(value: object) -> object:
-    """Return a text as HTML; other values, such as drawings, are unchanged.
+    """Return a text as HTML; return a value that is no text, such as a drawing, unchanged.
 
-    A number stays on one line with its per cent sign, and n with its value. Words in backticks are
-    shown as code.
+    A number and its per cent sign stay on one line, and so do "n =" and its value. Words in
+    backticks are shown as code.
     """
     if type(value) is not str:
         return value
@@ -88,7 +91,7 @@ def text_as_html(value: object) -> object:
 
 
 def render_page(template: str, **values: object) -> str:
-    """Return a template as HTML; texts are escaped, drawings are inserted unchanged."""
+    """Return the HTML of a filled page template; texts are escaped, drawings inserted unchanged."""
     return _environment().get_template(template).render(**values)
 
 

@@ -1,4 +1,4 @@
-"""Write the overview: all hosts and configurations on one page, the worst first."""
+"""Write the page of all hosts and configurations, the worst first."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from chaosity.text_templates import write_text
 from chaosity.topology.topology_model import read_topology
 
 _SEVERITIES = (FINDING, *SEVERITIES)
-# A page with more rows has drawings of the worst hosts only, and at most this many.
+# A page with more rows than this has drawings of the worst hosts only, and at most this many.
 _MOST_DRAWN = 24
 
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A host in one configuration."""
+    """A row of the page of all hosts: a host in one configuration."""
 
-    # Summary of its report; a host that was never measured has a summary without values.
+    # Summary of the host's report; for a host that was never measured, a summary without values.
     summary: ReportSummary
     link: str | None  # link to the report; None without a report
-    # The host if the last run skipped it, with time and reason, or None.
+    # Time and reason if the last run skipped the host, otherwise None.
     skipped: SkippedHost | None
     outlier: bool = False  # whether the host differs from equal hosts
     checks: NightlyChecks | None = None  # its nightly checks; None without any
     folder: Path | None = None  # folder of the report; None without one
-    slow: frozenset[str] = frozenset()  # parts that are slower than in equal hosts
-    drawing: str = ""  # the machine as a small SVG element; "" where it is not drawn
+    slow: frozenset[str] = frozenset()  # names of parts that are slower than in equal hosts
+    drawing: str = ""  # the machine as a small SVG element; "" if it is not drawn
 
     @property
     def worst_problem(self) -> ProblemAndSeverity:
@@ -58,7 +58,7 @@ class OverviewRow:
 
     @property
     def severity(self) -> str:
-        """Return the severity of the worst problem in the report or among equal hosts."""
+        """Return the worst severity: in the report, of the checks, or among equal hosts."""
         found = [self.worst_problem.severity]
         found += [PROBLEM] if self.outlier else []
         found += [WARNING] if self.checks and self.checks.needs_attention else []
@@ -66,11 +66,11 @@ class OverviewRow:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """Return the sort key of the worst host: skipped, then outliers, then by severity."""
+        """Return the key that sorts rows: skipped hosts, then outlier hosts, then by severity."""
         return self.skipped is None, not self.outlier, _SEVERITIES.index(self.severity)
 
     def value(self, resource: str, level: str) -> BestValue | None:
-        """Return the best place of a resource at a level; None without a measurement."""
+        """Return the best value of a resource at a level; None if it was not measured."""
         values = self.summary.resources.get(resource, ())
         return next((value for value in values if value.level == level), None)
 
@@ -79,16 +79,16 @@ class OverviewRow:
 class ResourceColumn:
     """A column of the overview: one resource at one level of the machine, such as one node."""
 
-    number: int  # of the resource, from 0
+    number: int  # number of the resource on the page, from 0
     resource: str
     level: str
-    load: str  # benchmark, kernel and levels; several if rows differ
-    unit: str  # the unit of all values; "" if their units differ, and each value has its own
+    load: str  # benchmark, kernel and levels of the load; several loads if rows differ
+    unit: str  # the unit of all values; "" if units differ, so that each value shows its unit
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the overview page: hosts and configurations, and hosts that should be equal.
+    """The content of the page of all hosts: its rows, and the groups of equal hosts.
 
     `sentence` is the worst problem of all hosts.
     """
@@ -101,7 +101,7 @@ class Overview:
 
     @cached_property
     def columns(self) -> tuple[ResourceColumn, ...]:
-        """Return the resources at each of their levels, the levels of a resource together."""
+        """Return a column for each resource and level; the levels of a resource are together."""
         found: dict[str, dict[str, list[BestValue]]] = {}
         for row in self.rows:
             for resource, own in row.summary.resources.items():
@@ -123,20 +123,20 @@ class Overview:
 
     @property
     def drawings(self) -> dict[tuple[str, str], str]:
-        """Return the drawing of each host and configuration, as far as they are drawn."""
+        """Return (host, configuration) -> its drawing, which is empty if it is not drawn."""
         return {(row.summary.host, row.summary.configuration): row.drawing for row in self.rows}
 
     @property
     def report_links(self) -> dict[tuple[str, str], str | None]:
-        """Return the report of each host and configuration, None without a report."""
+        """Return (host, configuration) -> link to its report, None without a report."""
         return {(row.summary.host, row.summary.configuration): row.link for row in self.rows}
 
 
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
-    """Write the overview into an HTML file in the folder of all hosts.
+    """Write the page of all hosts into an HTML file in the folder of all hosts.
 
-    `summaries` has the `summary.json` of each report; a skipped host needs no summary. A damaged
-    summary is named and left out.
+    `summaries` are the paths of the `summary.json` of each report; a skipped host needs none. A
+    damaged summary is named on standard error and left out.
     """
     read: dict[Path, ReportSummary] = {}
     for path in sorted(set(summaries)):
@@ -160,7 +160,7 @@ def _row(
     output: Path,
     checks: NightlyChecks | None,
 ) -> OverviewRow:
-    """Return the row of a report."""
+    """Return the row of the page of all hosts for one report."""
     html = path.with_name("report.html")
     link = path_relative_to_report(html, output) if html.exists() else None
     equal = [group for group in groups if summary.host in group.outlier_hosts]
@@ -171,7 +171,7 @@ def _row(
 
 
 def _never_measured(measured: Collection[str], results: Path) -> Iterator[OverviewRow]:
-    """Yield a row of the overview page for each skipped host that was never measured."""
+    """Yield a row for each skipped host that was never measured."""
     for skipped in skipped_hosts(results):
         if skipped.host not in measured:
             nothing = (ProblemAndSeverity(PROBLEM, ""),)
@@ -180,7 +180,7 @@ def _never_measured(measured: Collection[str], results: Path) -> Iterator[Overvi
 
 
 def _worst_first(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
-    """Return the rows sorted by the worst row of each host, then by host and configuration."""
+    """Return the rows sorted by the worst rank of their host, then by host and configuration."""
     ranks: dict[str, tuple[bool, bool, int]] = {}
     for row in rows:
         ranks[row.summary.host] = min(row.rank, ranks.get(row.summary.host, row.rank))
@@ -190,7 +190,7 @@ def _worst_first(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
 
 
 def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
-    """Yield the rows, with drawings of all machines if there are few, else of the worst."""
+    """Yield the rows; with few rows, all have drawings, otherwise only the worst ones."""
     worst = _SEVERITIES.index(PROBLEM)
     for number, row in enumerate(rows):
         is_bad = _SEVERITIES.index(row.severity) <= worst
@@ -201,7 +201,7 @@ def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
 
 
 def _drawing(row: OverviewRow) -> str:
-    """Return the drawing of a machine; empty if its files cannot be read."""
+    """Return the drawing of a row's machine; empty if the files for it cannot be read."""
     if row.folder is None or not (row.folder / MEASUREMENTS_FILE).exists():
         return ""
     with suppress(UserError):
@@ -215,7 +215,7 @@ def _drawing(row: OverviewRow) -> str:
 
 
 def _sentence(rows: Iterable[OverviewRow]) -> str:
-    """Return the worst problem of all hosts, with the host; skipped hosts come first."""
+    """Return a sentence on the worst problem of all hosts; a skipped host is the worst."""
     wrong = sorted(
         (row for row in rows if row.skipped or row.severity != OK),
         key=lambda row: (row.summary.host, row.summary.configuration),

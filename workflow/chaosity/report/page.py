@@ -1,7 +1,7 @@
-"""Write a report: its page, whose sections are in the order in which they are read, and its files.
+"""Write a report: its page, with the sections in the order of reading, and its other files.
 
-Each section is a function of the run in a module of this folder, and a template in
-``templates/report`` that shows what it returns. The files are the figures, ``report.html``,
+For each section, a function in a module of this folder returns data of the run, and a template in
+``templates/report`` shows these data. The files of a report are the figures, ``report.html``,
 ``summary.json`` and ``summary.txt``.
 """
 
@@ -45,25 +45,25 @@ from chaosity.text_templates import fixed_texts
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page, with a template for its data."""
+    """A section of the page: its data, and the name of the template that shows the data."""
 
     id: str
     title: str
     template: str
     data: Any
-    figures: tuple[FigureSection, ...] = ()  # listed below the section in the contents
+    figures: tuple[FigureSection, ...] = ()  # the table of contents lists them below the section
 
 
 @dataclass(frozen=True)
 class ReportPage:
-    """The whole page: what its head shows, and its sections."""
+    """The content of a report's page: what the head of the page shows, and all sections."""
 
     run: Run
     machine_drawing: str  # the machine as SVG, with the findings in it
     problems: ProblemsSection
     sections: tuple[Section, ...]
     version: str = __version__
-    folded = ("environment", "methodology")  # sections that open with a click
+    folded = ("environment", "methodology")  # sections that a click opens
 
     @property
     def figures_folder(self) -> str:
@@ -76,7 +76,7 @@ class ReportPage:
 
 
 def report_page(run: Run) -> ReportPage:
-    """Return the page of a run; its figures are drawn."""
+    """Return the content of the page of a run, after drawing its figures."""
     shown = numbered_findings(run.found.anomalies)
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
@@ -85,7 +85,7 @@ def report_page(run: Run) -> ReportPage:
 
 
 def _files(run: Run) -> Facts:
-    """Return the files in the folder of the report, with paths relative to it."""
+    """Return words for a file -> its path relative to the report, for the existing files."""
     files = {
         name: path
         for name, path in fixed_texts("report")["files"].items()
@@ -95,7 +95,7 @@ def _files(run: Run) -> Facts:
     return {**files, "Figures as SVG, PNG and CSV": f"{folder}/"}
 
 
-# Id on the page, title, template, and the function that returns the data; None leaves it out.
+# Id on the page, title, template, and function that returns the data, or None to omit the section.
 _Row = tuple[str, str, str, Callable[[Run], Any]]
 _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
     (
@@ -125,7 +125,7 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
 
 
 def _sections(run: Run) -> Iterator[Section]:
-    """Yield all sections but the first that have something to show."""
+    """Yield all sections that have something to show, without the first section (problems)."""
     for name, title, template, section in _BEFORE_EXPERIMENTS:
         if (data := section(run)) is not None:
             yield Section(name, title, template, data)
@@ -141,8 +141,7 @@ def _sections(run: Run) -> Iterator[Section]:
 def write_report(run: Run) -> list[str]:
     """Draw the figures of a run; write its page and, in the same folder, ``summary.json``.
 
-    Returns:
-        The lines for the terminal, see `terminal_lines`.
+    Return the lines for the terminal, see `terminal_lines`.
     """
     page = report_page(run)
     write_atomically(run.figures_folder / "machine.svg", page.machine_drawing)
@@ -154,7 +153,7 @@ def write_report(run: Run) -> list[str]:
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Return whether a report and its host's ``left_out.json`` have different notes of a skip."""
+    """Return whether a report says other than ``left_out.json`` on when its host was skipped."""
     reported = None
     with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out
@@ -163,7 +162,10 @@ def has_outdated_skip_note(folder: Path) -> bool:
 
 
 def rewrite_reports_of_host(host: Path, *, stale_only: bool) -> None:
-    """Write the reports of all configurations of a host (``results/<host>``) again."""
+    """Write all reports of a host (``results/<host>``) again.
+
+    With `stale_only`, only reports whose note on a skip of the host is wrong are written.
+    """
     for html in sorted(host.glob("*/report.html")):
         folder = html.parent
         outdated = not stale_only or has_outdated_skip_note(folder)

@@ -1,4 +1,4 @@
-"""What is wrong: findings of the analysis, checks of the results and the host, failed points."""
+"""The section on problems: findings of the analysis, checks of results and host, failed points."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ from chaosity.units import format_count, format_percent, join_with_and
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
-# A check that fails in a larger share of the records is a warning, otherwise a note.
+# A check that fails in more than this share of the records is a warning, otherwise a note.
 _WARNING_SHARE = 0.2
-# Clocks of equal nodes differ by 1 or 2 %; a power or heat limit costs more.
+# Nodes whose clocks differ by more than this share get a warning: clocks of equal nodes differ by 1
+# or 2 %, and a power or heat limit costs more.
 _CLOCK_DIFFERENCE = 0.03
-# If a host has more nodes, the report shows only the lowest and the highest clock.
+# If a host has more nodes than this, the report shows only the lowest and the highest clock.
 _MOST_NODES = 8
-# The report shows this many findings; findings.json has all.
+# The report shows at most this many findings; findings.json has all.
 MOST_FINDINGS = 8
-# Failed points on the page; measurements.parquet has all.
+# The report shows at most this many failed points; measurements.parquet has all.
 _MOST_FAILED = 200
 
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """The result of one check."""
+    """The result of one check of a run's values, records or host."""
 
     name: str  # name of the check, in two or three words
     # One of SEVERITIES: problem (a result is missing or wrong), warning (results are valid, but
     # with a limit), note, unknown (this machine does not report it), ok.
     severity: str
     text: str  # the result, as a clause without a full stop
-    advice: str | None = None  # what to do, or None
+    advice: str | None = None  # what a user can do, or None
     link: str | None = None  # id of the report's section with details, or None
 
 
@@ -72,7 +73,7 @@ def check_results(run: Run) -> list[ResultCheck]:
 
 
 def _normal_values(run: Run) -> list[ResultCheck]:
-    """Return a check for each published value of the host's processor."""
+    """Return a check for each published value of the host's processor that can be compared."""
     model = run.system.get("cpu_model") or run.topology.cpu_model
     return [
         _check(
@@ -85,7 +86,7 @@ def _normal_values(run: Run) -> list[ResultCheck]:
 
 
 def _check(name: str, severity: str, **values: object) -> ResultCheck:
-    """Return a check with the texts of ``templates/texts/report.yaml``, which show the values."""
+    """Return a check with its texts in ``templates/texts/report.yaml``, filled with `values`."""
     texts = fixed_texts("report")["checks"][name]
     wrong = severity in (PROBLEM, WARNING)
     advice, link = (texts.get(key) if wrong else None for key in ("advice", "link"))
@@ -130,7 +131,7 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
 
 
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
-    """Yield the checks of the host's settings that affect values."""
+    """Yield a check for each setting of the host that affects measured values."""
     hypervisor = system.get("hypervisor")
     limits = topology_to_json(topology)["restrictions"].items()
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
@@ -138,7 +139,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
     governors = frequency["governors"] if frequency else []
     governor = " and ".join(map(str, governors)) or None
     mode, balancing = (settings.get(key) for key in ("transparent_huge_pages", "numa_balancing"))
-    # Value of each setting, None if the host does not report it, and whether the value is good.
+    # Setting -> (its value, or None if the host does not report it; whether the value is good).
     states: dict[str, tuple[object, bool]] = {
         "Virtual machine": (hypervisor, not hypervisor),
         "Processors and nodes": (listed, not topology.is_restricted),
@@ -155,14 +156,14 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
 
 def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
     most = rows.groupby("experiment", sort=False)["replicate"].max()
-    # The scatter of similar cells gives a cell with one replicate an interval.
+    # A cell with one replicate has an interval if similar cells show the scatter.
     known = set(rows.loc[rows.get("prior_cells", pd.Series(0, rows.index)) > 0, "experiment"])
     if single := [name for name in most.index[most == 1] if name not in known]:
         yield _check("Replicates", WARNING, single=single, experiments=len(most))
 
 
 def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield the median clock of the loads on all cores of each node, and whether nodes differ."""
+    """Yield a check of the median clocks of nodes under loads on all their cores."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
     known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
@@ -187,7 +188,7 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield, for each check that is only a note, the share of records that did not pass it."""
+    """Yield a check for each non-decisive check of records that some records did not pass."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -216,7 +217,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
 
 
 def _anomaly_search(findings: Findings) -> ResultCheck:
-    """Return what was tested for anomalies, and the smallest loss that would have been found."""
+    """Return a check that says what was tested for anomalies, and what was not."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
         return ResultCheck("Anomalies", UNKNOWN, text)
@@ -238,25 +239,25 @@ class ShownFinding:
 
     title: str  # the finding in one sentence
     text: str  # evidence: size of the loss, confidence, comparable cells
-    advice: str | None = None  # what to look at, or None
-    figure: str | None = None  # name of the figure that shows it, or None
+    advice: str | None = None  # what a user should examine, or None
+    figure: str | None = None  # name of the figure that shows the finding best, or None
 
 
 @dataclass(frozen=True)
 class ProblemsSection:
-    """What is wrong: findings, suspicions and checks."""
+    """The content of the section on problems: findings, suspicions and checks."""
 
     findings: tuple[ShownFinding, ...]
-    omitted: int  # number of further findings in findings.json
+    omitted: int  # number of findings that only findings.json has
     suspicions: tuple[ShownFinding, ...]
-    problems: tuple[ResultCheck, ...]  # checks that did not pass, the worst first
+    problems: tuple[ResultCheck, ...]  # checks that are not ok, the worst first
     passed: tuple[ResultCheck, ...]
-    # For usable results without findings or severe problems: what was tested, and what was not.
+    # What was tested and what was not, if usable results have no findings; else "".
     no_problems: str
 
 
 def problems_section(run: Run) -> ProblemsSection:
-    """Return the findings of a run and its checks."""
+    """Return the content of the section on problems of a run."""
     found, checks = run.found, check_results(run)
     text = no_problems_text(found.checked, found.untested, found.detectable_loss_percent)
     return ProblemsSection(
@@ -270,7 +271,7 @@ def problems_section(run: Run) -> ProblemsSection:
 
 
 def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
-    """Yield the first findings or suspicions, with the figures that show them."""
+    """Yield the first `MOST_FINDINGS` findings or suspicions, with the figures that show them."""
     for anomaly, similar in first_findings(anomalies):
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
@@ -284,17 +285,17 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
 
 
 def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return the anomalies that the report shows, by their numbers, with similar ones."""
+    """Return the first `MOST_FINDINGS` anomalies, each with the similar ones merged into it."""
     return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return the anomalies that have a number in the report, in the order of their numbers."""
+    """Return the at most `MOST_FINDINGS` anomalies that have a number in the report, in order."""
     return [anomaly for anomaly, _ in first_findings(anomalies)]
 
 
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
-    """Return the anomalies in ``results/HOST/CONFIGURATION``; none without findings.json.
+    """Return the anomalies in a folder's findings.json; an empty result without this file.
 
     Raises:
         UserError: the file is not an output of ``chaosity anomalies --json``.
@@ -306,9 +307,9 @@ def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return each anomaly, the worst first, with similar contention in other nodes.
+    """Return the anomalies, the worst first, each with similar contention merged into it.
 
-    Contention in several nodes has one cause, the design of the processor, so all is one finding.
+    Contention in several nodes has one cause, the design of the processor, so it is one finding.
     """
     merged: list[tuple[Anomaly, list[Anomaly]]] = []
     for anomaly in anomalies:
@@ -323,7 +324,7 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
 
 
 def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
-    """Return the experiment's figure that shows most of the anomaly's cells, None without one."""
+    """Return the name of the figure that shows most of an anomaly's cells; None if none does."""
     rows = anomaly.rows_of_cells(run.measurements)[["point", "initiator", "target"]]
     cells = set(rows.itertuples(index=False, name=None))
     places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
@@ -339,16 +340,16 @@ def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
 
 
 def load_words(row: Mapping[Hashable, Any]) -> str:
-    """Return a load with its places: "memory (triad), node 0 to the memory of node 1"."""
+    """Return a load and its places in words: "memory (triad), node 0 to the memory of node 1"."""
     kernel = f" ({row['kernel']})" if isinstance(row.get("kernel"), str) else ""
     return f"{row['load']}{kernel}, {access_words(row['initiator'], row['target'])}"
 
 
 def failed_points_section(run: Run) -> dict[str, Any] | None:
-    """Return the first failed points, and the number of further ones; None if no point failed.
+    """Return the first failed points and the number of omitted ones; None if no point failed.
 
-    A point has the command lines of its loads in the first failed replicate, and the command that
-    measures it again.
+    Each point has the command lines of its loads in the first failed replicate, and the command
+    that measures this replicate again.
     """
     rows = run.measurements.rows
     by_replicate = {(each.experiment, each.point, each.replicate): each for each in run.summaries}

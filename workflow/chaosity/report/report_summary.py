@@ -1,4 +1,4 @@
-"""Summarise a report for the terminal and the overview of all hosts; a host's nightly checks."""
+"""Summarise a report, and a host's nightly checks, for the terminal and the page of all hosts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from chaosity.store.measurements import Measurements
 
 FINDING = "finding"
 _MOST_LINES = 3
-# Levels of which a host has several.
+# Levels of which a host has several places, such as one node.
 _REPEATED = (LEVELS["node"], LEVELS["drive"])
 
 
 @dataclass(frozen=True)
 class ProblemAndSeverity:
-    """A problem and its severity: finding, problem, warning, note, unknown; ok if there is none."""
+    """A problem and its severity: finding, problem, warning, note, unknown or (no problem) ok."""
 
     severity: str
     text: str
@@ -35,7 +35,7 @@ class ProblemAndSeverity:
 
 @dataclass(frozen=True)
 class BestValue:
-    """The best place of a resource at one level, as text."""
+    """The best value of a resource at one level, with its place, as text."""
 
     level: str
     value: str
@@ -50,12 +50,13 @@ class ReportSummary:
     # host, configuration: names as in the tidy table.
     host: str
     configuration: str
-    measured: str  # time of the measurement, as text
+    measured: str  # when the host was measured, as text
     worst: tuple[ProblemAndSeverity, ...]  # the worst problems, the worst first
     points: dict[str, int]  # number of points by status: valid, failed, missing
-    # Resource -> its best places: of one node or drive and of the largest level, or of all levels.
+    # Resource -> its best values at one node or drive and at the largest level, or else at all
+    # levels.
     resources: dict[str, tuple[BestValue, ...]]
-    # For usable results without findings: what was tested and what was not; else "".
+    # What was tested and what was not, if usable results have no findings; otherwise "".
     tested: str = ""
     left_out: str | None = None  # when and why the last run skipped the host, or None
 
@@ -77,7 +78,7 @@ class ReportSummary:
 
 
 def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
-    """Return the summary of a run and its findings and checks."""
+    """Return the summary of a run; `problems` has the findings and checks of the run."""
     return ReportSummary(
         host=run.host,
         configuration=run.configuration,
@@ -91,7 +92,7 @@ def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
 
 
 def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
-    """Return the worst three findings and problems."""
+    """Return at most `_MOST_LINES` findings and problems, the worst first."""
     lines = [ProblemAndSeverity(FINDING, finding.title) for finding in found.findings]
     lines += [
         ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in found.problems
@@ -100,7 +101,7 @@ def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
 
 
 def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
-    """Return what is simulated or left out, the worst problems and what was tested, a line each."""
+    """Return lines: simulated or not, what a budget left out, problems, and what was tested."""
     notices = (run.measured if run.is_simulated else None, run.coverage)
     worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
     return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
@@ -117,7 +118,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> dict[str, tuple[BestValue, ...]]:
-    """Return the best places of each resource, at the levels that `ReportSummary` names."""
+    """Return resource -> its best values, at the levels that `ReportSummary.resources` needs."""
     found: dict[str, dict[str, BestValue]] = {}
     for level in resource_levels([measurements], experiments):
         if len(level.cells[0]):
@@ -128,7 +129,7 @@ def _best_values(
 
 
 def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
-    """Return the level of which a host has several, and the largest one; or else all levels."""
+    """Return the values at one node or drive and at the largest level, or else at all levels."""
     repeated = next((name for name in _REPEATED if name in values), None)
     if repeated is None:
         return values.values()
@@ -137,14 +138,14 @@ def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
 
 @dataclass(frozen=True)
 class NightlyChecks:
-    """The nightly checks of a host."""
+    """A summary of the nightly checks of a host."""
 
-    # number, last: how many there are, and the time of the last one in UTC.
+    # number, last: how many checks there are, and the time of the last check in UTC.
     number: int
     last: str
-    # Points with a clear loss in the last check, each with its loss.
+    # (Point, loss as a share) for each point with a clear loss in the last check.
     clear: tuple[tuple[str, float], ...] = ()
-    steps: tuple[LastingLoss, ...] = ()  # losses since a date, the largest first
+    steps: tuple[LastingLoss, ...] = ()  # losses that last since a date, the largest first
     error: str | None = None  # why the series cannot be read, or None
 
     @property
@@ -154,7 +155,7 @@ class NightlyChecks:
 
 
 def checks_of_folder(folder: Path) -> NightlyChecks | None:
-    """Return the checks of ``results/HOST/CONFIGURATION``, or None."""
+    """Return a summary of the checks in ``results/HOST/CONFIGURATION``; None without checks."""
     try:
         rows = read_series(folder)
         steps = tuple(lasting_losses(rows))

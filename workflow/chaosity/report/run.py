@@ -1,4 +1,4 @@
-"""Read the results of a host in one configuration, as its report shows them."""
+"""Read the results of a host in one configuration, for its report."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """One measurement of one replicate of a point."""
+    """The parts of a record that the report shows; a record is one measurement of one replicate."""
 
     # experiment, point: names as in the tidy table.
     experiment: str
@@ -69,22 +69,22 @@ class RecordSummary:
     commands: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()  # the checks of the verdict
     programs: Mapping[str, str] = field(default_factory=dict)  # name of each program -> its version
-    # (note, target) -> message of the tool, or None if the note's check passed.
+    # (name of a note, target) -> message of the tool, or None if there was no message.
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
-    # The clock of each load, or why it is unknown; older records have no clock.
+    # The clock of each load, or why the clock is unknown; empty for records of earlier versions.
     clocks: tuple[LoadClock, ...] = ()
 
     @property
     def measurement_seconds(self) -> float:
-        """Return the duration of the measurement, including placement and verification."""
+        """Return the seconds of the measurement, including placement and verification."""
         began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
         return (finished - began).total_seconds()
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
-    """Return the summaries of records.
+    """Return the summaries of records, sorted by their paths.
 
-    Damaged or incomplete files are skipped here; the tidy table reports them.
+    Damaged or incomplete files are left out here, since the tidy table reports them.
     """
     summaries = []
     for path in sorted(paths):
@@ -129,7 +129,7 @@ def _tool_notes(
 
 
 def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
-    """Yield a sentence for each note that some valid runs did not meet, with their number."""
+    """Yield a sentence for each message of a tool in valid runs, with the number of these runs."""
     messages = Counter(
         item
         for summary in summaries
@@ -144,13 +144,13 @@ def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
 
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
-    """Return the parsed content of a JSON file; an error says that the file is not `what`."""
+    """Return what `parse` makes of a JSON file; an error says that the file is not `what`."""
     with malformed_as_user_error(f"the file is not {what}", str(path)):
         return parse(json.loads(read_regular_file(path)))
 
 
 def read_findings(path: Path) -> Findings:
-    """Return the findings in a file.
+    """Return the findings in a file ``findings.json``.
 
     Raises:
         UserError: the file is not an output of ``chaosity anomalies --json``.
@@ -160,9 +160,9 @@ def read_findings(path: Path) -> Findings:
 
 @dataclass
 class Run:
-    """The results of a host in one configuration; each part is read or computed once, when used.
+    """The results of a host in one configuration; each part is read or computed at its first use.
 
-    Without the files of the tables and findings, they are made from the records.
+    If no file of a table or of the findings is given, this part is made from the records.
     """
 
     plan_file: Path  # `plan.json` in the folder of the results
@@ -181,7 +181,7 @@ class Run:
 
     @cached_property
     def plan(self) -> Mapping[str, Any]:
-        """The plan: its experiments, config and notes."""
+        """The content of `plan.json`: experiments, config and notes."""
 
         def with_list_of_experiments(document: Mapping[str, Any]) -> Mapping[str, Any]:
             return {**document, "experiments": [*document["experiments"]]}
@@ -195,14 +195,14 @@ class Run:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The workflow's config, with the plan's values and what could not be measured."""
+        """The config of the workflow with the values of the plan, and notes on what is missing."""
         note = note_on_records_without_digest(self.folder)
         notes = [*self.plan.get("notes", []), *filter(None, [note])]
         return {**read_yaml(self.config_file), **self.plan.get("config", {}), "notes": notes}
 
     @cached_property
     def measurements(self) -> Measurements:
-        """The tidy table."""
+        """The tidy table, with the variance that is usual for each kind of cell."""
         if self.table_file:
             return with_variance_priors(Measurements.read(self.table_file))
         rows = build_tidy_table(self.folder / "points", self.folder)
@@ -220,7 +220,7 @@ class Run:
 
     @cached_property
     def component_histories(self) -> Mapping[str, list[ComponentState]]:
-        """The states of each component by its name."""
+        """Component -> its states, the earliest first."""
         return read_component_histories(self.folder / "components")
 
     @cached_property
@@ -245,14 +245,14 @@ class Run:
 
     @cached_property
     def found(self) -> Findings:
-        """The findings of the analysis."""
+        """The findings, from their file or from an analysis of the tidy table."""
         if self.findings_file:
             return read_findings(self.findings_file)
         return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
 
     @cached_property
     def analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
-        """The analyses of variance of all experiments."""
+        """The analyses of variance of all experiments, each with what it studies."""
         confidences = {
             each["experiment"]: each.get("confidence", CONFIDENCE) for each in self.experiments
         }
@@ -260,7 +260,7 @@ class Run:
 
     @cached_property
     def summaries(self) -> list[RecordSummary]:
-        """The summaries of the records of the plan's points, without those of earlier plans."""
+        """The summaries of all records of points that are in the current plan."""
         files = self.folder.glob("points/*/*.json")
         names = [path.relative_to(self.folder / "points").with_suffix("") for path in files]
         records = (path for name in names for path in self.folder.glob(f"{name}/rep*.json"))
@@ -268,7 +268,7 @@ class Run:
 
     @cached_property
     def left_out(self) -> LeftOutPoints | None:
-        """The points that a budget left out, with their predictions."""
+        """The points that a budget left out, with their predictions; None without a budget."""
         return LeftOutPoints.read(self.folder)
 
     @property
@@ -278,14 +278,14 @@ class Run:
 
     @cached_property
     def figures(self) -> list[FigureFile]:
-        """The figures of all experiments, which are written when this is first used."""
+        """The figures of all experiments; their files are written at the first use."""
         return draw_figures(
             self.experiments, self.measurements, self.topology, self.figures_folder, self.left_out
         )
 
     @cached_property
     def checks(self) -> FigureFile | None:
-        """The figure of the host's checks; None without checks. Its text names a damaged series."""
+        """The figure of the host's nightly checks; None without checks."""
         if not (self.folder / SERIES_FILE).exists():
             return None
         place = f"{self.folder.parent.name}, {self.folder.name}"
@@ -317,7 +317,7 @@ class Run:
 
     @property
     def measured(self) -> str:
-        """Return first and last time as text: "measured 2026-11-21 09:15 to 10:02 UTC"."""
+        """Return when the host was measured: "measured 2026-11-21 09:15 to 10:02 UTC"."""
         if self.is_simulated:
             return NOTHING_MEASURED
         stamps = self.measurements.rows["measured_at"]
@@ -338,6 +338,6 @@ class Run:
 
     @cached_property
     def coverage(self) -> str | None:
-        """How much a budget left out; None without a budget."""
+        """A text on how much a budget left out; None without a budget."""
         left_out = self.left_out
         return None if left_out is None else left_out.coverage_text(self.measurements)

@@ -1,1 +1,1 @@
-"""Decides what a run with a budget measures next."""
+"""Decide what a run with a budget measures next."""

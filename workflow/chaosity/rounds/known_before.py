@@ -1,6 +1,7 @@
 """What earlier runs say about a machine: the values to expect, and how much they scatter.
 
-This only steers what is measured. Values and intervals of a report come from the run's own records.
+Earlier runs only steer what is measured. Values and intervals of a report come from the records of
+its own run.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import MAD_TO_DEVIATION
 from chaosity.store.measurements import CELL, Measurements, is_percentile
 
-# Equal hosts have other names.
+# The columns that identify a cell on all equal hosts, so without the name of the host.
 _CELL = [name for name in CELL if name not in ("host", "configuration")]
-# Share of the earlier runs' combinations that the plan must have, too. Hosts of equal nodes and
-# cores share nearly all; drives that were added or replaced change some.
+# Least share of the earlier runs' combinations that the plan must have, too. Hosts with equal nodes
+# and cores have nearly all in common; added or replaced drives change some.
 _LEAST_SHARED = 0.5
-# Robust standard deviations of all differences between two runs that chance does not explain:
-# of 1000 quiet cells, about 3 differ so much.
+# A cell departs from earlier runs if it differs from them by more than this many robust standard
+# deviations of such differences. By chance, about 3 of 1000 undisturbed cells differ so much.
 _DEPARTURE = 3.0
 
 
 def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -> pd.DataFrame:
-    """Return median, n and variance of the logarithm of one measurement of each earlier cell.
+    """Return for each earlier cell: median, n, and variance of the logarithm of one measurement.
 
     The values of several runs count together, so the variance contains how much runs differ.
-    `earlier` are rows of runs of the host, or of equal hosts, in the configuration of the `plan`;
-    `place` says where they come from, for error messages.
+    `earlier` has the rows of runs of this host, or of equal hosts, in the configuration of `plan`;
+    `place` says in error messages which host this is.
 
     Raises:
         UserError: fewer than half of the earlier combinations are in the plan.
@@ -49,10 +50,10 @@ def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -
 
 
 def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the summary of the measured cells, with `known_median` and `known_variance`.
+    """Return the summary of the measured cells, with the columns `known_median`, `known_variance`.
 
-    `own_variance` is the variance of the logarithm from the cell's own replicates. All three are
-    NaN where they are not known.
+    These two are from `known`, and NaN for cells that `known` lacks. The column `own_variance` has
+    the variance of the logarithm over the cell's own replicates; NaN for one replicate.
     """
     cells = _quiet_cells(measured, CELL)
     cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
@@ -63,13 +64,13 @@ def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) 
 
 
 def departs_from_known(cells: pd.DataFrame) -> pd.Series:
-    """Return whether the median of each cell departs from the earlier median.
+    """Return whether the median of each cell departs from the median of earlier runs.
 
-    `cells` are those of `cells_with_known_values`.
+    `cells` is the result of `cells_with_known_values`.
 
-    The differences of all cells of a metric show how much two runs differ: their median absolute
-    deviation, which the few cells that changed hardly move. Two runs differ at least by the scatter
-    of two measurements.
+    How much two runs usually differ is the median absolute deviation of the differences of all
+    cells of a metric, since few changed cells hardly move it. Two runs differ at least as much as
+    two measurements of one run.
     """
     difference = pd.Series(np.log(cells["median"] / cells["known_median"]))
     kinds = [cells["experiment"], cells["metric"]]
@@ -80,7 +81,7 @@ def departs_from_known(cells: pd.DataFrame) -> pd.Series:
 
 
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
-    """Return the summary of the cells with values, without percentiles of few accesses."""
+    """Return the summary of the cells with values, but not of percentiles, which vary much."""
     rows = measurements.performance_rows()
     of_few = rows.rows["metric"].map(is_percentile).astype(bool)
     cells = summarise_cells(rows.select(~of_few), list(by))

@@ -1,4 +1,4 @@
-"""What a run with a budget knows of a machine between two rounds."""
+"""What a run with a budget has found out about a machine after some of its rounds."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ LEFT_OUT = "the budget leaves it out"
 
 @dataclass(frozen=True)
 class MachineSoFar:
-    """What is known of a machine between two rounds."""
+    """What a run with a budget has found out about a machine, and how long that took."""
 
     # The complete plan: all points with all replicates of a run without a budget.
     points: Sequence[Point]
     topology: Topology  # topology of the machine
-    # Packages, models and core kinds, for the search for anomalies.
+    # Facts with which the search for anomalies works: packages, models and core kinds.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
-    # The tidy table; empty before the first round.
+    # The tidy table of the records so far; empty before the first round.
     measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
     # (experiment, point) -> duration of each record in seconds.
     seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
-    # Cells of earlier runs, see `known_before.known_cells`; None without any.
+    # Cells of earlier runs, see `known_before.known_cells`; None without earlier runs.
     known: pd.DataFrame | None = None
 
     @property
     def spent_seconds(self) -> float:
-        """Return the time of all measurements of the rounds."""
+        """Return the seconds that the rounds of this budget took, with overheads."""
         free = self.replicates_of(each for each in self.rounds if each.earlier)
         return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
             sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
@@ -68,23 +68,23 @@ class MachineSoFar:
 
     @cached_property
     def findings(self) -> Findings:
-        """Return the findings so far."""
+        """Return the findings from all values measured so far."""
         return analyse_host(self.measured, self.facts)
 
     @cached_property
     def cells(self) -> pd.DataFrame:
-        """Return the measured cells beside what is known of them."""
+        """Return the measured cells, with their values in earlier runs if these are known."""
         return cells_with_known_values(self.measured, self.known)
 
     @property
     def points_with_values(self) -> set[PointKey]:
-        """Return the points with a valid value of any replicate."""
+        """Return the points of which at least one replicate has a valid value."""
         rows = self.measured.valid_rows().rows[["experiment", "point"]].drop_duplicates()
         return set(rows.itertuples(index=False, name=None))
 
     @property
     def undisturbed_replicates(self) -> Counter[PointKey]:
-        """Return how many replicates of each point have values that nothing disturbed."""
+        """Return point -> number of its replicates with valid values that nothing disturbed."""
         rows = self.measured.valid_rows().rows
         names = [rows[name] for name in ("experiment", "point", "replicate")]
         of_replicates = disturbed_mask(rows).groupby(names).any()
@@ -93,7 +93,7 @@ class MachineSoFar:
 
     @cached_property
     def unmeasured(self) -> Measurements:
-        """Return the rows of the points that no round measures."""
+        """Return the rows, without values, of the points that no round measures."""
         done = self.replicates_of(self.rounds)
         return missing_rows_of_points(point for point in self.points if not done[point_key(point)])
 
@@ -109,16 +109,16 @@ class MachineSoFar:
 
     @cached_property
     def surprises(self) -> list[Surprise]:
-        """Return the measured drive sets that other measured sets contradict."""
+        """Return the measured drive sets whose values contradict those of other sets."""
         return violated_bounds(self._drive_sets)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
-        """Return how often rounds measure each point."""
+        """Return point -> how many replicates of it these rounds measure."""
         return Counter(key for each in rounds for key in each.measurements)
 
 
 def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
-    """Return the rows that points would have in the tidy table, with the status "missing"."""
+    """Return the rows of unmeasured points for the tidy table, with the status "missing"."""
     rows: list[Row] = []
     for point in points:
         rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome(MISSING, LEFT_OUT))
@@ -126,10 +126,10 @@ def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
 
 
 class SecondsOfPoints:
-    """Expected time of a measurement of each point, in seconds.
+    """Expected time of one measurement of each point, in seconds.
 
-    The time of a measured point is that of its measurements. For other points, the estimate of the
-    plan is corrected by what the points of the same experiment took.
+    For a measured point, this is the median time of its measurements. For other points, it is the
+    estimate of the plan, times the typical ratio of measured to estimated time in their experiment.
     """
 
     def __init__(self, so_far: MachineSoFar) -> None:

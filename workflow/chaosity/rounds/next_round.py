@@ -1,12 +1,13 @@
 """Choose what a run with a budget measures next, from what it has measured so far.
 
-The choice is a pure function of plan, earlier rounds and records, so a run that was interrupted
-continues with the same rounds. The first round measures as many different points as fit into most
-of the budget, those that show most of the machine first (`point_priorities`). The second round
+The choice is a pure function of plan, earlier rounds and records, so an interrupted run continues
+with the same rounds. The first round measures as many different points as fit into most of the
+budget, and first the points that show most of the machine (`point_priorities`). The second round
 repeats some points of each kind, since only replicates show the scatter from which all intervals
-follow, measures random drive sets to audit predictions, and repeats what departs. Each later round
-measures where a further second narrows intervals most: "repetition is most needed where most
-uncertainty arises" (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013).
+follow. It also measures random drive sets to audit predictions. It and all later rounds repeat what
+departs from expected values, and measure where a further second narrows intervals most: "repetition
+is most needed where most uncertainty arises" (Kalibera and Jones, "Rigorous benchmarking in
+reasonable time", 2013).
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, 
 from chaosity.statistics.moderated_variances import FEWEST_CELLS
 from chaosity.units import format_count, format_duration
 
-# Share of the budget for the first round. The rest decides where values scatter or depart.
+# Share of the budget for the first round. Later rounds use the rest where values scatter or depart.
 FIRST_SHARE = 0.85
-# A later round uses this share of the time that is left, so that the next can react to it ...
+# A later round uses this share of the time that is left, so that the next round can react to it ...
 _LATER_SHARE = 0.5
-# ... unless less than this share of the budget is left: then the round is the last.
+# ... unless that is less than this share of the budget: then the round uses all that is left.
 _LAST_SHARE = 0.04
-# Random drive sets for the audit of predictions: if none of 58 departs, at most 5 % of all do, with
-# 95 % confidence (0.95 ** 58 = 0.05). The audit takes at most this share of the budget.
+# Number of random drive sets for the audit of predictions, and the audit's largest share of the
+# budget. If none of 58 sets departs from its prediction, at most 5 % of all sets depart, with 95 %
+# confidence (0.95 ** 58 = 0.05).
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
-# Points of each kind of contention that are measured before other loads alone: the least number of
-# which the median is right if one of them uses a faulty part.
+# This many points of each kind of contention are measured before other loads alone: of three
+# values, the median is right even if one point uses a faulty part.
 _CONTENDED = 3
-# A point that departs is measured so often, like every point of a run without a budget.
+# Number of replicates of a point that departs; a run without a budget measures each point as often.
 _DEPARTING_REPLICATES = 3
-# Most replicates of a point: beyond, an interval shrinks by less than 10 % with each.
+# Most replicates of a point: each further replicate narrows an interval by less than 10 %.
 _MOST_REPLICATES = 10
-# Variance of the logarithm of a value about which nothing is known: a factor of 1.5 either way.
+# Variance of the logarithm of a value about which nothing is known: up or down by a factor of 1.5.
 _UNKNOWN_VARIANCE = 0.4**2
-# Weight of the variance of points that an anomaly or a suspicion uses.
+# Factor for the variance of points whose values are in an anomaly or a suspicion.
 _DEPARTING_WEIGHT = 9.0
 
 
 def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
-    """Return the next round; None if the budget is used or nothing more is worth its time.
+    """Return the next round; None if the budget is used up, or no measurement is needed any more.
 
-    `seed` is that of the random order.
+    `seed` is the seed of all random choices and of the random order.
     """
     return _NextRound(so_far, budget, seed).choose()
 
@@ -63,7 +65,8 @@ class _NextRound:
         self.so_far, self.budget = so_far, budget
         self.points = {point_key(point): point for point in so_far.points}
         self.done = so_far.replicates_of(so_far.rounds)
-        # The next run tries these again. Within a run, they would only use up the budget.
+        # Points without a valid value in any replicate. The next run tries them again; within this
+        # run, they could fail again and use up the budget.
         self.with_values = so_far.points_with_values
         self.failed = {key for key, n in self.done.items() if n} - self.with_values
         self.undisturbed = so_far.undisturbed_replicates
@@ -78,7 +81,7 @@ class _NextRound:
             self.left = budget.seconds - so_far.spent_seconds - ROUND_SECONDS
 
     def choose(self) -> Round | None:
-        """Return the next round; None if too little time is left for one, or no point is chosen."""
+        """Return the next round; None if too little time is left for it, or no point is chosen."""
         measuring = [each for each in self.so_far.rounds if not each.earlier]
         if not measuring:
             self._choose_first()
@@ -89,7 +92,7 @@ class _NextRound:
             ):
                 limit = self.left
             if limit < ROUND_SECONDS:
-                return None  # it would take longer to start than to measure
+                return None  # the start of the round would take longer than its measurements
             self._choose_later(limit, second=len(measuring) == 1)
         if not self.chosen:
             return None
@@ -98,7 +101,7 @@ class _NextRound:
         return Round("; ".join(self.reasons), tuple(order), tuple(self.audit))
 
     def _choose_first(self) -> None:
-        """Choose one replicate of as many points as fit, by priority."""
+        """Choose one replicate of as many points as fit into the time, in the order of priority."""
         limit = self.left * FIRST_SHARE
         for priority in Priority:
             if priority == Priority.PREDICTED and self.budget.precision is not None:
@@ -107,14 +110,16 @@ class _NextRound:
                 self._take(self._contended_points(), limit, "")
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
-            # Drives first: the search for slow drives and paths, and all predictions, need them.
+            # Drives first, since the search for slow drives and paths, and all predictions, need
+            # drives.
             keys.sort(key=lambda key: not self.points[key]["loads"][0]["target"]["drives"])
             self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _contended_points(self) -> list[PointKey]:
-        """Return a few random points of each kind of contention, one of each kind first."""
-        # Loads of one node alone do not show what several initiators get of a shared resource.
+        """Return some random points of each kind of contention, one of each kind first."""
+        # A load of one node alone does not show what several initiators get from a resource that
+        # they share.
         kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
         counts = Counter(kind for key, kind in kinds.items() if self.done[key])
         keys = [key for key, kind in kinds.items() if kind is not None and not self.done[key]]
@@ -167,9 +172,9 @@ class _NextRound:
         return several and self.priority[key] == Priority.PREDICTED and not self.done[key]
 
     def _points_for_scatter(self) -> list[PointKey]:
-        """Return random points, so that enough cells of each kind have two replicates."""
-        # The kinds are almost those of `statistics.cell_summary`, whose cells share a typical
-        # variance: here all metrics of a load are of one kind.
+        """Return random points to repeat, so that enough cells of each kind have two values."""
+        # Cells of a kind share a typical variance. Kinds are as in `statistics.cell_summary`, but
+        # all metrics of a load are of one kind here.
         kinds: dict[PointKey, set[object]] = {
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
             for key, p in self.points.items()
@@ -185,8 +190,9 @@ class _NextRound:
         return found
 
     def _departing_points(self) -> list[PointKey]:
-        """Return measured points that anomalies and suspicions use."""
-        # Suspicions first: many rest on one measurement, and only another measurement decides.
+        """Return the measured points whose values are in anomalies and suspicions."""
+        # Suspicions first: many follow from one measurement, and only another measurement decides
+        # them.
         found: dict[PointKey, None] = {}
         for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):
             rows = anomaly.rows_of_cells(self.so_far.measured)
@@ -194,9 +200,10 @@ class _NextRound:
         return [key for key in found if key in self.points]
 
     def _parts_of_drive_sets(self, departing: Iterable[PointKey]) -> list[PointKey]:
-        """Return points without a value that read some drives of a departing set of one node.
+        """Return unmeasured points that read a part of a departing drive set of one node.
 
-        All sets of an initiator come before those of another, since a few initiators show enough.
+        All such points of one initiator come before those of the next, since few initiators show
+        enough.
         """
         slow = [_drives_of_one_node(self.points[key]) for key in departing]
         found = [
@@ -209,10 +216,10 @@ class _NextRound:
         return [key for *_, key in sorted(found)]
 
     def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
-        """Return points by the variance that a further replicate removes in a second.
+        """Return points by the variance that a replicate removes per second, largest first.
 
-        A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1). The
-        first measurement of a predicted cell removes the variance of the prediction.
+        A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1).
+        The first measurement of a predicted cell removes the variance of the prediction.
         """
         variances, shown = self._variances(), self._variances(earlier_runs=False)
         weights = dict.fromkeys(departing, _DEPARTING_WEIGHT)
@@ -224,7 +231,8 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            # The report's intervals contain no earlier runs, so neither does the precision reached.
+            # The report's intervals do not contain earlier runs, so the reached precision does not
+            # either.
             precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
@@ -233,14 +241,14 @@ class _NextRound:
         return sorted(gains, key=lambda key: -gains[key])
 
     def _is_precise(self, variance: float, n: int) -> bool:
-        """Return whether an interval is narrower than the requested precision."""
+        """Return whether n replicates with this variance reach the precision of the budget."""
         target = self.budget.precision
         return target is not None and 1.96 * (variance / max(n, 1)) ** 0.5 <= target
 
     def _variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
-        """Return the variance of the logarithm of one measurement, the largest of a point's cells.
+        """Return point -> largest variance of the logarithm of one measurement among its cells.
 
-        For a predicted cell, it is the variance of its prediction.
+        The variance of a predicted cell is that of its prediction.
         """
         found: dict[PointKey, float] = {}
         cells = self.so_far.cells
@@ -249,8 +257,8 @@ class _NextRound:
         typical = own.groupby(kinds).transform("median").fillna(own.median())
         if earlier_runs:
             typical = cells["known_variance"].fillna(typical)
-        # Two values say little about a variance, so the variance of earlier runs, or of cells of
-        # the same kind, counts more.
+        # Two values say little about a variance. So the variance of earlier runs, or else the
+        # typical variance of the same kind of cells, counts like four further degrees of freedom.
         n = cells["n"].to_numpy(dtype=float)
         mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
         _keep_largest(found, cells, mixed)
@@ -261,11 +269,11 @@ class _NextRound:
         return found
 
     def _time(self) -> float:
-        """Return the time of the chosen measurements."""
+        """Return the expected seconds of the measurements chosen so far."""
         return self.seconds.total_of(self.chosen)
 
     def _take(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
-        """Choose points in this order while they fit, with the references of their ratios."""
+        """Choose points in this order, with their references, while `limit` seconds allow."""
         time, before = self._time(), len(self.chosen)
         counts = Counter(self.chosen)
         for key in keys:
@@ -280,9 +288,9 @@ class _NextRound:
             self.reasons.append(reason.format(number))
 
     def _references(self, key: PointKey, chosen: Counter[PointKey]) -> Iterator[PointKey]:
-        """Yield the reference points that have fewer replicates than the point will have.
+        """Yield the reference points of a point that will have fewer replicates than the point.
 
-        A ratio is formed of value and reference of the same replicate.
+        A ratio divides a value by the reference of the same replicate, so both need it.
         """
         replicate = self.done[key] + 1
         names = {
@@ -296,14 +304,14 @@ class _NextRound:
 
 
 def _drives_of_one_node(point: Point) -> frozenset[str]:
-    """Return the drives of the only load of a point; empty for drives of several nodes."""
+    """Return the drives that a point reads; empty for several loads or drives of several nodes."""
     [load, *others] = point["loads"]
     drives = frozenset(drive["component"] for drive in load["target"]["drives"])
     return drives if not others and len(load["target"]["nodes"]) == 1 else frozenset()
 
 
 def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series) -> None:
-    """Keep, for each point, the largest finite value of its cells."""
+    """Raise `found[point]` to the largest finite value among the point's cells."""
     for experiment, point, value in zip(
         cells["experiment"], cells["point"], values.to_numpy(dtype=float), strict=True
     ):

@@ -1,11 +1,11 @@
 """Sort the points of a plan by how much they show of a machine that is not measured yet.
 
-A run with a budget measures points of priority 0 first and in any case, then those of higher
-numbers. The order follows from the structure of the loads, so it holds for every experiment.
+A run with a budget measures points of priority 0 first and always, then points of priority 1, and
+so on. The priority follows from the structure of a point's loads, so it holds for every experiment.
 
-n nodes with drives have 2^n - 1 drive sets. More drives never reduce the bandwidth of a set, and a
-set never gets more than its parts together. So the bandwidth of most sets follows from their parts
-and from the pairs of nodes, which show which nodes share a path.
+n nodes with drives have 2^n - 1 drive sets. A set with more drives never gets less bandwidth, and a
+set never gets more than its parts together. So the bandwidth of most sets follows from their parts,
+and from the drives of two nodes together, which show whether these nodes share a path.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from chaosity.rounds.round_types import OVERHEAD_SECONDS, PointKey, point_key
 from chaosity.topology.topology_model import Topology
 
 NODE, NODES = "node", "nodes"
-# Initiators with all cores of one or several nodes.
+# Kinds of initiators with all cores of all nodes of a package or of the machine.
 WHOLE_PARTS = ("package", "machine")
-# Level with the size of a working set; `store.measurements` names it too, but imports pandas.
+# Name of the level with the size of a working set; `store.measurements` has it too, but imports
+# pandas.
 _WORKING_SET = "bytes"
-# Level with the second core of a pair.
+# Name of the level with the second core of a core-to-core transfer.
 _RESPONDER = "responder"
-# A set of at most this many nodes is measured early: pairs show shared paths.
+# Drives of at most this many nodes are measured early, since two nodes show whether they share a
+# path.
 _PAIR = 2
 
 
 class Priority(IntEnum):
-    """Which points are chosen first under a budget: the smallest number first, see the comments.
+    """Which points a run with a budget chooses first: those with the smallest number.
 
-    The order of measuring is random.
+    The points of a round are then measured in random order.
     """
 
     # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
@@ -45,7 +47,7 @@ class Priority(IntEnum):
     # the first cores of two nodes.
     SHARED_PATHS = 3
     ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
-    TOGETHER = 5  # several loads at the same time, and what repeats other points beside them
+    TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
     OTHER_INITIATORS = 6  # pairs of nodes from other initiators, and drives from other nodes
     PREDICTED = 7  # drives of more nodes, whose bandwidth follows from their parts
 
@@ -53,8 +55,9 @@ class Priority(IntEnum):
 def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
     """Return the priority of each point of a plan.
 
-    A point that runs the same commands as an earlier point of the plan, such as the reference of an
-    interference, shows nothing new alone. It is measured together with the points that need it.
+    A point that runs the same commands as an earlier point of the plan shows nothing new. An
+    example is the load alone to which an interference refers; such a point has the priority
+    `TOGETHER`.
     """
     found: dict[PointKey, Priority] = {}
     seen: set[object] = set()
@@ -72,7 +75,7 @@ def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointK
 
 
 def point_priority(point: Point, topology: Topology) -> Priority:
-    """Return the priority of a point on a machine with this topology, whatever else is planned."""
+    """Return the priority of a point on a machine, without regard to other points of the plan."""
     loads = point["loads"]
     of_memory = not loads[0]["target"]["drives"]
     if of_memory and (is_matrix_cell(loads) or _is_of_packages(loads)):
@@ -106,11 +109,11 @@ def point_priority(point: Point, topology: Topology) -> Priority:
 
 
 def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
-    """Return the kinds of shared resources that a point loads with several initiators or one core.
+    """Return which kinds of shared resources a point loads; None for most loads of one node.
 
-    None for other loads of one node. One core alone shows whether cores or a shared resource limit
-    several. Points of a kind load resources of the same kinds: drives or memory, controllers of the
-    initiator's node, links within its package, and links to other packages.
+    A load of one core also has a kind: it shows whether cores or a shared resource limit the loads
+    of several cores. Points of one kind load resources of the same kinds: drives or memory, the
+    controllers of the initiator's node, links within a package, and links to other packages.
     """
     loads = point["loads"]
     if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
@@ -135,7 +138,8 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
 def is_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
-    A working set of a sweep over sizes is not a cell of a matrix of nodes, nor is a pair of cores.
+    A point of a sweep over sizes of working sets, or of a pair of cores, is no cell of such a
+    matrix.
     """
     [load, *others] = loads
     levels = load.get("levels", {})
@@ -155,9 +159,9 @@ def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
 
 
 def _is_of_packages(loads: list[Load]) -> bool:
-    """Return whether a point measures memory of several nodes, by a package or the machine.
+    """Return whether all cores of a package or machine access the memory of several nodes.
 
-    There are few of them, and no other point fills the links between packages.
+    Such points are few, and no other points fill the links between packages.
     """
     [load, *others] = loads
     return (
@@ -166,19 +170,19 @@ def _is_of_packages(loads: list[Load]) -> bool:
 
 
 def _is_first_drive_of_its_node(load: Load, topology: Topology) -> bool:
-    """Return whether a load reads the only drive of a node: this is all drives of the node."""
+    """Return whether a load reads one drive that is the only drive of its node."""
     [drive, *others] = load["target"]["drives"]
     beside = [each for each in topology.drives if each.node == drive["node"]]
     return not others and len(beside) <= 1
 
 
 def _nodes_of_packages(topology: Topology) -> Mapping[int, set[int]]:
-    """Return package -> its nodes."""
+    """Return package -> the nodes of this package."""
     return {package.os_index: set(package.nodes) for package in topology.packages}
 
 
 def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
-    """Return the shortest budget that measures every cell of the node matrices once."""
+    """Return the seconds that are enough to measure every cell of the node matrices once."""
     priorities = point_priorities(points, topology)
     matrix = [each for each in points if priorities[point_key(each)] == Priority.MATRIX]
     return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)

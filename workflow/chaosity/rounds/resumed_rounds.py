@@ -1,8 +1,8 @@
 """What a run with a budget does first: complete the rounds of earlier runs, as far as time allows.
 
-A measurement of these rounds lacks a record that counts if its record is missing or failed, or if a
-component or the definition of its point changed after it. So an upgrade of a tool can request all
-measurements again, which may take longer than the budget.
+A measurement of these rounds has to be made again if its record is missing or failed, or if a
+component or the definition of its point changed after the record. So an upgrade of a tool can
+request all measurements again, which may take longer than the budget.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Replicate = tuple[PointKey, int]  # point and number of the replicate, from 1
 
 
 class RecordState(NamedTuple):
-    """What the choice of rounds needs to know of a record."""
+    """The facts on a record that the choice of rounds needs."""
 
     seconds: float  # how long the measurement took; 0 for a broken record
     is_valid: bool
@@ -39,7 +39,7 @@ class RecordState(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Return whether no further measurement is needed in place of this one."""
+        """Return whether the record is valid and not outdated, so that it need not be replaced."""
         return self.is_valid and not self.is_outdated
 
 
@@ -51,14 +51,14 @@ class ResumedRounds:
     """The rounds of earlier runs, without the measurements for which there is no time."""
 
     rounds: list[Round]
-    lacking: list[Replicate]  # measurements of the rounds that are made first
+    lacking: list[Replicate]  # measurements of these rounds that lack a record that counts
     lacking_seconds: float  # expected time of these measurements
-    outdated: int  # how many of them have an outdated record
+    outdated: int  # how many of these lacking measurements have an outdated record
     left_out: int  # how many outdated measurements do not fit into the budget
 
     @property
     def first_measurements(self) -> str | None:
-        """Return what is measured first, as a clause for the terminal; None for nothing."""
+        """Return a clause on the lacking measurements for the terminal; None if none is lacking."""
         if not self.lacking:
             return None
         other = len(self.lacking) - self.outdated
@@ -73,7 +73,7 @@ class ResumedRounds:
 
     @property
     def note_on_left_out(self) -> str:
-        """Return a sentence about measurements for which there is no time; empty without any."""
+        """Return a sentence on outdated measurements that do not fit into the budget, or ""."""
         if not self.left_out:
             return ""
         number = format_count(self.left_out, "measurement")
@@ -84,7 +84,7 @@ class ResumedRounds:
 
 
 def replicates_of_rounds(rounds: Iterable[Round]) -> Iterator[tuple[int, Replicate]]:
-    """Yield the index of the round, the point and the replicate of each measurement."""
+    """Yield the index of the round, and point and replicate, of each measurement of the rounds."""
     counts: Counter[PointKey] = Counter()
     for index, each in enumerate(rounds):
         for key in each.measurements:
@@ -101,10 +101,10 @@ def resume_rounds(
 ) -> ResumedRounds:
     """Return the rounds with as many of the lacking measurements as fit into the budget.
 
-    Earlier rounds come first, and within a round the points that show most of the machine. The
-    budget does not pay for records from before the first round, so no time is planned for them.
-    `points` is the complete plan. Records of points outside it are kept, and these points are not
-    measured again.
+    Measurements of earlier rounds come first, and within a round those that show most of the
+    machine. Records from before the first round cost no budget, so no lacking one is measured
+    again. `points` is the complete plan of the host. Records of other points are kept, but other
+    points are not measured again.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}

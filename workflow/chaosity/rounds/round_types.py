@@ -1,6 +1,6 @@
-"""A round and a budget, and the files of rounds; without the libraries of the analysis.
+"""The types of a round and of a budget, and the files of rounds.
 
-Every start of the workflow imports this module, so it must be quick.
+Every start of the workflow imports this module, so this module imports no library of the analysis.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from chaosity.errors import malformed_as_user_error
 from chaosity.records.record_files import read_regular_file, write_atomically
 from chaosity.records.record_format import Point
 
-# Files of the choices of rounds: 1.json, 2.json, ...; and one file of all rounds, as written before
-# 2026-11-27.
+# Folder with a file for each choice of rounds (1.json, 2.json, ...), and the name of the one file
+# of all rounds that versions before 2026-11-27 wrote.
 ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
 PointKey = tuple[str, str]  # experiment and name of a point
 
-# Time of a measurement beyond its record: the start of a process and Snakemake's part. 0.07 s in
-# the median of 165 records on two cores.
+# Seconds that a measurement needs beyond the time in its record: start of a process, and
+# Snakemake's work. The median of 165 records on two cores was 0.07 s.
 OVERHEAD_SECONDS = 0.1
-# Time of a round beyond its measurements, on two cores: start of the workflow, table, choice.
+# Seconds that a round needs beyond its measurements, on two cores: start of the workflow, making
+# the table, choice of the next round.
 ROUND_SECONDS = 5.0
 
 
 def point_key(point: Point) -> PointKey:
-    """Return experiment and name of a point."""
+    """Return the experiment and the name of a point."""
     return point["experiment"], point["point"]
 
 
@@ -41,8 +42,8 @@ class Round:
     # (experiment, point) in the order of measurement; the n-th occurrence of a point in all rounds
     # is its replicate n.
     measurements: tuple[PointKey, ...]
-    audit: tuple[PointKey, ...] = ()  # drive sets among them that were chosen at random
-    # Whether the records were there before the first round, so that they cost no time.
+    audit: tuple[PointKey, ...] = ()  # random drive sets that audit predictions
+    # Whether the records are older than the first round, so that they use no time of the budget.
     earlier: bool = False
 
 
@@ -56,14 +57,14 @@ class Budget:
 
 
 class RoundStep(NamedTuple):
-    """What a choice of the next round gives: the content of ``rounds/NUMBER.json``."""
+    """The result of a choice of the next round, which is the content of ``rounds/NUMBER.json``."""
 
-    rounds: tuple[Round, ...]  # records that runs without a budget took, and the chosen round
+    rounds: tuple[Round, ...]  # new rounds; one can be of records of runs without a budget
     is_last: bool  # whether no round was chosen
 
 
 def rounds_of(steps: Iterable[RoundStep]) -> list[Round]:
-    """Return the rounds of several choices, in their order."""
+    """Return the rounds of several choices, in the order of the choices."""
     return [each for step in steps for each in step.rounds]
 
 
@@ -73,19 +74,19 @@ def round_file(folder: Path, number: int) -> Path:
 
 
 def read_round_step(path: Path) -> RoundStep:
-    """Return the content of a file that a choice of the next round wrote.
+    """Read a file ``rounds/NUMBER.json``, which a choice of the next round wrote.
 
     Raises:
         UserError: the file has no rounds.
     """
-    remedy = "delete its folder: the next run counts the records that are there, and goes on"
+    remedy = "delete the folder of this file: the next run uses the existing records and goes on"
     with malformed_as_user_error("the file has no rounds", str(path), remedy):
         document = json.loads(read_regular_file(path))
         return RoundStep(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
 
 
 def read_round_steps(folder: Path) -> list[RoundStep]:
-    """Return the choices so far of a host's configuration, in their order.
+    """Return all choices of rounds so far for a host in a configuration, in their order.
 
     Raises:
         UserError: a file has no rounds.
@@ -109,14 +110,14 @@ def _round(each: Any) -> Round:
 
 
 def write_round_step(path: Path, step: RoundStep) -> None:
-    """Write a choice of the next round."""
+    """Write a choice of the next round into its file."""
     content = {"rounds": [asdict(each) for each in step.rounds], "is_last": step.is_last}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(content) + "\n")
 
 
 def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
-    """Write these rounds as the only ones of a host's configuration so far."""
+    """Replace all files of rounds of a host's configuration by one file with these rounds."""
     shutil.rmtree(folder / ROUNDS_FOLDER, ignore_errors=True)
     (folder / _FORMER_FILE).unlink(missing_ok=True)
     if rounds:
