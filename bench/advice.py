@@ -1,9 +1,10 @@
 """Whether `chaosity advise` names the best place, and how much it gains over usual choices.
 
 Each machine is fitted to the simulated records of its default plan. Random programs then ask where
-to run, while up to three others run. The truth is the description without noise. The best place is
-that of all sets of nodes (of some sets, where there are thousands), with the pages of each set on
-all that advice considers and on every single node. Times are those of the processor.
+to run while up to three other programs run. True values are those of the machine's description,
+without noise. The best place is searched over all sets of nodes (over some sets, if there are
+thousands), each with all placements of pages that advice considers and with all pages on each
+single node. Times are processor times.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MACHINES: dict[str, tuple[str, str, tuple[Fault, ...]]] = {
     "memory of two kinds, HBM and DRAM": ("xeon_max_9480_snc4", "xeon_max_9480_snc4", ()),
 }
 REQUESTS = 200
-# Sets of nodes of which the best is known, if not all.
+# The largest number of sets of nodes among which the best place is searched.
 MOST_SETS = 300
 # A place is as good as the best if the program loses no more of its speed.
 LOSS = 0.02
@@ -146,7 +147,7 @@ def outcome(name: str, seed: int, number: int) -> Outcome:
             speed(truth, request, place)
             for nodes in sets_of_nodes(candidates.nodes, draw)
             for place in places_on(candidates, truth, request, nodes)
-            if truth.most_of_memory(place, request) > got
+            if truth.highest_memory_bandwidth(place, request) > got
         ),
         default=got,
     )
@@ -182,7 +183,7 @@ def sets_of_nodes(nodes: Sequence[int], draw: random.Random) -> Iterator[tuple[i
 def places_on(
     candidates: CandidatePlaces, truth: MachineMap, request: Request, nodes: Sequence[int]
 ) -> Iterator[Place]:
-    """Yield the places on a set of nodes, and its cores with all pages on each single node."""
+    """Yield the places to consider on some nodes, and those with all pages on one node."""
     found = [*candidates.places_on(nodes)]
     yield from found
     for drives in {place.drives for place in found}:

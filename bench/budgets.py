@@ -3,7 +3,7 @@
 Each run is compared with the truth without noise: every cell of the node matrices, drive sets and
 interference that the default config plans (figures 4 to 7 of document 000). A cell that was not
 measured counts with its prediction, or as "without a value". Time is the planned time of the
-measurements. Beside the budgets stand the default run (every combination three times) and the fixed
+measurements. The table also has the default run (every combination three times) and the fixed
 protocol of the paper (`profiles/paper`), whose time is computed and not simulated.
 """
 
@@ -92,7 +92,7 @@ class Runs:
         errors: error of each cell with a value, as a share, of all runs.
         within: whether the truth is within the prediction interval, for each predicted cell.
         without: share of the cells without a value.
-        found: number of faults found, and of those planted.
+        found: number of faults that were found, and number of faults that were planted.
         false: runs with a finding that no fault explains.
     """
 

@@ -2,7 +2,7 @@
 
 All runs are interleaved, each in a results folder of its own. The truth of a cell is unknown, so
 the error of a run is the difference from the pooled value: the median of the values of all complete
-runs but the one of the same repetition, in which the machine was in the same state.
+runs, except the run of the same repetition, in which the machine was in the same state.
 """
 
 from __future__ import annotations

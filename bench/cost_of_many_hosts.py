@@ -1,7 +1,7 @@
 """Time and memory of runs of many simulated hosts that are already measured.
 
 One host is measured by the real workflow. The others are copies of its results, since only the
-number of hosts matters here. Compared is a bare Snakefile with as many finished jobs.
+number of hosts matters here. The runs are compared with a bare Snakefile of as many finished jobs.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ FIRST = "h0000"
 
 
 def compare(_: int) -> Iterator[str]:
-    """Fleets of 10 and 100 hosts."""
+    """Yield the tables for fleets of 10 and 100 hosts."""
     yield from tables((10, 100))
 
 
 def compare_large(_: int) -> Iterator[str]:
-    """Fleets of 10, 100 and 1,000 hosts; takes ten minutes of processor time."""
+    """Yield the tables for fleets of 10 to 1,000 hosts; takes ten minutes of processor time."""
     yield from tables((10, 100, 1000))
 
 
 def tables(sizes: Sequence[int]) -> Iterator[str]:
-    """A line for each number of hosts and command, with exponents of growth."""
+    """Yield a line for each number of hosts and each command, with the exponents of growth."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         snakemake = [
@@ -70,7 +70,7 @@ def tables(sizes: Sequence[int]) -> Iterator[str]:
 
 
 def line(name: str, cost: Cost, growth: Cost | None) -> str:
-    """One line of the table; `growth` has the exponents from the size before."""
+    """Return a line of the table; `growth` has the exponents of growth from the smaller fleet."""
     text = (
         f"{name:40} wall {cost.wall:7.1f} s, CPU {cost.cpu:7.1f} s, peak {cost.peak / 1e6:5.0f} MB"
     )

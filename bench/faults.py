@@ -1,7 +1,7 @@
-"""How often faults of known size are found, and findings are no faults: simulated.
+"""How often faults of known size are found on simulated machines, and how often a finding is none.
 
 Machines are those of ``tests/faulty_machines.py``: equal parts differ by 0.5 %, replicates by 2 %,
-blocks drift by 3 %, one replicate in a hundred loses a tenth, as a fault would in a single run.
+blocks drift by 3 %, and one replicate in a hundred loses a tenth, as much as a fault would take.
 Recall is the share of machines whose fault is found, precision the share of the findings that are
 about the fault.
 """
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def compare(_: int) -> Iterator[str]:
-    """A table of recall and precision; the number of pairs means nothing here."""
+    """Yield a table of recall and precision; the number of pairs is not used."""
     yield f"recall % / precision % of {MACHINES} machines of 8 nodes each, 2 % noise:"
     heads = [f"{loss:.0%} n={n}" for n in RUNS for loss in LOSSES]
     yield f"{'fault':30}" + "".join(f"{head:>10}" for head in heads)
@@ -61,39 +61,39 @@ def compare(_: int) -> Iterator[str]:
 def simulate(
     name: str, make: Callable[[Rng, float, int], Outcome], loss: float, n: int
 ) -> Sequence[Outcome]:
-    """Machines with one fault each, the same ones in every run."""
+    """Return what is reported of machines with one fault each; each run has the same machines."""
     rng = np.random.default_rng([*name.encode(), int(1000 * loss), n])
     return [make(rng, loss, n) for _ in range(MACHINES)]
 
 
 def shown(outcomes: Sequence[Outcome]) -> str:
-    """Recall and precision in per cent; no precision where nothing was reported."""
+    """Return recall and precision in per cent as text; no precision if nothing was reported."""
     recall = 100.0 * np.mean([one.found for one in outcomes])
     true, reported = sum(o.true for o in outcomes), sum(o.true + o.false for o in outcomes)
     return f"{recall:.0f}/{100.0 * true / reported:.0f}" if reported else f"{recall:.0f}/-"
 
 
 def judged(found: Findings, cells: Cells) -> Outcome:
-    """Set what was reported against the cells that the fault is in."""
+    """Compare what was reported with the cells in which the fault is."""
     about = [bool(set(one.cells) & cells) for one in found.anomalies]
     return Outcome(any(about), sum(about), len(about) - sum(about))
 
 
 def healthy(seed: int, n: int) -> Findings:
-    """A machine without a fault."""
+    """Return the findings on a machine without a fault."""
     rng = np.random.default_rng([seed, n])
     layout = EIGHT[seed % len(EIGHT)]
     return analyse_matrix(faulty.measure(layout, rng, n=n))
 
 
 def pair(layout: faulty.Layout, rng: Rng) -> tuple[int, int]:
-    """Two different nodes."""
+    """Return two different nodes."""
     one, other = rng.choice(layout.nodes, 2, replace=False)
     return int(one), int(other)
 
 
 def _matrix(make: Callable[[faulty.Layout, Rng, float], faulty.Fault]) -> Callable[..., Outcome]:
-    """A fault of memory or links, on a layout by chance; distances are known as on any server."""
+    """Return a function that gives the outcome for a fault of memory or links on random nodes."""
 
     def one(rng: Rng, loss: float, n: int) -> Outcome:
         layout = EIGHT[int(rng.integers(len(EIGHT)))]
@@ -105,7 +105,7 @@ def _matrix(make: Callable[[faulty.Layout, Rng, float], faulty.Fault]) -> Callab
 
 
 def slow_drive(rng: Rng, loss: float, n: int) -> Outcome:
-    """One of sixteen drives."""
+    """Return the outcome for sixteen drives of which one is slow."""
     layout = faulty.two_packages(4)
     name = drive_name(int(rng.integers(8)), int(rng.integers(2)))
     tidy = measure_drives(layout, rng, slow={name: 1.0 - loss}, n=n)
@@ -114,7 +114,7 @@ def slow_drive(rng: Rng, loss: float, n: int) -> Outcome:
 
 
 def swapped_drives(rng: Rng, _: float, n: int) -> Outcome:
-    """Two drives of different nodes whose cables changed places."""
+    """Return the outcome for two drives of different nodes whose cables changed places."""
     layout = faulty.two_packages(4)
     one, other = (drive_name(node, int(rng.integers(2))) for node in pair(layout, rng))
     tidy = measure_drives(layout, rng, swapped=(one, other), n=n)
@@ -124,7 +124,7 @@ def swapped_drives(rng: Rng, _: float, n: int) -> Outcome:
 
 
 def swapped_nodes(rng: Rng, _: float, n: int) -> Outcome:
-    """Two nodes whose links changed places; packages and distances are what firmware thinks."""
+    """Return the outcome for two nodes whose links changed places without firmware's knowledge."""
     while True:
         layout = STEPPED[int(rng.integers(len(STEPPED)))]
         moved, fault = faulty.swapped(layout, *pair(layout, rng))
@@ -135,7 +135,7 @@ def swapped_nodes(rng: Rng, _: float, n: int) -> Outcome:
 
 
 def lying_table(rng: Rng, _: float, n: int) -> Outcome:
-    """Two entries of the distance table that changed places."""
+    """Return the outcome for two entries of the SLIT that changed places."""
     while True:
         layout = STEPPED[int(rng.integers(len(STEPPED)))]
         table = layout.distances()

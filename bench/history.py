@@ -37,7 +37,7 @@ class HistoryOfHost:
             self.night += 1
 
     def changes(self) -> tuple[Change, ...]:
-        """All changes that the history tells now."""
+        """Return all changes that the history reports now."""
         return read_check_history(self.folder).changes
 
 
@@ -54,14 +54,15 @@ class Step:
 def reported_step(
     seed: str, healthy: Mapping[PointKey, float], sick: Mapping[PointKey, float], part: str
 ) -> Step:
-    """What the history tells of a step."""
+    """Return what the history reports of a step, and after how many nights."""
     with tempfile.TemporaryDirectory() as folder:
         host = HistoryOfHost(seed, healthy, Path(folder))
         host.check(QUIET_NIGHTS, healthy)
         nights = None
         for night in range(1, SICK_NIGHTS + 1):
             host.check(1, sick)
-            # Looking costs more than a check, so after it was reported only the end is looked at.
+            # Reading the history costs more than a check. So after the step was reported, the
+            # history is read only once more, at the end.
             if nights is None or night == SICK_NIGHTS:
                 changes = host.changes()
                 right = [each for each in changes if each.parts == (part,) and each.is_worse]
@@ -76,7 +77,7 @@ def reported_step(
 
 
 def compare(pairs: int) -> Iterator[str]:
-    """Tables for `pairs` hosts each."""
+    """Yield the tables, for `pairs` hosts each."""
     healthy = values_of([])
     yield f"{len(check_points())} values; {pairs} hosts each"
     yield (
@@ -96,7 +97,7 @@ def compare(pairs: int) -> Iterator[str]:
 
 
 def row(what: str, steps: Sequence[Step]) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     nights = [each.nights for each in steps if each.nights is not None]
     errors = [each.error for each in steps if each.error is not None]
     cells = [
@@ -111,7 +112,7 @@ def row(what: str, steps: Sequence[Step]) -> str:
 
 
 def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
-    """What is reported of a year's drift of a node."""
+    """Return what the history reports of a node that drifts for a year, as a line."""
     drifts = steps = 0
     for number in range(hosts):
         with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +130,7 @@ def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
 
 
 def false_changes(healthy: Mapping[PointKey, float], hosts: int) -> Iterator[str]:
-    """Changes of healthy hosts: in the history of a year, and at any look of this year."""
+    """Yield lines on changes of healthy hosts: at the end of a year, and on any of its days."""
     last = ever = 0
     for number in range(hosts):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,9 @@
-"""How often intervals that are said to hold the truth in 95 % of all cases do: simulated.
+"""How often 95 % intervals hold the true value, in simulations.
 
-Noise multiplies and is normal on logarithms, as the statistics assume; what they do when it is
-not is another question. Of a median the true median is what has to be covered, of a ratio the
-ratio of the true values, of all pairs of levels every one of them at once.
+Noise is a factor that is normal on logarithms, as the statistics assume; how intervals fare with
+other noise is another question. The interval of a median must hold the true median, the interval of
+a ratio must hold the ratio of the true values, and the intervals of all pairs of levels must hold
+all their true values at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.ratios import summarise_cell_ratios_paired_by_block
 from chaosity.store.measurements import CELL
 
-# Standard errors are 0.4 % for the fast ones and 0.8 % for whole analyses: 2 % can be seen.
+# Standard errors of a coverage are 0.4 % for fast simulations and 0.8 % for whole analyses, so an
+# error of 2 % can be seen.
 FAST, SLOW = 3000, 800
 LEAST, MOST = 93.0, 97.0
 TRUE = 40.0
@@ -31,7 +33,7 @@ Held = Callable[[np.random.Generator], bool]
 
 
 def compare(_: int) -> Iterator[str]:
-    """A line for each interval; the number of pairs means nothing here."""
+    """Yield a line for each kind of interval; the number of pairs is not used."""
     for noise in (0.02, 0.10):
         for n in (3, 5, 10):
             text = f"noise {noise:.0%}, n = {n}"
@@ -56,25 +58,25 @@ def compare(_: int) -> Iterator[str]:
 
 
 def seeded(name: str) -> np.random.Generator:
-    """Noise of its own for each line."""
+    """Return the random numbers for a line of the table, always the same for its name."""
     return np.random.default_rng(list(name.encode()))
 
 
 def line(name: str, times: int, held: Held) -> str:
-    """Coverage over this many simulations."""
+    """Return a line with the coverage over this many simulations."""
     random = seeded(name)
     return shown(name, float(np.mean([held(random) for _ in range(times)])), times)
 
 
 def shown(name: str, share: float, times: int) -> str:
-    """A coverage with its standard error, and whether it is what was promised."""
+    """Return a coverage as text, with its standard error and whether it is the promised 95 %."""
     percent, error = 100.0 * share, 100.0 * (share * (1.0 - share) / times) ** 0.5
     verdict = "" if LEAST <= percent <= MOST else "  OUTSIDE"
     return f"{name:72} {percent:5.1f} %  standard error {error:.2f}  (goal: 93 to 97){verdict}"
 
 
 def noisy(random: np.random.Generator, value: float, noise: float, n: int) -> np.ndarray:
-    """Values whose true median this is."""
+    """Return `n` noisy values whose true median is `value`."""
     return value * np.exp(random.normal(0.0, noise, n))
 
 
@@ -94,7 +96,7 @@ CELLS, VALUES = (16, 64), 6400
 
 
 def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np.ndarray:
-    """Logarithms of the noise of this many cells with n replicates; medians are 0."""
+    """Return logarithms of the noise of this many cells with n replicates; their medians are 0."""
     scatter = 0.02 * random.lognormal(0.0, 0.3, (cells, 1))
     if kind == "heavy-tailed":  # Student's t with 3 degrees of freedom
         return scatter * random.standard_t(3, (cells, n))
@@ -109,7 +111,7 @@ def cell_noise(random: np.random.Generator, kind: str, cells: int, n: int) -> np
 
 
 def cell_rows(logs: np.ndarray) -> pd.DataFrame:
-    """The tidy table of cells of one kind with this noise; a row of `logs` is a cell."""
+    """Return the tidy table of cells of one kind with this noise; a row of `logs` is a cell."""
     cells, n = logs.shape
     return pd.DataFrame(
         {
@@ -124,9 +126,9 @@ def cell_rows(logs: np.ndarray) -> pd.DataFrame:
 
 
 def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
-    """Coverage of a table's cells, and how much wider the median interval of Student's t is.
+    """Return the coverage of a table's cells, and how much wider Student's intervals are, as text.
 
-    `replicated`: this many more cells have two replicates, and are not counted.
+    `replicated` is the number of further cells with two replicates, which are not counted.
     """
     name = f"{cells} cells of one kind, {kind} noise, n = {n}"
     if replicated:
@@ -143,7 +145,7 @@ def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
 
 
 def single(name: str, kind: str, cells: int, replicated: int) -> str:
-    """Coverage of cells with one replicate, and their median half width."""
+    """Return the coverage of cells with one replicate, and their median half width, as text."""
     random, held, widths = seeded(name), [], []
     for _ in range(VALUES // cells):
         logs = cell_noise(random, kind, replicated + cells, 2)
@@ -159,7 +161,7 @@ def single(name: str, kind: str, cells: int, replicated: int) -> str:
 
 
 def periods(kind: str, cells: int, n: int) -> str:
-    """Coverage of the ratios of cells in two periods, such as before and after a repair."""
+    """Return the coverage of ratios of cells in two periods, such as before and after a repair."""
     name = f"ratios of {cells} cells of one kind in two periods, {kind} noise, n = {n}"
     random, held = seeded(name), []
     for _ in range(VALUES // cells):
@@ -245,12 +247,12 @@ def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[
 
 
 def centre(value: float, noise: float, logs: bool) -> float:
-    """What is estimated: on logarithms that of the median, else the mean, a little higher."""
+    """Return the estimated quantity: the median on logarithms, else the mean, a little higher."""
     return float(np.log(value)) if logs else value * float(np.exp(noise**2 / 2.0))
 
 
 def pairs_held(found: AnovaResult, _: pd.Series, noise: float) -> bool:
-    """Whether every interval of the initiators' pairs holds the truth."""
+    """Return whether all intervals of pairs of initiators hold their true values."""
     logs = found.transform == "log"
     true = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     pairs = [pair for pair in found.contrasts if pair.factor == "initiator"]
@@ -264,7 +266,7 @@ def pairs_held(found: AnovaResult, _: pd.Series, noise: float) -> bool:
 
 
 def effects_held(found: AnovaResult, _: pd.Series, noise: float) -> float:
-    """Share of the initiators' effects whose interval holds the truth."""
+    """Return the share of the initiators' effects whose interval holds the true effect."""
     logs = found.transform == "log"
     true = np.array([centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)])
     intervals = [one.effect for one in found.effects if one.factor == "initiator"]
@@ -273,7 +275,7 @@ def effects_held(found: AnovaResult, _: pd.Series, noise: float) -> float:
 
 
 def remote_held(found: AnovaResult, local: pd.Series, noise: float) -> bool:
-    """Whether the interval of remote less local holds the truth."""
+    """Return whether the interval of remote minus local holds the true difference."""
     logs = found.transform == "log"
     near = [centre(TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]
     far = [centre(FAR * TRUE * (1.0 + 0.1 * node), noise, logs) for node in range(NODES)]

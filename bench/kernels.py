@@ -1,7 +1,8 @@
 """The project's kernels against likwid-bench, on the same threads and size.
 
-The best kernel of each in memory, with the instruction set that the project's trial chooses; and
-each kernel with each instruction set in the second-level cache, where loops differ most.
+In memory, the best kernels of both programs are compared, with the instruction set that the
+project's trial chooses. In the second-level cache, where loops differ most, each kernel is compared
+with each instruction set.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
 def own(kernel: str, cpus: list[int], pages: str, total: int = TOTAL_BYTES, *more: str) -> float:
-    """Bytes a second of one run of the project's kernel: all bytes over all time."""
+    """Return the bytes per second of one run of the project's kernel: all bytes over all time."""
     unit = 2097152 if total == TOTAL_BYTES else 4096
     size = total // ARRAYS[kernel] // unit * unit
     command = [
@@ -56,7 +57,7 @@ def own(kernel: str, cpus: list[int], pages: str, total: int = TOTAL_BYTES, *mor
 
 
 def likwid(kernel: str, cpus: list[int], pages: str, total: int = TOTAL_BYTES) -> float:
-    """Bytes a second of one run of likwid-bench; 0 where this processor lacks the kernel."""
+    """Return the bytes per second of likwid-bench; 0 if this processor lacks the kernel."""
     listed = ",".join(map(str, cpus))
     group = f"N:{total // 1000}kB:{len(cpus)}"
     command = [
@@ -77,13 +78,13 @@ def likwid(kernel: str, cpus: list[int], pages: str, total: int = TOTAL_BYTES) -
 
 
 def suffix() -> str:
-    """Widest instructions that this processor has, as likwid names them."""
+    """Return likwid's name of the widest instruction set that this processor has."""
     flags = Path("/proc/cpuinfo").read_text().split()
     return "_avx512" if "avx512f" in flags else "_avx" if "avx" in flags else ""
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Ratios own : likwid with the same pages on both sides, for all threads and for one."""
+    """Yield ratios own : likwid with the same pages on both sides, for all threads and for one."""
     every = sorted(os.sched_getaffinity(0))
     names = [f"{name}{suffix()}" for name in LIKWID]
     for cpus, pages in ((every, "base"), (every, "thp"), (every[:1], "thp")):
@@ -96,13 +97,13 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
 
 
 def instruction_sets() -> list[str]:
-    """The instruction sets that the project's program has on this processor."""
+    """Return the instruction sets that the project's program has on this processor."""
     refused = subprocess.run([BINARY, "--isa", "?"], capture_output=True, text=True, check=False)
     return refused.stderr.strip().split("; it has ")[1].split(", ")
 
 
 def compare_in_cache(cpus: list[int], pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Ratios own : likwid of each kernel and instruction set, by one thread in half of its L2."""
+    """Yield ratios own : likwid of each kernel and instruction set, by one thread in the L2."""
     total = int(CACHE.read_text().strip().removesuffix("K")) * 1024 // 2
     for isa in (one for one in instruction_sets() if one in LIKWID_SETS):
         for ours, kernel in IN_CACHE.items():

@@ -44,7 +44,7 @@ def build() -> None:
 
 
 def caches(cpu: int) -> dict[int, int]:
-    """Bytes of the CPU's data caches by level."""
+    """Return level -> bytes of the CPU's data cache."""
     folders = Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
     found = {}
     for folder in folders:
@@ -69,7 +69,7 @@ def sizes(cpu: int) -> dict[str, int]:
 
 
 def run(cpu: int, size: int) -> list[dict]:
-    """The lines of one process of the reference."""
+    """Return the output lines of one process of the reference."""
     warmup = min(size, max(caches(cpu).values()))
     given = [cpu, size, 64, 1, "thp", warmup, TURNS, SECONDS]
     text = subprocess.run(
@@ -79,13 +79,13 @@ def run(cpu: int, size: int) -> list[dict]:
 
 
 def blocks(sample: dict) -> list[float]:
-    """Nanoseconds an access of each block of a sample, ascending."""
+    """Return the nanoseconds per access of each block of a sample, ascending."""
     pairs = sorted((float(key), count) for key, count in sample["blocks"].items())
     return [value for value, count in pairs for _ in range(count)]
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Ratios chase : naive loop, and the timer's share of a block, by size."""
+    """Yield the ratios chase : naive loop, and the timer's share of a block, for each size."""
     build()
     cpu = min(os.sched_getaffinity(0))
     for name, size in sizes(cpu).items():

@@ -3,7 +3,8 @@
 Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
 measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
 fault begins after 30 nights, or before the map. Equal hosts differ by 0.7 % in each value, always.
-"Reported" means a warning or a fault; "named" that it names the component.
+"Reported" means that a check gives a warning or a fault, "named" that its message has the
+component.
 """
 
 from __future__ import annotations

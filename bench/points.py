@@ -23,7 +23,7 @@ CONFIG = {
 
 
 def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
-    """Milliseconds over the bare tool: of the runner alone, and of runner and workflow."""
+    """Return the milliseconds that runner and whole workflow take more than the bare tool."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run_workflow(folder, file_bytes=64 * 2**20, replicates=pairs + 1, **CONFIG)
@@ -58,7 +58,7 @@ def gap(first: dict, second: dict) -> float:
 
 
 def tool_seconds(record: dict) -> float:
-    """How long the tool itself ran."""
+    """Return how many seconds the tool itself ran."""
     [load] = record["loads"]
     return load["ended_monotonic_seconds"] - load["began_monotonic_seconds"]
 

@@ -108,7 +108,7 @@ def main(parts: tuple[str, ...], pairs: int, *, keep: bool) -> None:
         print(f"{part}:", flush=True)
         begin, said, load = time.monotonic(), [], os.getloadavg()[0]
         for figure in {**PARTS, **ONLY_IF_NAMED}[part](pairs):
-            # What is no ratio of pairs brings its own line.
+            # A result that is not a ratio of pairs is already a line of text.
             said.append(figure if isinstance(figure, str) else summary(*figure))
             print(f"  {figure if isinstance(figure, str) else line(said[-1])}", flush=True)
         if keep:

@@ -1,4 +1,4 @@
-"""Faults of the machines that ship: how often found, and how often one is found that is none.
+"""How often the faults of shipped machines are found, and how often a finding is no fault.
 
 Each machine is simulated healthy and with each fault, over many seeds. The values take the
 same steps as in a report: plan, values of records, tidy table, findings. Reads from drives of

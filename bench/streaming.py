@@ -1,4 +1,4 @@
-"""Sums beside their bare counterparts: in memory the kernel `read`, from a drive fio."""
+"""chaosity-sum against programs that only read: in memory the kernel `read`, on a drive fio."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from kernels import BINARY, HUGE, TOTAL_BYTES, own
 SUM = BINARY.with_name("chaosity-sum")
 SECONDS = 1
 DRIVE_SECONDS = 2
-# A drive may have cached part of so little, but both sides read the same bytes in the same order.
+# A drive may have cached a part of so few bytes, but both programs read the same bytes in the same
+# order.
 FILE_BYTES = 1 << 30
 CHUNK_BYTES, QUEUE_DEPTH = 2 << 20, 32
 
 
 def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "thp") -> float:
-    """Bytes a second of one run of the sum."""
+    """Return the bytes per second of one run of chaosity-sum."""
     command = [
         SUM,
         f"--cpus={','.join(map(str, cpus))}",
@@ -37,18 +38,18 @@ def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "th
 
 
 def in_memory(cpus: list[int]) -> float:
-    """The same of an array as large as that of the kernel `read`."""
+    """Return the bytes per second of an array in memory that is as large as that of `read`."""
     return summed([f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}"], cpus, SECONDS)
 
 
 def from_drive(path: Path, cpus: list[int], pages: str) -> float:
-    """The same of an array on a drive, or a file in its place."""
+    """Return the bytes per second of an array on a drive, or in a file in place of the drive."""
     options = [f"--drive={path}", f"--chunk-bytes={CHUNK_BYTES}", f"--queue-depth={QUEUE_DEPTH}"]
     return summed(options, cpus, DRIVE_SECONDS, pages)
 
 
 def fio(path: Path, cpus: list[int], pages: str) -> float:
-    """Bytes a second of fio, which reads the same in the same way and looks at none of it."""
+    """Return the bytes per second of fio, which reads the same data but sums nothing."""
     aligned = ["--iomem_align=2m"] if pages == "thp" else []  # as the sum's buffers are
     command = [
         "fio",
@@ -76,7 +77,7 @@ def fio(path: Path, cpus: list[int], pages: str) -> float:
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Ratios in memory for all threads and for one, and from a file on this machine's disk."""
+    """Yield ratios in memory, for all threads and for one, and from a file on the disk."""
     every = sorted(os.sched_getaffinity(0))
     for cpus in (every, every[:1]):
         ratios = in_turn(pairs, partial(in_memory, cpus), partial(own, "read", cpus, "thp"))
@@ -85,9 +86,9 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be in memory
         path = Path(folder) / "drive"
         create_random_file_as_drive(path, FILE_BYTES)
-        # A chunk in a huge page is one piece for the drive. One in base pages is as many as the
-        # kernel happens not to give side by side, 1 to 512, on which the rate of a virtual drive
-        # hangs more than on anything that either side does: no goal is set for it.
+        # A chunk in a huge page is a single piece for the drive. A chunk in base pages is as many
+        # pieces, 1 to 512, as its pages are not side by side in memory. The rate of a virtual drive
+        # depends more on this number than on either program, so it has no goal.
         for cpus, pages, goal in (
             (every, "thp", "goal: at least 0.95"),
             (every[:1], "thp", "goal: at least 0.95"),
@@ -99,7 +100,7 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
 
 
 def in_turn(pairs: int, ours: Callable[[], float], theirs: Callable[[], float]) -> list[float]:
-    """Ratios of pairs; in every other pair the other side is first."""
+    """Return the ratios of pairs; the program that runs first changes from pair to pair."""
     ratios = []
     for turn in range(pairs):
         early = theirs() if turn % 2 else None

@@ -1,4 +1,4 @@
-"""Whether each planted fault gets exactly one finding, with the right name, and nothing else does.
+"""Whether each planted fault, and nothing else, gets exactly one finding with the right name.
 
 The machine is the server of document 000 without its own faults. Its replicates
 scatter by 1.5 %, and 3 % of its runs get half of the speed. Faults come alone, in pairs and four

@@ -1,4 +1,4 @@
-"""Traffic beside a latency chase: whether its threads start and stop together, at their share."""
+"""Whether the threads of chaosity-traffic start and stop together and keep their share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHARES = (25, 50, 75)  # per cent of the peak
 
 
 def inject(cpus: list[int], share: int) -> tuple[float, dict]:
-    """Bytes a second of one run of `read`, and its last line."""
+    """Return the bytes per second of one run of `read`, and the last line of its output."""
     command = [
         BINARY,
         "--kernel=read",

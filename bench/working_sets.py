@@ -49,13 +49,13 @@ def read(size: int, cpus: list[int]) -> float:
 
 
 def available_bytes() -> int:
-    """Memory that programs can still get."""
+    """Return the bytes of memory that programs can still get."""
     words = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(words["MemAvailable"].split()[0]) * 1024
 
 
 def compare(rounds: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Values by working set, and their ratios to those of the largest."""
+    """Yield the values of each working set, and their ratios to those of the largest."""
     cpus = sorted(os.sched_getaffinity(0))
     last = max(caches(cpus[0]).values()) // HUGE_PAGE * HUGE_PAGE
     sizes = {factor: factor * last for factor in FACTORS if factor * last < available_bytes() / 2}

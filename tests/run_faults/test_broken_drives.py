@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chaosity.records.record_format import FAILED, VALID, Verdict
+from chaosity.records.record_format import FAILED, VALID, RecordVerdict
 from chaosity.runner.point_measurement import measure_point
 from loop_devices import loop_device, system_program
 from wait_until_true import wait_until
@@ -50,7 +50,7 @@ def point_on(make_point: Callable[..., Any], device: Path, *options: str) -> Any
     return point
 
 
-def verdict_of(point: Any) -> Verdict:
+def verdict_of(point: Any) -> RecordVerdict:
     """The verdict of a measurement."""
     return measure_point(point, 1)["verdict"]
 

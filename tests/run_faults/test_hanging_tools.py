@@ -35,7 +35,7 @@ def test_a_tool_that_hangs_and_ignores_signals_is_killed_with_its_children(make_
     verdict = measure_point(point, 1)["verdict"]
     assert time.monotonic() - began < 30
     assert verdict["status"] == FAILED
-    assert "not finished after 1 s" in str(verdict["reason"])
+    assert "the loads have not ended after 1 s" in str(verdict["reason"])
     assert not running("300.5")
     assert measure_point(make_point(), 1)["verdict"]["status"] == VALID
 

@@ -163,7 +163,7 @@ def inputs_of_choice(wildcards):
 
 def content_of_plan(wildcards):
     """The content of plan.json, without the points."""
-    return mode_with_all_rounds(wildcards).plan.content()
+    return mode_with_all_rounds(wildcards).plan.plan_json_text()
 
 
 def topology_digest(wildcards):

@@ -85,7 +85,8 @@ class _SavedValues:
         if not self.path.parent.exists():
             self.made_folder = True
             self.path.parent.mkdir(parents=True)
-            # All users may enter, whatever the umask is: restoring first looks without root.
+            # All users may enter the folder, whatever the umask is: restoring reads it first
+            # without root.
             self.path.parent.chmod(0o755)
         content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
         new = self.path.with_name(f"{self.path.name}.new")
@@ -133,7 +134,7 @@ def _put(host: Host, name: str, value: str) -> None:
     Raises:
         StateError: the host has another value afterwards.
     """
-    if host.read(name) == value:  # it changed together with another file
+    if host.read(name) == value:  # the value changed together with that of another file
         return
     host.write(name, value)
     pool = POOL.fullmatch(name)
@@ -167,8 +168,8 @@ def _put_all(host: Host, values: Values) -> list[str]:
             _put(host, name, value)
         except OSError as error:
             if AUTO.fullmatch(name) and error.errno == errno.ENODEV:
-                # The kernel knows no bandwidths to choose weights by, so it chose none before
-                # either: the weights, which are given back, are all there was.
+                # The kernel knows no bandwidths by which it could choose weights, so it chose none
+                # before either; only the weights had been set, and these are restored.
                 continue
             failures.append(f"/{name} does not take {value}: {error.strerror}")
         except StateError as error:
@@ -185,7 +186,7 @@ def _alone(host: Host) -> Iterator[None]:
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise StateError(f"its lock /{lock} must be a regular file; delete it")
-        try:  # only the lock: a setting of the kernel can fail with the same error
+        try:  # only this call, since writing a setting can fail with the same error
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StateError(f"it is measuring (/{lock} is held); try again afterwards") from None
@@ -199,7 +200,7 @@ def _open_or_create(path: Path, lock: str) -> int:
     # Neither a link nor a FIFO, which any user can put into /tmp, is followed or waited for.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:
-        try:  # without O_CREAT first: the kernel forbids it on another user's file in /tmp
+        try:  # O_CREAT comes second: the kernel forbids it on another user's file in /tmp
             return os.open(path, flags)
         except FileNotFoundError:
             pass
@@ -237,7 +238,7 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
 
 
 def _give_back(host: Host, saved: _SavedValues, targets: Values) -> None:
-    """Write the saved values, then delete their file.
+    """Write the saved values, then delete the file that has them.
 
     Raises:
         StateError: some values could not be written; the file is kept.

@@ -25,7 +25,7 @@ UNCORE = f"{CPUS}/intel_uncore_frequency"
 POOL = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 # The file says whether the kernel chooses weights; Linux 6.18 has it under a wrong name.
 AUTO = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
-# Files that change when another file is written, so they are restored after it.
+# Files that change when another file is written, so these are restored after the other file.
 ALONG = re.compile(rf"{AUTO.pattern}|.*/(energy_performance_preference|policy\d+/boost)")
 # The lower or upper limit of a clock.
 LIMIT = re.compile(r".*/(?:scaling_)?(min|max)_freq(?:_khz)?")
@@ -36,18 +36,19 @@ PREFETCHERS = {
     ("GenuineIntel", "6"): (0x1A4, 0b1111),
     ("AuthenticAMD", "25"): (0xC0000108, 0b101111),
 }
-# Exit latencies of idle states in microseconds; deeper states than a second do not exist.
+# Bounds of exit latencies of idle states, in microseconds; no idle state takes a second.
 LATENCY_BOUNDS = (0, 10**6)
 KHZ_PER_MHZ = 1000
 KIB = {"K": 1, "M": 1024, "G": 1024**2}
-# More than any machine has. The kernel reserves what fits, and the result is read back.
+# More pages than any machine has. The kernel reserves as many as fit, and their number is read
+# back.
 MOST_PAGES = 2**40
-# The kernel stores a weight in one byte; 0 lets it choose.
+# The kernel stores a weight in one byte; 0 lets the kernel choose the weight.
 WEIGHT_BOUNDS = (1, 255)
 # 0 off, 1 on, 2 between tiers of memory, 3 both (Documentation/admin-guide/sysctl/kernel.rst).
 NUMA_BALANCING_BOUNDS = (0, 3)
 
-# Requested contents by file; and these together with files that are restored after them.
+# File -> content to write; and these values with the list of files that are restored after them.
 Values = dict[str, str]
 Expanded = tuple[Values, list[str]]
 
@@ -82,7 +83,7 @@ def _spread(files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]) -
     Args:
         files: node to the name of its file.
         wanted: node to value; `all` means every node with a file; a node's own value wins.
-        bounds: of the values.
+        bounds: the smallest and the largest allowed value.
     """
     if not files:
         raise StateError("this kernel has no such files for any node")
@@ -166,7 +167,8 @@ def _governor(host: Host, wanted: str) -> Expanded:
     for policy in policies:
         known = host.read_words(f"{policy}/scaling_available_governors")
         _check_known(policy.rsplit("/", 1)[1], known, wanted)
-    # Drivers of current CPUs change this with the governor, and do not restore it with it.
+    # With the governor, drivers of current CPUs change the energy preference, but do not restore
+    # it.
     beside = [n for p in policies for n in host.find_files(f"{p}/energy_performance_preference")]
     return {f"{policy}/scaling_governor": wanted for policy in policies}, beside
 
@@ -176,8 +178,9 @@ def _both_limits(host: Host, lower: list[str], lowest: str, wanted: Any) -> Valu
 
     Args:
         host: the files of the host.
-        lower: the file with the lower limit of each clock, in kHz; max instead of min is the upper.
-        lowest: name of the file beside it with the lowest clock that the hardware has.
+        lower: the file with the lower limit of each clock, in kHz; with max instead of min, its
+            name is that of the file with the upper limit.
+        lowest: name of the file, in the same folder, with the hardware's lowest clock.
         wanted: the clock.
     """
     values: Values = {}
@@ -197,7 +200,7 @@ def _clock_mhz(host: Host, wanted: Any) -> Expanded:
     """Return the files that fix the clock of all CPUs."""
     policies = _policies_with(host, "a clock that can be set")
     for policy in policies:
-        # Drivers with a table of clocks would take the next one instead.
+        # A driver with a table of clocks would take the next clock in its table instead.
         for name in host.find_files(f"{policy}/scaling_available_frequencies"):
             known = sorted(int(word) // KHZ_PER_MHZ for word in host.read_words(name))
             _check_known(policy.rsplit("/", 1)[1], [str(clock) for clock in known], wanted, " MHz")
@@ -214,7 +217,7 @@ def _uncore_mhz(host: Host, wanted: Any) -> Expanded:
 
 
 def _idle_latency_us(host: Host, wanted: Any) -> Expanded:
-    """Return the files that switch off idle states with a longer exit latency, and others on."""
+    """Return the files that switch off idle states with longer exit latencies, others on."""
     latency = int(_whole(wanted, LATENCY_BOUNDS))
     names = host.find_files(f"{CPUS}/cpu[0-9]*/cpuidle/state[0-9]*/latency")
     if not names:
@@ -256,7 +259,8 @@ def _smt(host: Host, wanted: Any) -> Expanded:
         raise StateError(f"there is no /{SMT}")
     if host.read(SMT) not in ("on", "off"):
         raise StateError(f"SMT cannot be switched, since /{SMT} is {host.read(SMT)}")
-    # While siblings are off their files cannot be read, and boost resets them when they are back.
+    # While SMT siblings are off, their files cannot be read; when they are on again, boost resets
+    # these files.
     return {SMT: "on" if boolean(wanted) else "off"}, _files_that_boost_resets(host)
 
 
@@ -338,7 +342,7 @@ def file_values_of_settings(host: Host, wanted: Mapping[str, Any]) -> Expanded:
 
     Args:
         host: the files of the host.
-        wanted: setting to value; None leaves it alone.
+        wanted: setting to value; None leaves the setting unchanged.
 
     Raises:
         StateError: the host cannot do some settings; the message names all of them.
@@ -355,7 +359,7 @@ def file_values_of_settings(host: Host, wanted: Mapping[str, Any]) -> Expanded:
             refused.append(f"host_state_{setting}: {error}")
         else:
             values.update(more)
-            # Only what is about to change can change something else.
+            # Only a file that is about to change can change other files.
             if any(host.read(name) != target for name, target in more.items()):
                 beside += along
     others = [f"host_state_{name}" for name in wanted if name != "smt" and wanted[name] is not None]

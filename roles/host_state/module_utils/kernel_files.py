@@ -22,7 +22,7 @@ class StateError(Exception):
 
 
 class Host:
-    """The files below a folder with `sys` and `proc`, named relative to it, and the service."""
+    """The settings of a host: files below `root`, named relative to it, and irqbalance."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
@@ -66,7 +66,7 @@ class Host:
             os.close(handle)
 
     def exists(self, name: str) -> bool:
-        """Return whether a file or the file of a register exists; the service always does."""
+        """Return whether a file or the file of a register exists; irqbalance always does."""
         return name == SERVICE or (self.root / name.partition("@")[0]).exists()
 
     def node_memory_kib(self, node: str, what: str) -> int:

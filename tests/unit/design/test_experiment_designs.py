@@ -272,7 +272,7 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
 def test_packages_of_two_sides_are_the_same_other_or_both(elements, a, b):
     own, there = elements.target_of_nodes(a), elements.target_of_nodes(b)
     packages = [{node // 4 for node in nodes} for nodes in (a, b)]
-    said = elements.package_relation(own, there)
+    said = elements.relation_by_package(own, there)
     assert (said == "same_package") == (packages[1] <= packages[0])
     assert (said == "other_package") == (not packages[0] & packages[1])
     assert said in ("same_package", "other_package", "both_packages")

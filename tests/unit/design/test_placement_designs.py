@@ -98,7 +98,7 @@ def test_pages_lie_on_nodes_with_memory_alone(data, hbm_host):
     if target.shares is not None:
         assert {node for node, _ in target.shares} <= set(target.nodes)
         assert sum(share for _, share in target.shares) == pytest.approx(1.0)
-    if not POLICIES[name].over_all:
+    if not POLICIES[name].uses_all_nodes:
         assert set(target.nodes) == set(workers.nodes)
 
 

@@ -53,7 +53,7 @@ def parse_series(text: str, folder: Path) -> None:
 def parse_states(text: str, folder: Path) -> None:
     write_text(folder / CHECKS_FILE, text)
     log = ComponentLog(folder)
-    log.differences("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
+    log.changes_between("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
     list(log.replacements("drive-0"))
 
 

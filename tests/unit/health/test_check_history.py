@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from chaosity.components.component_history import CHECKS_FILE, keep_components_of_check
+from chaosity.components.component_history import CHECKS_FILE, record_components_of_check
 from chaosity.errors import UserError
 from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
 from chaosity.health.check_history import lasting_losses, read_check_history
@@ -62,7 +62,7 @@ def checks(folder, loss, nights=NIGHTS, noise=0.01):
 
 def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
     for night, system in ((0, OLD), (10, OLD), (40, NEW)):
-        keep_components_of_check(tmp_path, time_of_night(night), {"system": system})
+        record_components_of_check(tmp_path, time_of_night(night), {"system": system})
     found = checks(tmp_path, lambda c, night: 0.08 * ("node3" in c.parts and night >= 40))
     [change] = found.changes
     assert change.parts == ("node3",)
@@ -80,7 +80,7 @@ def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
 
 def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
     for night, system in ((0, OLD), (30, NEW)):
-        keep_components_of_check(tmp_path, time_of_night(night), {"system": system})
+        record_components_of_check(tmp_path, time_of_night(night), {"system": system})
     found = checks(tmp_path, lambda c, night: 0.1 * (c.parts == (a_drive(),) and night >= 40))
     [change] = found.changes
     assert change.components == ()
@@ -142,7 +142,7 @@ def odd_days():
 def test_a_replaced_drive_begins_a_new_series(tmp_path):
     drive = {"component": "drive", "firmware": "1"}
     for night, serial in ((0, "OLD1"), (30, "NEW2")):
-        keep_components_of_check(
+        record_components_of_check(
             tmp_path, time_of_night(night), {a_drive(): {**drive, "serial": serial}}
         )
     found = checks(tmp_path, lambda c, night: 0.3 * (c.parts == (a_drive(),) and night >= 30))

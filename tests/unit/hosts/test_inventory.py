@@ -11,7 +11,7 @@ import pytest
 
 from chaosity.errors import UserError
 from chaosity.hosts import ansible_inventory
-from chaosity.hosts.ansible_inventory import read_inventory, share_inventory_with_processes_below
+from chaosity.hosts.ansible_inventory import read_inventory, share_inventory_with_child_processes
 from chaosity.hosts.host_discovery import checked_tool_versions_and_hashes, parse_version_number
 from chaosity.runner.describe_host import find_tool_path_version_and_hash as tool_on_host
 
@@ -227,7 +227,7 @@ def test_processes_below_use_the_shared_inventory_and_no_other_file(tmp_path, mo
     variable = ansible_inventory._SHARED_ANSWER_VARIABLE
     monkeypatch.setenv(variable, "")  # restores it after the test
     path, calls = inventory_program(tmp_path, "a")
-    share_inventory_with_processes_below(path)
+    share_inventory_with_child_processes(path)
     assert calls.read_text().count("read") == 1
     monkeypatch.chdir(tmp_path)
     # Another inventory is read, and each inventory if the path belongs to another file.

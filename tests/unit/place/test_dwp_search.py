@@ -66,7 +66,7 @@ def test_the_best_dwp_is_found_within_a_step(machine, noise, seed):
     search = DwpSearch(found.rate, found.move_to)
     assert abs(search.find_best_dwp_and_move_pages() - best) <= 0.1 + 1e-9
     assert search.settled
-    assert found.now == search.best.dwp == search.now  # and the program is left there
+    assert found.now == search.best.dwp == search.present_dwp  # and the program is left there
 
 
 def test_the_best_dwp_of_the_lab_machine():

@@ -207,5 +207,5 @@ def test_pages_of_this_process_are_found_by_size_and_not_moved():
         pytest.skip("this kernel gave no transparent huge pages")
     for area in mixed:
         parts = page_migration.find_movable_blocks(area)
-        sizes = {part.block_bytes for part in parts if len(part.where)}
+        sizes = {part.block_bytes for part in parts if len(part.nodes)}
         assert sizes == {page_migration.PAGE_BYTES, area.block_bytes}

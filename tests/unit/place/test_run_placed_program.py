@@ -19,7 +19,7 @@ from chaosity.cli.weights import canonical_shares_of_workers, placement_argument
 from chaosity.place import numa_system_calls
 from chaosity.place.__main__ import main
 from chaosity.runner import observed_placement
-from chaosity.runner.__main__ import search_tools_folder_first
+from chaosity.runner.__main__ import put_tools_folder_first_in_path
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
 from wait_until_true import wait_until
@@ -194,9 +194,9 @@ def test_the_zipapp_runs_chaosity_place_and_finds_it_in_its_folder(tmp_path, mon
     assert "usage: chaosity-place" in done.stdout, done.stderr
     monkeypatch.setattr(sys, "argv", [str(archive)])
     monkeypatch.setenv("PATH", "/usr/bin")
-    search_tools_folder_first(None)
+    put_tools_folder_first_in_path(None)
     assert os.environ["PATH"] == f"{tmp_path / 'kernels'}:{tmp_path}:/usr/bin"
-    search_tools_folder_first(Path("/opt/kernels"))
+    put_tools_folder_first_in_path(Path("/opt/kernels"))
     assert os.environ["PATH"].startswith(f"/opt/kernels:{tmp_path}:")
 
 
@@ -237,7 +237,7 @@ def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
 DEAR_LOOKS = """
 import sys, time
 from chaosity.place import __main__, page_migration, run_placed_program
-run_placed_program.LONGEST_LOOK_SECONDS = 0.1
+run_placed_program.LONGEST_INTERVAL_SECONDS = 0.1
 cheap = page_migration.find_memory_areas
 def dear(*given):
     until = time.thread_time() + 0.2

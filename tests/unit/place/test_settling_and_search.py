@@ -183,10 +183,10 @@ def test_co_running_loads_run_during_the_search(kernel):
     record = measured(point, 1)
     assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     searched = json.loads(record["loads"][0]["outputs"]["place.json"])["search"]["seconds"]
-    series = metric_values.progress_by_load(record)
+    series = metric_values.series_by_load(record)
     first = {name: one[0][0][0] for name, one in series.items()}
     assert first["program"] - first["beside"] >= searched
-    assert metric_values.window_of_all_loads(record, series)[0] == first["program"]
+    assert metric_values.common_window_of_loads(record, series)[0] == first["program"]
 
 
 def test_a_crash_during_the_search_gives_the_programs_status(start):
@@ -264,7 +264,7 @@ def test_without_settling_the_program_keeps_its_own_barrier(start):
 
 
 def test_the_kernels_moves_end_before_it_has_settled(start):
-    run = start("placement_search.LOOK_SECONDS = 0.05", policy="autonuma")
+    run = start("placement_search.OBSERVATION_INTERVAL_SECONDS = 0.05", policy="autonuma")
     run.until_settled()
     assert run.mark.exists()  # it runs
     found = report(run.path)["settling"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.runner import describe_host
-from chaosity.runner.build_zipapp import write_zipapp, zipapp_digest
+from chaosity.runner.build_zipapp import write_zipapp, zipapp_sha256
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import topology_to_json
 
@@ -60,7 +60,7 @@ def test_a_description_has_tools_and_the_runners_hash(description):
     assert fio["version"].startswith("fio-")
     assert len(fio["sha256"]) == 64
     assert missing["path"] is None
-    assert facts["runner_sha256"] == zipapp_digest()
+    assert facts["runner_sha256"] == zipapp_sha256()
     assert facts["module_table"]  # the modules, or why they are unknown
 
 

@@ -167,7 +167,7 @@ def test_the_second_namespace_of_a_drive_is_not_the_first(block, monkeypatch):
     monkeypatch.setattr(Path, "exists", lambda p: True)
     drive = {"pci": "0000:41:00.0", "serial": "OLD"}
     found = [
-        devices_of_point.find_device({"component": name, **drive}).name
+        devices_of_point.find_drive_path({"component": name, **drive}).name
         for name in ("drive-0000-41-00-0", "drive-0000-41-00-0-n2")
     ]
     assert found == ["nvme3n1", "nvme3n2"]

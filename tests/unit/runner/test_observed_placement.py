@@ -12,7 +12,7 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError
 from chaosity.records.record_format import ThreadPlacement
 from chaosity.runner import load_process, observed_placement, record_checks
-from chaosity.runner.guardian_process import guarded
+from chaosity.runner.guardian_process import with_guardian
 from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node
 
 NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
@@ -59,7 +59,7 @@ def seen(*allowed: str) -> list[ThreadPlacement]:
 )
 def test_the_observation_is_kept_that_shows_the_placement(earlier, later, kept):
     wanted = {"earlier": earlier, "later": later}[kept]
-    assert observed_placement.select_observation(earlier, later) is wanted
+    assert observed_placement.better_observation_of_threads(earlier, later) is wanted
 
 
 def test_threads_and_processes_may_end_while_they_are_listed():
@@ -187,14 +187,14 @@ def test_moving_pages_are_observed_again_before_the_stop(
     )
     [spec] = make_point()["loads"]
     spec["placement"] |= {"settles": settles}
-    with guarded(lambda: None) as guardian:
+    with with_guardian(lambda: None) as guardian:
         load = load_process.LoadProcess(spec, tmp_path, guardian)
         load.start_process(lock=2)  # any open file: there is nobody to keep away
         load.wait_until_ready(20)
         load.release_from_barrier()
         load.send_stop_signal()
         load.wait_for_end_or_kill()
-    found = load.load_record()["placement_seen"]
+    found = load.record_of_load()["placement_seen"]
     if settles:
         assert found["memory_bytes_by_node_at_first"] == {"0": 4096}
         assert found["memory_bytes_by_node"] == {"1": 4096}

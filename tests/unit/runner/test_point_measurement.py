@@ -18,7 +18,7 @@ from chaosity.records.record_files import load_record, save_record
 from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner import load_process, metric_values
 from chaosity.runner.point_measurement import (
-    is_measured_enough,
+    can_stop_by_precision,
     measure_point,
     spent_processor_seconds,
 )
@@ -155,9 +155,9 @@ def test_precision_is_computed_in_the_common_window():
     unsteady = [(20 + n / 100, 20 + (n + 1) / 100, 1.0 + n // 20 % 2) for n in range(200)]
     ahead = SimpleNamespace(samples=steady + unsteady)
     later = SimpleNamespace(samples=[(first, last, 1.0) for first, last, _ in unsteady])
-    assert is_measured_enough([ahead], 0.1, 60)
-    assert is_measured_enough([later], 0.1, 60)
-    assert not is_measured_enough([ahead, later], 0.1, 60)
+    assert can_stop_by_precision([ahead], 0.1, 60)
+    assert can_stop_by_precision([later], 0.1, 60)
+    assert not can_stop_by_precision([ahead, later], 0.1, 60)
 
 
 def test_a_pass_longer_than_the_stopping_rule_is_awaited(make_point):

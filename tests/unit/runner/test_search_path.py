@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.runner.__main__ import path_that_others_may_write, search_tools_folder_first
+from chaosity.runner.__main__ import folder_that_others_may_write, put_tools_folder_first_in_path
 
 
 def test_a_relative_tools_folder_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.delenv("SUDO_UID", raising=False)
     monkeypatch.chdir(tmp_path)
-    search_tools_folder_first(Path("kernels"))
+    put_tools_folder_first_in_path(Path("kernels"))
     assert os.environ["PATH"] == f"{tmp_path}/kernels:/usr/bin"
 
 
@@ -28,7 +28,7 @@ def test_hosts_that_share_a_folder_run_their_own_builds(tmp_path, monkeypatch):
         (tmp_path / build / "chaosity-latency").touch(mode=0o755)
     (tmp_path / "chaosity-latency").symlink_to("built-elsewhere/chaosity-latency")
     (tmp_path / f"on-{os.uname().nodename}").symlink_to("built-here")
-    search_tools_folder_first(tmp_path)
+    put_tools_folder_first_in_path(tmp_path)
     found = shutil.which("chaosity-latency")
     assert found is not None
     assert Path(found).resolve() == tmp_path / "built-here/chaosity-latency"
@@ -46,21 +46,21 @@ def test_root_by_sudo_uses_no_folder_that_others_may_write(tmp_path, monkeypatch
     tmp_path.chmod(0o755)
     folder = tmp_path / "kernels"
     folder.mkdir(mode=0o755)
-    assert path_that_others_may_write(folder) is None  # below /tmp, where the sticky bit protects
+    assert folder_that_others_may_write(folder) is None  # below /tmp, where the sticky bit protects
     monkeypatch.setenv("PATH", f"{folder}:{safe}")
     monkeypatch.setenv("SUDO_UID", "1000")
     monkeypatch.setattr(sys, "argv", ["chaosity-run"])
-    search_tools_folder_first(None)
+    put_tools_folder_first_in_path(None)
     assert os.environ["PATH"] == f"{folder}:{safe}"
     changed = tmp_path if change == "folder above" else folder
     if change == "owner":
         os.chown(folder, 1000, 1000)
     else:
         changed.chmod(0o775 if change == "group" else 0o777)
-    search_tools_folder_first(None)
+    put_tools_folder_first_in_path(None)
     assert os.environ["PATH"] == str(safe)
     with pytest.raises(UserError, match="users other than root may change the programs"):
-        search_tools_folder_first(folder)
+        put_tools_folder_first_in_path(folder)
     monkeypatch.delenv("SUDO_UID")  # a root who logs in decides alone
-    search_tools_folder_first(folder)
+    put_tools_folder_first_in_path(folder)
     assert os.environ["PATH"] == f"{folder}:{safe}"

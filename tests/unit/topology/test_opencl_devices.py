@@ -12,7 +12,7 @@ from chaosity.components.component_documents import make_component_documents
 from chaosity.errors import MeasurementError
 from chaosity.runner import describe_host, devices_of_point
 from chaosity.runner.devices_of_point import find_opencl_device
-from chaosity.topology.devices import list_opencl_devices as topology_devices
+from chaosity.topology.devices import make_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from shipped_data import REAL_MACHINES
@@ -157,14 +157,14 @@ def test_four_real_gpus_are_on_their_nodes():
 def test_how_host_and_device_share_memory(unified, shared, text):
     facts = {"unified_memory": unified, "shared_virtual_memory": shared}
     [device] = topology_devices([{**PROCESSOR, **facts}], None, (), ())
-    assert device.memory_text == text
+    assert device.memory_sharing_text == text
 
 
 def test_pocl_shares_the_hosts_memory_and_that_defines_no_component():
     [device] = topology_devices([PROCESSOR], None, (), ())
     assert (device.platform, device.device) == ("Portable Computing Language", NAME)
     assert (device.type, device.pci, device.compute_units) == ("cpu", None, 2)
-    assert device.memory_text == "the host's memory, shared fine grain"
+    assert device.memory_sharing_text == "the host's memory, shared fine grain"
     topology = replace(Topology(), opencl_devices=(device,))
     document = make_component_documents(topology)["opencl0"]
     assert not {"unified_memory", "shared_virtual_memory"} & set(document)

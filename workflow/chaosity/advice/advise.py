@@ -17,7 +17,7 @@ from chaosity.place_names import node_name
 from chaosity.records.record_format import Load
 from chaosity.simulation.simulated_loads import processing_units_of_load
 
-# What cores process of the data that drives deliver.
+# Metric: the bytes per second of the drives' data that cores process.
 _PROCESSED = "processing_throughput_bytes_per_second"
 # Number of places that advice has by default.
 MOST_PLACES = 3
@@ -30,11 +30,11 @@ class AdvisedPlace:
     Attributes:
         place: cores, pages and drives.
         nodes: the nodes of the cores.
-        bandwidth: of memory or of the drives, in bytes per second; of all threads together. It
-            is None only if it is not the goal and no measurement tells it.
+        bandwidth: of memory or of the drives, in bytes per second; of all threads together. None
+            only if bandwidth is not the goal and no measurement tells it.
         latency: mean time of one access of one thread to data of this size, caches included, in
-            nanoseconds, beside the others but without the program's other threads. It is None only
-            if it is not the goal and no measurement tells it.
+            nanoseconds, while the other programs run but the program's other threads do not. None
+            only if latency is not the goal and no measurement tells it.
         loss: compared with the best place, the share of bandwidth that is lost (0 to 1). If the
             goal is latency: how much longer accesses take (1 is twice the time).
         commands: name of a program -> the line to type; PROGRAM stands for the user's program.
@@ -101,7 +101,7 @@ class Advice:
 
 
 def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> Advice:
-    """Return the best places for a program on a machine where others may run.
+    """Return the best places for a program on a machine on which other programs may run.
 
     Args:
         machine: the map of the machine.
@@ -126,15 +126,15 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
 
         return score
 
-    found = candidates.search(
+    found = candidates.best_place_by_node_set(
         score_by(machine.value),
         score_by(machine.sure_value),
-        lambda place: machine.most_of_memory(place, request),
+        lambda place: machine.highest_memory_bandwidth(place, request),
     )
     best = max(value for value, _ in found.values())
 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
-        """Return what sorts places: equally good ones by simplicity, then others by score."""
+        """Return a sort key: the best places first, the simplest of them first; then by score."""
         value, place = found[nodes]
         if value < best * (1 - EQUAL):
             return 1.0, -value
@@ -170,7 +170,7 @@ def _loads(
 
 
 def _used_memory(machine: MachineMap, beside: Sequence[Load]) -> dict[int, float]:
-    """Return node -> how full its memory is by what runs already."""
+    """Return node -> share of its memory's bandwidth that running programs use, 0 to 1."""
     if not beside:
         return {}
     full = machine.model.results(beside)[beside[0]["name"]].utilisation
@@ -184,7 +184,7 @@ def _advised(
     beside: Sequence[Load],
     best: Sequence[AdvisedPlace],
 ) -> AdvisedPlace:
-    """Return a place with what the program gets there; `best` is the best place, if it is known."""
+    """Return a place with what the program gets there; `best` has the best place, if known."""
     latency_is_goal = request.goal == "latency"
     memory = Place(place.cpus, place.shares)
     values: dict[str, ExpectedValue | None] = {}

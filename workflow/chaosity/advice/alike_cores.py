@@ -1,12 +1,13 @@
 """Ask the model about many places quickly.
 
-Cores that are alike count as one, and what runs beside the program is routed only once.
+In the model, one core stands for all cores that are alike, and the routes of the loads that run
+beside the program are computed only once.
 
 The cores of a load on one node, with one L3 cache and the same speed, use the same parts of the
-machine equally. One flow stands for all of them: it grows as fast as they do together, and uses as
-much of one of these cores as each of them uses of its own. So the rates are the same, see
-`access_paths.max_min_fair_rates`. The routes of what runs beside a program are the same wherever
-the program runs.
+machine equally. One flow stands for the flows of all these cores: it grows as fast as their flows
+together, and uses one of these cores as much as each flow uses its own core. So the rates are the
+same, see `access_paths.max_min_fair_rates`. The routes of what runs beside a program are the same
+wherever the program runs.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from chaosity.simulation.simulated_loads import (
 class QuickModel:
     """A model that is asked about loads in many places, beside the same other loads.
 
-    No core may run two loads, unless one of them reads drives on just these cores. The routes can
-    be those of another model in which only what loads share has other capacities.
+    No core may run two loads, unless one of them reads drives on just these cores. With
+    `same_routes`, the routes of that model are used; then the two models may differ only in
+    capacities that change no route.
     """
 
     def __init__(self, model: MachineModel, same_routes: QuickModel | None = None) -> None:
@@ -40,7 +42,7 @@ class QuickModel:
         self._last: tuple[Sequence[Load], Sequence[Load], Routes] = (), (), Routes({}, [])
 
     def rate(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the bytes per second that loads count together while others run."""
+        """Return the bytes per second that `loads` report in total while `beside` run."""
         counted = {
             load["name"]: 1.0
             if load["target"]["drives"]
@@ -59,14 +61,14 @@ class QuickModel:
     ) -> Mapping[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, as `noiseless_results` does.
 
-        The utilisation of one core stands for that of all that are alike.
+        The utilisation of one core stands for that of all cores that are alike.
         """
         return self.model.results_on(self._routes(loads, beside), [*loads, *beside])
 
     def used_resources(
         self, loads: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[dict[str, float], set[str]]:
-        """Return how full each resource of `loads` is (0 to 1), and the resources of all loads."""
+        """Return resource of `loads` -> utilisation (0 to 1), and the resources of all loads."""
         paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
         names = {load["name"] for load in loads}
         every = {name for path in paths for name in path.flow.uses}
@@ -74,7 +76,7 @@ class QuickModel:
         return {name: found.utilisation.get(name, 0.0) for name in sorted(own)}, every
 
     def _routes(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
-        """Return the routes of all loads; one core stands for those that are alike."""
+        """Return the routes of all loads; one core stands for all cores that are alike."""
         if self._same_routes:
             return self._same_routes._routes(loads, beside)
         if self._last[0] is not loads or self._last[1] is not beside:
@@ -82,9 +84,10 @@ class QuickModel:
         return self._last[2]
 
     def _routes_of_parts(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
-        """Return the routes of a program's loads and of those beside it, which are kept.
+        """Return the routes of a program's loads and of the loads beside it.
 
-        Data that fit into no cache leave all hits of others as they are.
+        The routes of the loads beside it are kept for the next call. They change only if data fit
+        into a cache, because then loads change each other's cache hits.
         """
         if any(load["memory_bytes"] <= self._largest_cache for load in (*loads, *beside)):
             return self._new_routes([*loads, *beside])

@@ -1,8 +1,8 @@
 """The places where a program could run: which cores, and where the pages of its data are.
 
-Not all sets of nodes are tried, since 16 nodes have 65,535 of them. Single nodes come first. A set
+Not all sets of nodes are tried, since 16 nodes have 65,535 sets. Single nodes come first. A set
 grows by the node with which the program does best, and sets that fill a package first are tried as
-well. Of nodes that are alike, one is tried.
+well. Of nodes that are alike, only a few are tried.
 """
 
 from __future__ import annotations
@@ -21,31 +21,34 @@ from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes, format_count
 
-# How good a place is: more is better.
+# Returns how good a place is; more is better.
 Score = Callable[[Place], float]
 ScoredPlace = tuple[float, Place]
-# How good a set of nodes is.
+# Returns how good a set of nodes is; more is better.
 SetScore = Callable[[Sequence[int]], float]
 # Places that differ by less than this share are equally good; of them the simplest is chosen.
 EQUAL = 0.01
 # A set of nodes grows no further once two more nodes improve it by less than this share.
 _WORTH_A_NODE = 0.005
-# The best set is improved at most so often, each time by so many sets that differ in one node.
+# The best set of nodes is improved at most so many times; each time, at most so many sets that
+# differ from it in one node are tried.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
-# Of the sets that fill a package first, so many are tried with all their pages.
+# Of the sets that fill a package first, so many are tried with all placements of the pages.
 _TRIED_OF_PACKAGES = 2
-# Of single nodes that are alike, so many are tried: one can be enough, others are shown beside it.
+# Of single nodes that are alike, so many are tried: one is enough for the best place, the others
+# are shown as equally good.
 _TRIED_ALIKE = 3
-# A place is not tried if the most that it can get is this share of the best place's score. The sure
-# score of the best can be less than its expected score, but rarely by more.
+# A place is not tried if an upper bound of its score is below this share of the best expected
+# score. The sure score of the best place can be below its expected score, but rarely by more than
+# this.
 _SURELY_WORSE = 0.7
-# Of memory nodes without the cores of a place, so many are tried: those that are used least.
+# Of the memory nodes without cores of a place, so many are tried: those that are used least.
 _OTHER_MEMORY = 3
-# The kernel and the page cache need the rest of a node's memory.
+# Share of a node's memory that a program can get; the kernel and the page cache need the rest.
 _USABLE_MEMORY = 0.9
-# The memory of a node is busy if other programs use this share of it.
+# The memory of a node is busy if other programs use this share of its bandwidth.
 _BUSY_MEMORY = 0.3
-# From near to far.
+# Relations of two nodes, from near to far.
 _RELATIONS = ("same_node", "same_package", "other_package")
 
 
@@ -54,14 +57,14 @@ def _score(place: ScoredPlace) -> float:
 
 
 class CandidatePlaces:
-    """The places for a request.
+    """The places in which a program with a request could run.
 
     Args:
         request: what the program needs.
         topology: the topology of the host.
         drives: name of each drive -> its facts.
         busy_units: processing units whose cores run other programs.
-        used: how full the memory of each node is by other programs, 0 to 1.
+        used: node -> share of its memory's bandwidth that other programs use, 0 to 1.
 
     Raises:
         UserError: the host has too few free cores or drives, or too little memory.
@@ -114,21 +117,23 @@ class CandidatePlaces:
         return [*self._free]
 
     def simplicity(self, place: Place, nodes: Sequence[int]) -> tuple[int, int, int, int]:
-        """Return what sorts equally good places with cores on `nodes`, the simplest first.
+        """Return a sort key that puts the simplest of equally good places first.
 
-        Few nodes are simple, pages on the nodes of the cores, and drives near these.
+        `nodes` are the nodes of the place's cores. A place is simple if these nodes are few and if
+        its drives and pages are on them.
         """
         far = {*self._nodes_of(place.drives)} - {*nodes}
         return len(nodes), len(far), len(place.shares), len({*place.shares} - {*nodes})
 
     def free_units(self, node: int) -> list[int]:
-        """Return a processing unit of each free core of a node, in the order of their use."""
+        """Return a unit of each free core of a node, in the order in which they are taken."""
         return self._free[node]
 
     def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
         """Return units for the requested cores, evenly on nodes, at least one on each.
 
-        If the nodes have too few, return None, or all of them with `fewer`.
+        If the nodes have too few free cores, the result is None, or all of these cores with
+        `fewer`.
         """
         wanted = self.request.cores
         enough = sum(len(self._free[node]) for node in nodes) >= wanted
@@ -139,7 +144,7 @@ class CandidatePlaces:
         return make_cpu_set(units[:wanted])
 
     def places_on(self, nodes: Sequence[int], *, fewer: bool = False) -> Iterator[Place]:
-        """Yield the places with cores on these nodes, each with its pages elsewhere.
+        """Yield a place with cores on these nodes for each placement of the pages that is tried.
 
         With `fewer`, nodes may have fewer cores than the request.
         """
@@ -158,9 +163,9 @@ class CandidatePlaces:
     def page_shares(
         self, nodes: Sequence[int], further: Sequence[int] = ()
     ) -> Iterator[dict[int, float]]:
-        """Yield the shares of the pages on nodes that are tried for cores on `nodes`.
+        """Yield node -> share of the pages, for each placement to try with cores on `nodes`.
 
-        Each node of `further` alone is tried, too.
+        All pages on a single node of `further` are tried, too.
         """
         memory = [*self._kind_of_memory]
         here = [node for node in nodes if node in memory]
@@ -207,7 +212,7 @@ class CandidatePlaces:
         return {node.os_index for node in self.topology.initiator_nodes}
 
     def _least_used(self, nodes: Sequence[int]) -> list[int]:
-        """Return other memory nodes, those that are used least and are nearest first."""
+        """Return memory nodes other than `nodes`; the least used come first, then the nearest."""
         others = [node for node in self._kind_of_memory if node not in nodes]
 
         def order(node: int) -> tuple[float, int, int]:
@@ -215,7 +220,8 @@ class CandidatePlaces:
             return round(self.used.get(node, 0.0), 1), _RELATIONS.index(relation), node
 
         best = sorted(others, key=order)
-        # Each kind of memory is tried. The best node of a kind is the last that is written here.
+        # Each kind of memory is tried. In reversed order, the best node of a kind overwrites the
+        # others.
         first_of_kind = {self._kind_of_memory[node]: node for node in reversed(best)}
         return [*dict.fromkeys([*best[:_OTHER_MEMORY], *first_of_kind.values()])]
 
@@ -237,7 +243,10 @@ class CandidatePlaces:
         return [*dict.fromkeys(node for node in nodes if node is not None)]
 
     def _drive_sets(self, nodes: Sequence[int]) -> list[tuple[str, ...]]:
-        """Return the named drives, or sets of so many: the nearest, and by turns of nodes."""
+        """Return the sets of drives to try: the requested drives, or sets of the requested number.
+
+        One set has the nearest drives; others take drives from the nodes by turns.
+        """
         wanted = self.request.drives
         if isinstance(wanted, tuple):
             return [wanted]
@@ -267,8 +276,8 @@ class CandidatePlaces:
         turns[0] += [name for name in packed if name not in turns[0]]
         return [*dict.fromkeys(tuple(names[:wanted]) for names in (packed, *turns))]
 
-    def search(
-        self, score: Score, sure_score: Score, most_score: Score = lambda _: math.inf
+    def best_place_by_node_set(
+        self, score: Score, sure_score: Score, score_bound: Score = lambda _: math.inf
     ) -> dict[tuple[int, ...], ScoredPlace]:
         """Return the best place on each set of nodes that was tried, with its score.
 
@@ -276,9 +285,9 @@ class CandidatePlaces:
         sure score is never above the expected one.
 
         Args:
-            score: what is expected of a place.
-            sure_score: what measurements ensure.
-            most_score: what no place of this kind exceeds, at little cost.
+            score: returns the score that the model expects of a place.
+            sure_score: returns the score that measurements ensure.
+            score_bound: returns an upper bound of a place's score, and takes little time.
 
         Raises:
             UserError: the data fit nowhere.
@@ -298,9 +307,9 @@ class CandidatePlaces:
             if key in found:
                 return
             expected: list[ScoredPlace] = []
-            for place in sorted(self.places_on(key), key=most_score, reverse=True):
+            for place in sorted(self.places_on(key), key=score_bound, reverse=True):
                 best = max(map(_score, expected), default=0.0)
-                if most_score(place) > best * _SURELY_WORSE:
+                if score_bound(place) > best * _SURELY_WORSE:
                     expected.append((expected_score(place), place))
             sure: list[ScoredPlace] = []
             for value, place in sorted(expected, key=lambda own: -own[0]):
@@ -312,9 +321,9 @@ class CandidatePlaces:
                 found[key] = min(equal, key=lambda own: self.simplicity(own[1], key))
 
         def try_first(nodes: Sequence[int]) -> float:
-            """Return the score of the first places, also if the nodes have too few cores.
+            """Return the best score of a few places on these nodes, even with too few cores.
 
-            The first has its pages on these nodes, and one for each kind of memory follows.
+            The first place has its pages on these nodes; one for each kind of memory follows.
             """
             key = tuple(sorted(nodes))
             if key not in first:
@@ -356,14 +365,14 @@ class CandidatePlaces:
         return found
 
     def _unlike(self, nodes: Iterable[int], score: SetScore) -> list[int]:
-        """Return the first of all nodes that are alike: of a package, equally good and free."""
+        """Return the first node of each group of nodes that are alike, see `_likeness`."""
         kinds: dict[object, int] = {}
         for node in nodes:
             kinds.setdefault(self._likeness(node, score), node)
         return [*kinds.values()]
 
     def _likeness(self, node: int, score: SetScore) -> object:
-        """Return what is equal for nodes that are alike."""
+        """Return what alike nodes have in common: package, score and number of free cores."""
         package = self.topology.package_of_node.get(node)
         return package, f"{score([node]):.5g}", len(self._free[node])
 
@@ -376,7 +385,7 @@ class CandidatePlaces:
                     yield order[:number]
 
     def _growing(self, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes, each with the node more that is best."""
+        """Yield sets of nodes, each with the best further node added."""
         nodes: list[int] = []
         best, unchanged = 0.0, 0
         while unchanged < 2 and len(nodes) < min(len(self.nodes), self.request.cores):
@@ -389,7 +398,7 @@ class CandidatePlaces:
                 best = max(best, now)
 
     def _shrinking(self, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes, each without the node that is worst."""
+        """Yield sets of nodes, each with its worst node removed."""
         best_first = sorted(self.nodes, key=lambda node: -score([node]))
         nodes = best_first[: self.request.cores]
         best, unchanged = 0.0, 0
@@ -413,5 +422,5 @@ class CandidatePlaces:
                 yield tuple(sorted(each))
 
     def _moved(self, place: Place, nodes: Sequence[int]) -> Place:
-        """Return a place with its cores on other nodes, and its pages where they are."""
+        """Return a place with its cores moved to other nodes; its pages stay."""
         return replace(place, cpus=self.units_on(nodes) or place.cpus)

@@ -1,4 +1,4 @@
-"""Check what is asked of a map, and read what else runs, such as ``node1:node4:triad:50``."""
+"""Check requests for advice, and read texts about running programs: ``node1:node4:triad:50``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def parse_running_load(
     except ValueError:
         share = 0.0
     if not 0 < share <= 100:
-        raise UserError(f"{percent!r} is no share", where, "write a number of per cent up to 100")
+        raise UserError(
+            f"{percent!r} is not a share in per cent", where, "write a number of per cent up to 100"
+        )
     shares, names = _target(target, topology, drives, where)
     if names:
         shares = {topology.nodes_of_pus(cpus)[0]: 1.0}
@@ -56,10 +58,10 @@ def parse_running_load(
 
 
 def checked_request(machine: MachineMap, request: Request) -> Request:
-    """Return the request with the names of drives in points.
+    """Check a request; return it with the names that its drives have in points.
 
     Raises:
-        UserError: a part of it is wrong.
+        UserError: a part of the request is wrong.
     """
     check_allowed(request.goal, get_args(Goal), f"there is no goal {request.goal!r}", "goal")
     check_kernel(request.kernel, "kernel")
@@ -72,7 +74,8 @@ def checked_request(machine: MachineMap, request: Request) -> Request:
     drives = request.drives
     if not isinstance(drives, int):
         drives = tuple(
-            drive_of_name(name, machine.topology, machine.drives, "drives") for name in drives
+            drive_name_in_points(name, machine.topology, machine.drives, "drives")
+            for name in drives
         )
     for running in request.beside:
         check_place(machine, running.place)
@@ -84,10 +87,10 @@ def checked_request(machine: MachineMap, request: Request) -> Request:
 
 
 def check_place(machine: MachineMap, place: Place) -> None:
-    """Check that a machine has the parts of a place.
+    """Check that a machine has the parts of a place, and that the shares of the pages add up to 1.
 
     Raises:
-        UserError: it has not.
+        UserError: the machine lacks a part of the place, or the shares are wrong.
     """
     topology = machine.topology
     if not place.cpus or not {*place.cpus} <= topology.node_of_pu.keys():
@@ -104,10 +107,10 @@ def check_place(machine: MachineMap, place: Place) -> None:
 
 
 def check_kernel(kernel: str, where: str) -> str:
-    """Return the kernel if the model knows its reads and writes.
+    """Check that the model knows the reads and writes of a kernel, and return the kernel.
 
     Raises:
-        UserError: it does not.
+        UserError: the model does not know the kernel.
     """
     if not _KERNEL.fullmatch(kernel):
         remedy = f"use {', '.join(KERNELS)}, or a share of reads such as read67"
@@ -115,10 +118,10 @@ def check_kernel(kernel: str, where: str) -> str:
     return kernel
 
 
-def drive_of_name(
+def drive_name_in_points(
     name: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> str:
-    """Return the name of a drive in points, also of the kernel's name, such as nvme0n1.
+    """Return the name of a drive in points; `name` is this name or the kernel's, such as nvme0n1.
 
     Raises:
         UserError: the machine has no such drive.
@@ -169,7 +172,7 @@ def _target(
     if not text:
         return {}, ()
     if text in drives or text.startswith("nvme"):
-        return {}, (drive_of_name(text, topology, drives, where),)
+        return {}, (drive_name_in_points(text, topology, drives, where),)
     place = parse_place_name(text)
     if place and place.kind in ("node", "nodes"):
         memory = {node.os_index for node in topology.memory_nodes}

@@ -41,15 +41,15 @@ from chaosity.twin.machine_parameters import (
 from chaosity.twin.model_values import ALL, kind_of_value
 from chaosity.twin.predict_loads import MATTERS_FOR_PREDICTION, parameters_without_data
 
-# A resource of which a load uses at least this share limits it.
+# A resource limits a load if at least this share of the resource is used.
 _FULL = 0.98
 # A parameter matters for an interval if one of its resources is used at least this much: with
 # another value within its interval, it could be the limit.
 _BUSY = 0.7
 _QUEUE = "queue"
-# Caches serve none of the accesses to so many bytes.
+# Caches serve no notable part of the accesses to so many bytes.
 _BEYOND_CACHES = 2 << 30
-# The difference that gives a derivative, on logarithms.
+# Step of a parameter's logarithm by which derivatives are computed.
 _STEP = 0.01
 
 
@@ -81,10 +81,11 @@ class MachineMap:
         is_simulated: whether the host does not exist.
         slow_rates: (node of the cores, node of the memory) -> measured bandwidth, where no
             parameter of the model explains why it is so low.
-        slow_latencies: the same pair -> measured over predicted latency, where none explains it.
+        slow_latencies: the same pair -> measured over predicted latency, where no parameter
+            explains this ratio.
         stale_components: components that changed after points with them were measured.
-        unusable: why the results are useless and what to do, as the report says it; empty if they
-            are not.
+        unusable: why the results are useless and what to do, as the report says it; empty if the
+            results are usable.
         host: name of the host.
     """
 
@@ -114,10 +115,10 @@ class MachineMap:
 
     @cached_property
     def _other_models(self) -> list[tuple[Parameter, set[Parameter], QuickModel]]:
-        """Return models that the data allow, too, each with the capacities that it has otherwise.
+        """Return (capacity, changed parameters, model) for each other model that the data allow.
 
-        The first of these is the one that is not determined. The models have its least value, or
-        the numbers that explain the data without it.
+        The capacity is one that no measurement determines. Its models have its least value, or
+        other numbers that explain the data without this capacity.
         """
         now = self.fitted.values
         found = [(own, {own}, with_capacity(now, own, least)) for own, least in self._least.items()]
@@ -137,7 +138,7 @@ class MachineMap:
     def _unusual_models(self) -> dict[Parameter, QuickModel]:
         """Return each latency that no point measures -> the model with an unusual value.
 
-        Time in queues is assumed, and its interval is wide.
+        The time in queues is left out, since it is assumed and has a wide interval.
         """
         return {
             each.parameter: self._model_with(
@@ -206,7 +207,8 @@ class MachineMap:
     ) -> list[Load]:
         """Return the loads of a place, as points have them.
 
-        There are several if threads use their own nodes. Latency has one for each node.
+        There are several loads if each thread uses its own node. A latency has a load for each node
+        of the cores.
 
         Args:
             name: name of the loads; with several loads, each has its node added.
@@ -270,15 +272,15 @@ class MachineMap:
         return cast(Load, entry)
 
     def value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the value of a place's loads while others run: a sum of rates, a mean latency."""
+        """Return the value of loads while `beside` run: a sum of rates, or a mean latency."""
         return self._as_measured(self._value(self.model, loads, beside), loads)
 
     def sure_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the value if no capacity is more than what was measured through it."""
+        """Return the value if each capacity is only what was measured through it; see `value`."""
         return self._as_measured(self._value(self._sure_model, loads, beside), loads)
 
-    def most_of_memory(self, place: Place, request: Request) -> float:
-        """Return the bandwidth that the memory of a place gives at most, infinity if unknown."""
+    def highest_memory_bandwidth(self, place: Place, request: Request) -> float:
+        """Return the highest bandwidth that the memory of a place can give; infinity if unknown."""
         if request.goal != "bandwidth" or request.memory_bytes < _BEYOND_CACHES:
             return math.inf
         one_core = self.loads("program", Place(place.cpus[:1], place.shares), request.kernel)
@@ -293,8 +295,8 @@ class MachineMap:
     def expected(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.
 
-        The interval joins how sure the parameters are and how far measured values of the kind are
-        from the model. A capacity that no measurement determines may be as low as what was
+        The interval combines how uncertain the parameters are with how far measured values of this
+        kind lie from the model. A capacity that no measurement determines may be as low as what was
         measured through it, and everything that explains the measurements equally well counts.
 
         Raises:
@@ -358,10 +360,10 @@ class MachineMap:
         """Return a value of loads with its interval, and what limits the loads.
 
         Args:
-            loads: the loads; the kind of the first one says how far values are from the model.
+            loads: the loads; the kind of the first load says how far values are from the model.
             beside: the loads of what runs beside them.
             predicted_by: returns the value that a model predicts.
-            value_by: returns the same, corrected by what no parameter explains.
+            value_by: returns the same value, corrected by what no parameter explains.
         """
         predicted, value = predicted_by(self.model), value_by(self.model)
         used, every = self.model.used_resources(loads, beside)
@@ -401,28 +403,28 @@ class MachineMap:
     def _as_measured(self, value: float, loads: Sequence[Load]) -> float:
         """Return a predicted value, corrected by measured pairs that the model does not explain.
 
-        What several ways share is at most what the slowest of them allows. A latency is the mean
-        over the ways.
+        A rate over several pairs of nodes is at most what the slowest pair allows. A latency is the
+        mean over the pairs.
         """
-        ways = [
+        pairs = [
             ((node, int(memory)), share / len(load["initiator"]["nodes"]) / len(loads))
             for load in loads
             if not load["target"]["drives"]
             for node in load["initiator"]["nodes"]
             for memory, share in (load["placement"].get("shares") or {}).items()
         ]
-        if not ways:
+        if not pairs:
             return value
         if LATENCY in loads[0]["metrics"]:
-            return value * sum(share * self.slow_latencies.get(way, 1.0) for way, share in ways)
-        limits = [self.slow_rates[way] / share for way, share in ways if way in self.slow_rates]
+            return value * sum(share * self.slow_latencies.get(pair, 1.0) for pair, share in pairs)
+        limits = [self.slow_rates[pair] / share for pair, share in pairs if pair in self.slow_rates]
         return min([value, *limits])
 
     def _check_known(self, loads: Sequence[Load], beside: Sequence[Load], value: float) -> None:
         """Check that measurements tell something of each number on which a value depends.
 
         Raises:
-            UserError: no valid measurement depends on one of them.
+            UserError: no valid measurement depends on one of these numbers.
         """
         without = self._without_data and parameters_without_data(
             self.fitted, self._uses, [*loads, *beside]
@@ -437,7 +439,7 @@ class MachineMap:
             raise UserError(f"no valid measurement depends on {own.name}", remedy=remedy)
 
 
-# Pattern of the model's resources -> name of such a part; a number in it is that of the part.
+# Pattern of names of the model's resources -> name for people; a group is the number of the part.
 _NAMES = (
     (r"(?:core|slow_cores|fast_cores).*", "cores"),
     (r"l3_(\d+)", "links of L3 domain"),

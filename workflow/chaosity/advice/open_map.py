@@ -1,6 +1,7 @@
 """Open the map of a host: its results, with the model that fits them.
 
-A fit takes seconds to minutes, so it is kept in the folder of the results until they change.
+A fit takes seconds to minutes, so the fitted model is kept in the folder of the results until the
+results change.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def map_of_results(
 
     Args:
         measured: the tidy table of the host.
-        points: its planned points.
-        topology: its topology.
+        points: the planned points of the host.
+        topology: the topology of the host.
         fitted: the fitted machine.
     """
     slow = find_slow_pairs(measured, points, topology, fitted)
@@ -92,7 +93,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
 
     Args:
         machine: the description, a YAML file.
-        topology_file: its topology, an XML file of hwloc.
+        topology_file: the topology of the machine, an XML file of hwloc.
 
     Raises:
         UserError: a file is not readable or wrong.
@@ -109,7 +110,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
 
 
 def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
-    """Return the model that fits the results; it is read if it is kept and they are the same."""
+    """Return the model that fits the results, kept from an earlier call or fitted anew."""
     folder = results.folder
     digest = hashlib.sha256(__version__.encode())
     parts = (folder / "components").glob("*.json")
@@ -118,7 +119,7 @@ def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> Fitt
     for point in results.points:
         digest.update(point["definition"].encode())
     key, kept = digest.hexdigest(), folder / MODEL_FILE
-    # Whatever is wrong with the file: it is only kept to save time.
+    # If anything is wrong with the kept file, the model is fitted again.
     with suppress(OSError, UserError, *MALFORMED):
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
@@ -131,7 +132,7 @@ def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> Fitt
     machine = named_description(
         *(fitted, "fitted", host.parent.name, host.name), simulated=results.measured.is_simulated
     )
-    with suppress(OSError):  # the results of others may be read only
+    with suppress(OSError):  # another user's results may be read-only
         write_atomically(kept, json.dumps({"of_results": key, "machine": machine}) + "\n")
     return fitted
 

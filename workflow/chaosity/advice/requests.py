@@ -9,7 +9,8 @@ from typing import Literal
 from chaosity.cpusets import CpuSet
 
 Goal = Literal["bandwidth", "latency", "drives"]
-# Bytes of a program that names no size: beyond the caches of every known server, within each node.
+# Bytes of data of a program that names no size: more than the caches of every known server, less
+# than a node's memory.
 USUAL_BYTES = 4 << 30
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 
@@ -18,8 +19,9 @@ BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 class Place:
     """Cores, and where the pages of their data are.
 
-    `shares` is node -> share of the pages. It is empty if each thread accesses only data on its own
-    node. `drives` are the names of the drives that are read; the pages are then their buffers.
+    `shares` is node -> share of the pages. `shares` is empty if each thread accesses only data on
+    its own node. `drives` are the names of the drives that are read; the pages are then their
+    buffers.
     """
 
     cpus: CpuSet
@@ -55,7 +57,7 @@ class Request:
         goal: what is best: the highest bandwidth of memory, the shortest latency of memory, or the
             highest bandwidth of drives.
         kernel: its accesses of memory, see `RunningLoad`.
-        drives: for the goal `drives`, the names of the drives, such as nvme0n1, or how many of any.
+        drives: for the goal `drives`, the names of the drives, such as nvme0n1, or how many drives.
         partitioned: whether each thread accesses only data that it touched first.
         beside: what else runs.
     """

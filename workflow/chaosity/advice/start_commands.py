@@ -18,10 +18,10 @@ from chaosity.place.page_shares import CANONICAL, FIRST_TOUCH, UNIFORM_WORKERS, 
 def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     """Return name of a program -> the line to type; PROGRAM stands for the user's program.
 
-    Linux alone has these programs. ``taskset`` sets no policy for pages, so it is only there if the
-    first touch of each thread puts them where they have to be. The line of Slurm takes the whole
-    host, since Slurm ignores masks of processing units otherwise. The line of fio only reads. The
-    line of ``chaosity place`` also checks where the pages are.
+    The result is empty on other systems than Linux, which lack these programs. ``taskset`` sets no
+    policy for pages, so it is only there if first touch puts the pages where they must be. The line
+    of Slurm takes the whole host, since Slurm ignores masks of processing units otherwise. The line
+    of fio only reads. The line of ``chaosity place`` also checks where the pages are.
     """
     if machine.topology.os_family != "linux":
         return {}
@@ -67,9 +67,9 @@ def _place_words(place: Place, workers: Sequence[int]) -> list[str]:
 
 
 def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
-    """Return the path of each drive, or of the file that stands in for it.
+    """Return the path of each drive, or of the file that stands in for the drive.
 
-    The result is None if the path of any of them is unknown.
+    The result is None if one of the paths is unknown.
     """
     known = {drive_component_name(each): each for each in machine.topology.drives if each.name}
     paths = []

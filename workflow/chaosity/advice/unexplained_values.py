@@ -1,4 +1,4 @@
-"""Find the pairs of nodes that are slower than every fitted parameter explains."""
+"""Find the pairs of nodes that are slower than the fitted parameters explain."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from chaosity.twin.machine_parameters import can_be_fitted, model_of
 from chaosity.twin.model_values import cell_medians, departs
 from chaosity.twin.predict_loads import model_values
 
-# Less data can be in caches, where other parameters count.
+# Data of fewer bytes can be in caches, whose parameters are others.
 _BEYOND_CACHES = 64 << 20
-# The initiators of a value of a pair of nodes.
+# Metric -> kind of initiator whose values count for a pair of nodes.
 _KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
 
 
 @dataclass(frozen=True)
 class SlowPairs:
-    """Pairs of nodes that are slower than every parameter of the model explains.
+    """Pairs of nodes that are slower than the parameters of the model explain.
 
-    The keys are the node of the cores, and the node of their memory. `rates` are measured
-    bandwidths in bytes per second, `latencies` are measured over predicted latencies.
+    A key is (node of the cores, node of their memory). `rates` are measured bandwidths in bytes per
+    second; `latencies` are ratios of measured to predicted latencies.
     """
 
     rates: Mapping[tuple[int, int], float]

@@ -14,7 +14,7 @@ from pathlib import Path
 from chaosity.design.host_plan import HostPlan
 from chaosity.documents.config import AUTO_BUDGET, Config
 from chaosity.errors import UserError
-from chaosity.records.record_files import record_file
+from chaosity.records.record_files import current_record_path
 from chaosity.rounds.point_priority import least_budget_seconds
 from chaosity.rounds.round_types import (
     ROUND_SECONDS,
@@ -56,7 +56,9 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
     """Return the part of a host's complete plan that these rounds measure."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
     # The rounds contain all records that count, so records of left-out points do not count.
-    older = sum((folder / record_file(*point_key(point), 1)).exists() for point in own.left_out)
+    older = sum(
+        (folder / current_record_path(*point_key(point), 1)).exists() for point in own.left_out
+    )
     if not older:
         return own
     note = (

@@ -41,7 +41,7 @@ from chaosity.errors import UserError, file_system_error, printable_short_line
 from chaosity.hosts.ansible_inventory import (
     InventoryHost,
     read_inventory,
-    share_inventory_with_processes_below,
+    share_inventory_with_child_processes,
 )
 from chaosity.hosts.host_discovery import (
     discover_hosts,
@@ -331,7 +331,7 @@ class Campaign:
         reboot can change a dynamic inventory.
         """
         if not self.config["configurations"]:
-            share_inventory_with_processes_below(self.config["inventory"])
+            share_inventory_with_child_processes(self.config["inventory"])
 
     def unlock_results(self) -> None:
         """Let another campaign write to the results before this process ends."""

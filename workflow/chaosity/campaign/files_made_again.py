@@ -20,9 +20,9 @@ from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import MALFORMED, UserError, describe_malformed, printable_short_line
 from chaosity.records.record_files import (
+    current_record_path,
     load_record,
     read_regular_file,
-    record_file,
     replicate_numbers,
     time_in_file_name,
     utc_now_text,
@@ -78,7 +78,7 @@ def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
     read_at = _changed_ns(folder / MEASUREMENTS_FILE) or 0
     for point in plan.points:
         for replicate in replicate_numbers(point):
-            path = folder / record_file(*point_key(point), replicate)
+            path = folder / current_record_path(*point_key(point), replicate)
             if reason := _damage(path, read_at, "verdict"):
                 yield _set_aside(path, f"the record is {reason}", "measured")
 

@@ -28,10 +28,10 @@ from chaosity.hosts.ansible_inventory import (
 from chaosity.hosts.host_discovery import discover_hosts
 from chaosity.hosts.runner_command import LOCAL
 from chaosity.records.record_files import (
+    current_record_path,
+    file_has_text,
     file_time,
-    has_text,
     is_measured,
-    record_file,
     replicate_numbers,
     time_in_file_name,
 )
@@ -155,7 +155,7 @@ class HostInMode:
         """Return the paths of all records of the plan, or of another plan of this host."""
         points = (plan or self.plan).points
         return [
-            f"{self.folder}/{record_file(point['experiment'], point['point'], replicate)}"
+            f"{self.folder}/{current_record_path(point['experiment'], point['point'], replicate)}"
             for point in points
             for replicate in replicate_numbers(point)
         ]
@@ -212,7 +212,7 @@ class HostInMode:
         if not self._changed:
             return []
         own = [c for c in self._points[experiment, name]["components"] if c in self._changed]
-        record = self.folder / record_file(experiment, name, int(replicate))
+        record = self.folder / current_record_path(experiment, name, int(replicate))
         if not own or not record.exists():
             return []
         written = time_in_file_name(file_time(record))
@@ -225,7 +225,7 @@ class HostInMode:
             found, kept = (
                 folder / "components" / f"{name}.json" for folder in (self.facts, self.folder)
             )
-            is_kept = kept.exists() and has_text(kept, found.read_text(encoding="utf-8"))
+            is_kept = kept.exists() and file_has_text(kept, found.read_text(encoding="utf-8"))
             yield str(kept if is_kept else found)
 
     def failed_attempts(self, experiment: str, name: str, replicate: str) -> int:

@@ -26,10 +26,10 @@ from chaosity.design.host_plan import HostPlan
 from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.records.record_files import (
+    current_record_path,
+    file_has_text,
     file_time,
-    has_text,
     load_record,
-    record_file,
     replicate_numbers,
     time_in_file_name,
 )
@@ -88,7 +88,7 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     Nothing is written if the points of the plan have not changed since the file was written.
     """
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
-    if path.exists() and has_text(done, plan.points_fingerprint):
+    if path.exists() and file_has_text(done, plan.points_fingerprint):
         return  # the file keeps its time, so Snakemake makes no new predictions
     write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)
@@ -212,7 +212,7 @@ class RoundsOfHost:
             for point in self.plan.points:
                 key = point_key(point)
                 for number in range(1, 1 + max(asked[key], len(point["orders"]))):
-                    path = self.folder / record_file(*key, number)
+                    path = self.folder / current_record_path(*key, number)
                     if not path.exists():
                         continue
                     seconds, is_valid, definition = _facts_of_record(path, kept)

@@ -14,19 +14,19 @@ import click
 from chaosity.cli.shared_options import RESULTS_FOLDER
 from chaosity.cli.terminal_output import echo, print_line
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.records.record_files import load_record, read_regular_file, record_file
+from chaosity.records.record_files import current_record_path, load_record, read_regular_file
 from chaosity.records.record_format import LoadRecord, Record
 from chaosity.runner.metric_values import (
     common_time_span,
+    common_window_of_loads,
     counts_in_window,
     method_of_metric,
-    progress_by_load,
-    progress_with_pauses,
     sample_quantile_in_window,
     sample_spans,
     samples_in_spans,
+    series_by_load,
+    series_of_pausing_loads,
     spans_without_pauses,
-    window_of_all_loads,
 )
 from chaosity.runner.tool_output import extract_values
 from chaosity.units import choose_scale, format_quantity
@@ -167,7 +167,7 @@ def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> It
     Raises:
         UserError: the record is damaged.
     """
-    path = folder / record_file(row["experiment"], row["point"], int(row["replicate"]))
+    path = folder / current_record_path(row["experiment"], row["point"], int(row["replicate"]))
     with malformed_as_user_error("the record is not complete", str(path)):
         yield from _replicate_lines(folder, path, row, every_sample=every_sample)
 
@@ -232,11 +232,11 @@ def explain_record_value(
             times = f"enabled {count['time_enabled_ns']} ns, running {count['time_running_ns']} ns"
             yield f"unit {count['cpu']}: {count.get('sign', 1)} x {count['count']}, {times}"
     else:
-        series = progress_by_load(record)
+        series = series_by_load(record)
         several = len(record["loads"]) > 1
-        window = window_of_all_loads(record, series) if several else None
+        window = common_window_of_loads(record, series) if several else None
         begin, end = window or common_time_span(series[load["name"]])
-        spans = spans_without_pauses(progress_with_pauses(record, series) * several, begin, end)
+        spans = spans_without_pauses(series_of_pausing_loads(record, series) * several, begin, end)
         kind = "all loads" if several else "all threads"
         yield f"window in which {kind} ran: {begin!r} to {end!r} s on the host's monotonic clock"
         if method == "rate":

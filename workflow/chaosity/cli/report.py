@@ -103,7 +103,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
-    from chaosity.components.component_documents import discovered_host
+    from chaosity.components.component_documents import read_host_json
     from chaosity.report.overview import write_overview
     from chaosity.report.page import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files
@@ -126,7 +126,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
         if hosts and folder.name not in hosts:
             continue
         rewrite_reports_of_host(folder, stale_only=not hosts)
-        newest = folder / str(discovered_host(folder / "any").get("configuration") or "")
+        newest = folder / str(read_host_json(folder / "any").get("configuration") or "")
         summary, report = newest / "summary.txt", newest / "report.html"
         if summary.exists():
             echo(summary.read_text(encoding="utf-8").rstrip())

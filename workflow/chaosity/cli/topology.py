@@ -161,7 +161,7 @@ def _print_devices(topology: Topology) -> None:
         (
             *(device.name, device.device, device.platform),
             "processor" if device.is_processor else device.type,
-            *(device.pci or "-", device.memory_text or None, device.node),
+            *(device.pci or "-", device.memory_sharing_text or None, device.node),
         )
         for device in topology.opencl_devices
     ]

@@ -1,1 +1,4 @@
-"""Components: the parts of a host whose change makes measurements obsolete. Each has a file."""
+"""Components: the parts of a host whose change makes measurements obsolete.
+
+Each component has a file.
+"""

@@ -1,9 +1,10 @@
-"""Make, write and read the document of each component of a host, which changes only with it.
+"""Make, write and read the documents of a host's components; each changes only with its component.
 
 A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address of the
 slot). Its document describes the part in that place. When a drive is replaced, the document of one
-component changes, and the points that depend on that component are measured again. When `nvme3n1`
-becomes `nvme1n1`, nothing changes. Changes of the files make Snakemake measure points again.
+component changes, and the points that depend on that component are measured again. When the kernel
+renames `nvme3n1` to `nvme1n1`, no document changes. Snakemake measures the points of a component
+again when the component's file changes.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from chaosity.components.component_history import (
     ComponentDocument,
     Components,
     history_file,
+    read_component_states,
     read_json_object_or_none,
-    read_states,
     record_component_state,
 )
 from chaosity.cpusets import format_cpu_list
@@ -34,7 +35,8 @@ from chaosity.topology.topology_parts import Gpu, HostFacts, Node, NvmeDrive, Op
 SYSTEM = "system"
 # The file with the fingerprints of the last discovery's documents.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
-# Firmware reserves a few pages more or fewer from boot to boot; no memory module is that small.
+# A node's memory is rounded to multiples of this, because firmware reserves a few pages more or
+# fewer from boot to boot. No memory module is as small.
 _MEMORY_STEP_BYTES = 64 * 2**20
 _NAMESPACE = re.compile(r"nvme\d+n(\d+)")
 _LONGEST_NAME = 100
@@ -50,12 +52,15 @@ def make_component_documents(
     tools: Mapping[str, str] | None = None,
     extra_drives: Mapping[str, ComponentDocument] | None = None,
 ) -> dict[str, ComponentDocument]:
-    """Return the documents of all components of a host, by name.
+    """Return component name -> document, for all components of a host.
 
-    `tools` has version and hash of each tool, for the system component. `extra_drives` has all
-    drives of the inventory by component; drives that discovery found too are ignored.
+    `tools` is tool -> version and hash, for the system component. `extra_drives` is component name
+    -> document of each drive of the inventory; of these, drives that discovery found too are
+    ignored.
     """
-    drives = [drive for drive in topology.drives if drive.name]  # unnamed: not measurable
+    drives = [
+        drive for drive in topology.drives if drive.name
+    ]  # without a name, a drive cannot be measured
     return {
         **(extra_drives or {}),
         SYSTEM: _system(topology, tools or {}),
@@ -137,7 +142,7 @@ def _package(package: Package, topology: Topology) -> ComponentDocument:
 
 
 def _node(node: Node, topology: Topology) -> ComponentDocument:
-    """Return a node's document; its memory is what firmware provided, with or without a balloon."""
+    """Return a node's document; its memory is what firmware provided, also with a balloon."""
     memory_bytes, table = node.memory_bytes, topology.distances
     if node.present_bytes is not None:
         memory_bytes = round(node.present_bytes / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES
@@ -176,7 +181,7 @@ def _device(
 
 
 def _opencl_device(device: OpenclDevice) -> ComponentDocument:
-    """Return a device's document; a processor's memory is left out, since a balloon changes it."""
+    """Return a device's document; a processor's has no memory size, since a balloon changes it."""
     memory_bytes = None if device.is_processor else device.memory_bytes
     return {**_device("opencl_device", device, _OPENCL_KEYS), "memory_bytes": memory_bytes}
 
@@ -198,7 +203,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
-        if not read_regular_file(path).strip(b"\0 \n"):  # left by a crash; nobody's edit
+        if not read_regular_file(path).strip(b"\0 \n"):  # a crash, and no person, emptied this file
             _restore_from_history(path)
         record_component_state(path)  # the file may have a person's edits
         if path.stem not in documents:
@@ -220,11 +225,12 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
 
 
 def _restore_from_history(path: Path) -> None:
-    """Write a component whose file a crash emptied again from its history; else delete the file.
+    """Write the newest document of a component's history into its file, which a crash emptied.
 
-    Without the component, its points would be measured again.
+    Without the document, the points of the component would be measured again. If the history has no
+    document, the file is deleted.
     """
-    known = [state.content for state in read_states(history_file(path)) if state.content]
+    known = [state.content for state in read_component_states(history_file(path)) if state.content]
     if known:
         write_atomically(path, _sorted_json(known[-1]))
     else:
@@ -241,7 +247,7 @@ def _sorted_json(document: ComponentDocument) -> str:
 
 
 def read_component_documents(folder: Path) -> dict[str, ComponentDocument]:
-    """Return the documents of the components by name, without files that are not JSON objects.
+    """Return component name -> document; files that are not JSON objects are left out.
 
     A person may have edited a file, so keys may be missing or have unusual values.
     """
@@ -259,7 +265,8 @@ def facts_of_system_component(components: Components) -> HostFacts:
 def processor_model(folder: Path) -> str | None:
     """Return the processor model of ``results/HOST/CONFIGURATION``; None if unknown.
 
-    The system component comes before the topology, since a person may have edited it.
+    The model in the system component counts more than that in the topology, since a person may have
+    edited the component.
     """
     if model := _system_component(folder).get("cpu_model"):
         return str(model)
@@ -271,14 +278,14 @@ def processor_model(folder: Path) -> str | None:
 
 
 def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
-    """Return what the hosts that are compared as equal have in common: model and group.
+    """Return processor model and group of a host; hosts with an equal pair are compared as equal.
 
     The group is the host's variable ``chaosity_equal_hosts``, empty by default.
     """
-    return processor_model(folder), str(discovered_host(folder).get("equal_hosts") or "")
+    return processor_model(folder), str(read_host_json(folder).get("equal_hosts") or "")
 
 
-def discovered_host(folder: Path) -> Mapping[str, object]:
+def read_host_json(folder: Path) -> Mapping[str, object]:
     """Return ``host.json`` of the host of ``results/HOST/CONFIGURATION``; empty if unreadable."""
     return read_json_object_or_none(folder.resolve().parent / "host.json") or {}
 
@@ -286,7 +293,7 @@ def discovered_host(folder: Path) -> Mapping[str, object]:
 def is_virtual_machine(folder: Path) -> bool:
     """Return whether the host of ``results/HOST/CONFIGURATION`` says that it is a virtual machine.
 
-    Only x86 processors report it.
+    Only x86 processors report this, so the result is False on other processors.
     """
     return _system_component(folder).get("hypervisor") is True
 

@@ -1,4 +1,4 @@
-"""Keep the history of each component: its states, each with the time when it began.
+"""Keep the history of each component: its states, each with the time when the state began.
 
 ``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
 first. The content is null while the component did not exist. A person's edit of a component file is
@@ -6,8 +6,8 @@ a state too. So the history shows the serial number of the part that was present
 measurement. A report can show what a repair changed.
 
 ``check_components.jsonl`` has a line for each check that saw other components than the check
-before, with the documents of all components. It is a file of its own, since changes in the folder
-``components`` request new measurements.
+before, with the documents of all components. This file is not in the folder ``components``, since
+changes there request new measurements.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Components = Mapping[str, ComponentDocument]
 
 HISTORY_FOLDER = ".history"
 CHECKS_FILE = "check_components.jsonl"
-# Items of longer lists, such as CPU flags, are only counted; the component file has all items.
+# Of a list with more items than this, such as CPU flags, only the number of items is shown; the
+# component file has all items.
 _MOST_ITEMS = 12
 _LONGEST_VALUE = 90
 # Kinds of components that only discovery adds and removes; the inventory names the others.
@@ -72,7 +73,7 @@ def history_file(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    """Return the text in a file, with a sign for each byte that is not text."""
+    """Return the text in a file, with a replacement character for each byte that is not text."""
     return read_regular_file(path).decode(errors="replace")
 
 
@@ -84,9 +85,9 @@ def record_component_state(path: Path) -> None:
     """
     history = history_file(path)
     now = utc_now_text()
-    states, content, since = read_states(history), read_json_object_or_none(path), now
-    # The clock was ahead and was set back. With a time to come, every new record would look older
-    # than this state, and Snakemake would measure its point in every run.
+    states, content, since = read_component_states(history), read_json_object_or_none(path), now
+    # If the clock was ahead and was set back, a state may begin in the future. Then every new
+    # record would look older than this state, and Snakemake would measure its point in every run.
     soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
     from_future = any(state.since > soon for state in states)
     if from_future:
@@ -109,14 +110,14 @@ def record_component_state(path: Path) -> None:
 
 
 def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]:
-    """Return the states of each component by name, the oldest first.
+    """Return component name -> its states, the oldest first.
 
     States without content are left out. A component that was missing for a while and came back
     unchanged has a single state. `directory` has the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
-        for state in read_states(path):
+        for state in read_component_states(path):
             states = histories.setdefault(path.name.removesuffix(".jsonl"), [])
             if state.content is not None and (not states or states[-1].content != state.content):
                 states.append(state)
@@ -124,13 +125,14 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 
 
 def notes_on_missing_components(directory: Path) -> list[str]:
-    """Return a clause for each part that an earlier discovery found, and the last one did not.
+    """Return a sentence for each component that an earlier discovery found, but not the last.
 
-    `directory` has the component files. A part whose history a person deletes is forgotten.
+    `directory` has the component files. If a person deletes the history of a component, it has no
+    sentence any more.
     """
     notes = []
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
-        states = read_states(path)
+        states = read_component_states(path)
         document = states[-2].content if len(states) > 1 and not states[-1].content else None
         if document is None or document.get("component") not in _DISCOVERED:
             continue
@@ -156,10 +158,10 @@ def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
 def components_changed_since(
     stamp: str, names: Iterable[str], histories: Mapping[str, Sequence[ComponentState]]
 ) -> list[str]:
-    """Return the components whose document at a time differs from their newest document.
+    """Return the names of components whose document at a time differs from their newest document.
 
-    The form of `stamp` is that of `state_at`. A component that changed and changed back is not
-    among them.
+    The time `stamp` has the form of `time_in_file_name`. A component that changed and changed back
+    is not in the result.
     """
     return [
         name
@@ -169,8 +171,8 @@ def components_changed_since(
     ]
 
 
-def read_states(history: Path) -> list[ComponentState]:
-    """Return the states in a history file without unreadable lines; empty if there is no file."""
+def read_component_states(history: Path) -> list[ComponentState]:
+    """Return the states in a history file; unreadable lines and a missing file give no state."""
     states = []
     for line in _text(history).splitlines() if history.exists() else []:
         with suppress(*MALFORMED):
@@ -179,10 +181,10 @@ def read_states(history: Path) -> list[ComponentState]:
     return states
 
 
-def keep_components_of_check(folder: Path, moment: str, components: Components) -> None:
+def record_components_of_check(folder: Path, moment: str, components: Components) -> None:
     """Add the components that a check saw, if they differ from those of the last check."""
     path = folder / CHECKS_FILE
-    states, content = read_states(path), json.loads(json.dumps(components))
+    states, content = read_component_states(path), json.loads(json.dumps(components))
     if not states or states[-1].content != content:
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"since": moment, "content": content}, sort_keys=True) + "\n")
@@ -201,16 +203,17 @@ class ComponentLog:
         with malformed_as_user_error("the file has no components of checks", str(path)):
             self.seen: list[tuple[str, Components]] = [
                 (str(state.since), {name: dict(each) for name, each in state.content.items()})  # type: ignore[call-overload]
-                for state in read_states(path)
+                for state in read_component_states(path)
                 if state.content is not None
             ]
         self.times = {since for since, _ in self.seen}
         self.times |= {each.since for states in self.discovered.values() for each in states}
 
-    def differences(self, before: str, after: str) -> list[tuple[str, str]]:
-        """Return (component, what changed of it from one time to another) in words.
+    def changes_between(self, before: str, after: str) -> list[tuple[str, str]]:
+        """Return (component, change in words) for each change between two times.
 
-        A discovery can be days late, so what the checks saw counts more.
+        Where both a discovery and a check saw a value, that of the check counts, because a
+        discovery can be days late.
         """
         if not any(before < time <= after for time in self.times):
             return []
@@ -232,7 +235,7 @@ class ComponentLog:
         return found
 
     def replacements(self, component: str) -> Iterator[tuple[str, str]]:
-        """Yield when a component was replaced, and the two serial numbers in words."""
+        """Yield (time, old and new serial number in words) for each replacement of a component."""
         found: dict[tuple[object, object], str] = {}
         by_runs = [
             (state.since, state.content or {}) for state in self.discovered.get(component, ())

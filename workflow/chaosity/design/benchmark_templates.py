@@ -42,7 +42,7 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# This character separates texts that are filled in together. People do not write it.
+# Texts that are filled in together are separated by this character, which no person writes.
 _SEPARATOR = "\x1f"
 # Jinja2's marks: a text without them is constant.
 _MARKS = ("{{", "{%", "{#")
@@ -57,7 +57,10 @@ def _compile_template(text: str) -> Template:
 
 
 def _collect_templates(part: Any, templates: list[str]) -> _Fill:
-    """Append all templates in a part of the benchmark file to `templates`, in their order."""
+    """Append all templates in a part of the benchmark file to `templates`, in their order.
+
+    Returns a function that makes the part from the filled-in templates.
+    """
     before = len(templates)
     if isinstance(part, str):
         if any(mark in part for mark in _MARKS):
@@ -81,7 +84,7 @@ class LoadMaker:
         self.document = document
         self.name = document["benchmark"]
         self.parameters: dict[str, Level] = {**document.get("parameters", {}), **parameters}
-        # By the name that experiments use; empty if the benchmark has none.
+        # The kernels, by the name that experiments use; empty if the benchmark has no kernels.
         self.kernels: dict[str, KernelNameAndArrayCount] = document.get("kernels", {})
         self.operating_system_of_commands: str = document.get("platform", "linux")
         self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
@@ -108,8 +111,9 @@ class LoadMaker:
     def defining_parts_of_load(self, load: Load) -> dict[str, Any]:
         """Return the parts of a load that define its measurement, for the fingerprint.
 
-        Notes and bounds of memory modules do not. Metrics have the names of older records, which
-        count if they lack an added metric.
+        Notes, and bounds that come from memory modules, do not define it. Metrics have their names
+        in older records, and metrics that older records lack are left out, so that older records
+        stay valid.
         """
         metrics = {}
         for name, source in load["metrics"].items():
@@ -145,7 +149,7 @@ class LoadMaker:
         """Return a load with its command, files and checks, but without endpoints and placement.
 
         The name is unique within the load's point. `context` has the variables for the templates,
-        `varied` the parameters that the experiment varies; they replace the config's values.
+        `varied` the parameters that the experiment varies, which replace the config's values.
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
@@ -217,7 +221,7 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
 def find_counter_events(
     names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterEventsOrReason]:
-    """Return the events of each counter on a host, or the reason why it has none.
+    """Return counter -> its events on a host, or the reason why the counter has none there.
 
     `names` are the counters of the benchmark file `where`. `host` has the facts in `Topology.host`.
 
@@ -233,7 +237,8 @@ def find_counter_events(
 
 
 def _counter(name: str, host: HostFacts) -> CounterEventsOrReason:
-    # A point's definition includes its reason. Points with a changed reason are measured again.
+    # The reason is a part of a point's definition, so a point is measured again if its reason
+    # changes.
     document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:
         numbers = [host.get(key) for key in ("cpu_vendor", "cpu_family", "cpu_model_number")]

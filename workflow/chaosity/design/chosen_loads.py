@@ -51,7 +51,7 @@ class Initiator:
 
 @dataclass(frozen=True)
 class PlannedDrive:
-    """A drive in a point. Its component names the slot, since kernel names change between boots."""
+    """A drive in a point. `component` names the slot, since kernel names change between boots."""
 
     component: str
     node: int | None
@@ -67,7 +67,7 @@ class PlannedDrive:
     def point_entry(self) -> DriveFacts:
         """Return the drive's entry in a point: `component`, `node` and the known fields."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        # Compared by identity, since node 0 equals False.
+        # `is not False`, since node 0 equals False.
         known = {name: v for name, v in values.items() if v is not None and v is not False}
         return cast(DriveFacts, {"node": None, **known})
 
@@ -77,8 +77,8 @@ class Target:
     """What a load accesses: memory nodes, drives or a device.
 
     The kind "none" means that the load is left out. A placement of pages (kind "policy") has
-    `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` is true
-    if pages still move while the load runs.
+    `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` says
+    whether pages still move while the load runs.
     """
 
     name: str
@@ -130,9 +130,9 @@ def format_level(name: str, level: Level) -> str:
     return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)
 
 
-# In a reference such as `only.target`: the single load of a point, whatever its role.
+# The word in a reference such as `only.target` for the single load of a point, whatever its role.
 ONLY = "only"
-# The level of a factor about a load that is left out.
+# The level of a factor that is about a load which the point does not have.
 ALONE = "alone"
 
 
@@ -156,7 +156,7 @@ class ChosenLoad:
 class LoadsOfRole:
     """The loads that were chosen for one role of a design: one load, or several that run together.
 
-    `initiator` stands for all their initiators in the name of the point.
+    `initiator` is the name, in the point's name, for the initiators of all these loads.
     """
 
     role: str
@@ -164,13 +164,16 @@ class LoadsOfRole:
     members: tuple[ChosenLoad, ...]
 
     @property
-    def is_left_out(self) -> bool:
+    def is_omitted_on_purpose(self) -> bool:
         """Return whether the point's other loads run without this load."""
         return self.members[0].target.kind == "none"
 
     @property
     def initiator_and_target(self) -> dict[str, Endpoint]:
-        """Return the initiator, the target and the buffers, to which selectors may refer."""
+        """Return the initiator, the target and the buffers of a single load, for references.
+
+        The result is empty if several loads run together.
+        """
         if len(self.members) > 1:
             return {}
         [load] = self.members
@@ -209,7 +212,7 @@ def make_point_name(chosen: Combination, host: HostResources) -> str:
 def factor_level_of_point(
     spec: FactorLevelRule, design: str, chosen: Combination, host: HostResources
 ) -> Level:
-    """Return the level of an experiment's factor at a point, from its design and chosen loads."""
+    """Return the level of an experiment's factor at a point with this design and these loads."""
     if "design" in spec:
         return design
     if "mode" in spec:
@@ -220,18 +223,18 @@ def factor_level_of_point(
         return len(target.drives) if isinstance(target, Target) else 0
     if "relation" in spec:
         a, b = (_referred_endpoint(reference, chosen) for reference in spec["relation"])
-        return host.relation(spec.get("by"))(a, b) if a and b else ALONE
+        return host.relation_function(spec.get("by"))(a, b) if a and b else ALONE
     group, side = _referred_group(spec["level"], chosen)
     if group and side == "initiator":
         return group.initiator
-    if group and side == "kernel" and not group.is_left_out:
+    if group and side == "kernel" and not group.is_omitted_on_purpose:
         return group.members[0].kernel or group.members[0].target.name
     endpoint = _referred_endpoint(spec["level"], chosen)
     return endpoint.name if endpoint and endpoint.kind != "none" else ALONE
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
-    """Return the endpoint; None if its load is missing or consists of several loads."""
+    """Return the endpoint that a reference names; None without a load, or for several loads."""
     group, side = _referred_group(reference, chosen)
     return group.initiator_and_target.get(side) if group else None
 

@@ -25,14 +25,15 @@ from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError, check_allowed
 from chaosity.place_names import PlaceName
-from chaosity.records.record_files import has_text, write_if_changed
+from chaosity.records.record_files import file_has_text, write_if_changed
 from chaosity.records.record_format import ExpandedPoint, Point, PointStoppingRule
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
-# Folder of the drive's file on other hosts: a real file system, kept over reboots (hier(7)).
+# Folder of the file that replaces a drive, on hosts other than this machine: it is in a real file
+# system and survives reboots (hier(7)).
 _SCRATCH = Path("/var/tmp/chaosity")
 # Where udev makes links that name a drive by its model and serial number.
 _BY_ID = "/dev/disk/by-id"
@@ -75,7 +76,10 @@ class PlannedHost:
         return "chaosity_simulated" in self.variables
 
     def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
-        """Return NVMe drives and the inventory's drives; if there are none, files in `results`."""
+        """Return NVMe drives and the inventory's drives; if there are none, files in their place.
+
+        On this machine, the files are below `results`. A simulated host has no such files.
+        """
         nvme = [drive for drive in self.topology.drives if drive.name and drive.pci is not None]
         extra = self.variables.get("chaosity_extra_drives", [])
         named = self.variables.get("chaosity_destructive_drives", [])
@@ -97,7 +101,6 @@ class PlannedHost:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
             found.append(PlannedDrive(component, None, path=path, destructive=path in named))
-        # A simulated host has the drives of its topology and no file in their place.
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
     def _files_for_drives(self, results: Path) -> tuple[PlannedDrive, ...]:
@@ -138,7 +141,7 @@ def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDriv
 
 
 def _udev_text(text: str) -> str:
-    """Return a text in the form of udev, which writes ``_`` for spaces and most other signs."""
+    """Return a text in the form of udev, which writes ``_`` for spaces and most punctuation."""
     return re.sub(r"[^A-Za-z0-9#+.:=@-]+", "_", text.strip())
 
 
@@ -196,7 +199,7 @@ class HostPlan:
         }
 
     def only_measurements(self, measurements: Sequence[tuple[str, str]]) -> HostPlan:
-        """Return the plan of these (experiment, point), in this order; the others are left out.
+        """Return the plan of only these measurements (experiment, point), in this order.
 
         The n-th occurrence of a point is its replicate n. Points of other plans are ignored.
         """
@@ -212,7 +215,7 @@ class HostPlan:
         notes = (*self.notes, note) if left_out else self.notes
         return replace(self, points=tuple(chosen), notes=notes, left_out=tuple(left_out))
 
-    def content(self) -> str:
+    def plan_json_text(self) -> str:
         """Return the content of ``plan.json``."""
         # The report shows the config of this run, which may differ from the default config.
         config = {"seed": self.seed, "stopping": self.stopping}
@@ -225,9 +228,9 @@ class HostPlan:
         Files are written only if the plan has changed. `folder` is the folder of the host and
         configuration. `points` says whether to write the points, which a dry run does not need.
         """
-        write_if_changed(folder / "plan.json", self.content() + "\n")
+        write_if_changed(folder / "plan.json", self.plan_json_text() + "\n")
         done = folder / "points" / "digest"
-        if not points or has_text(done, self.points_fingerprint):
+        if not points or file_has_text(done, self.points_fingerprint):
             return
         shutil.rmtree(folder / "points", ignore_errors=True)
         for experiment in {point["experiment"] for point in self.points}:
@@ -235,7 +238,7 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        # plan.json is written last, so that an incomplete folder is written again.
+        # The fingerprint is written last, so that an incomplete folder is written again.
         done.write_text(self.points_fingerprint)
 
 
@@ -265,10 +268,10 @@ def plan_host(
     experiments: Sequence[str] | None = None,
     weights: WeightsLookup | None = None,
 ) -> HostPlan:
-    """Return the plan of all experiments of the config for a host.
+    """Return the plan of experiments for a host.
 
-    `experiments` are their names; None for those of the config. `weights` returns the measured
-    weights for placements of pages; None if there are none.
+    `experiments` are names; None for the experiments of the config. `weights` returns the measured
+    weights for placements of pages; it is None if none were measured.
 
     Raises:
         UserError: an experiment or benchmark does not fit this host.

@@ -15,10 +15,10 @@ from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
 DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
-# How many cores of each node take the place of groups that a host lacks, and how many of a host at
-# most. Each node keeps one.
+# If a host lacks the groups of a level, so many cores of each node take their place, and together
+# at most so many; each node keeps at least one core.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
-# From near to far. Sets of nodes are compared by their farthest pair.
+# Relations from near to far; the relation of two sets of nodes is that of their farthest pair.
 _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 
@@ -26,7 +26,8 @@ _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 class HostResources:
     """All initiators, memory nodes, drives and devices of a host, with their names in points.
 
-    `one_per_core` is the config's `threads`, the default of selectors: false for SMT siblings too.
+    `one_per_core` says whether selectors take one unit of each core by default (`threads` in the
+    config), or SMT siblings too.
     """
 
     topology: Topology
@@ -86,7 +87,7 @@ class HostResources:
 
     @cached_property
     def _by_cpus(self) -> dict[CpuSet, Initiator]:
-        """Return units -> the initiator whose name this set of units has; a node is preferred."""
+        """Return set of units -> the initiator whose name it gets; a node's is preferred."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for one_per_core in (True, False):
@@ -117,7 +118,10 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
-        """Return the core kind of an initiator; None if it has several, or if the host has one."""
+        """Return the name of the one kind of an initiator's cores.
+
+        The result is None if its cores are of several kinds, or if all cores of the host are alike.
+        """
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
         names = (str(self._core_kind_name(kind)) for kind in kinds if wanted <= set(kind.cpus))
@@ -137,8 +141,8 @@ class HostResources:
 
         If a host has fewer than `at_least` such groups, a few cores of each node take their place
         (`some_cores`, or `core` if these are all). Without any L3 cache, the cores that share the
-        largest cache (`shared_cache`) are tried before. Both are few, because experiments measure
-        all pairs of the units.
+        largest cache (`shared_cache`) are tried before. Only few units take their place, because
+        experiments measure all pairs of units.
         """
         groups = [cpus for _, cpus in self.cpu_groups_of_level(level)]
         used, firsts = level, dict.fromkeys(min(cpus) for cpus in groups if cpus)
@@ -172,8 +176,8 @@ class HostResources:
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
-        The groups are those of the level whose groups have most units; of equal levels, the first.
-        For example, a node that spans packages is larger than its packages. SMT siblings of the
+        Of `levels`, the one whose groups have most units counts; of equal levels, the first. For
+        example, a node that spans packages is larger than its packages. SMT siblings of the
         initiator's units are left out too, since they share its cores.
         """
         own = self._with_siblings(initiator)
@@ -242,7 +246,7 @@ class HostResources:
         return list(domains.values())
 
     def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
-        """Return an initiator of all units of nodes that run one program; one node keeps its name.
+        """Return all units of some nodes as one initiator, which runs one program.
 
         The name lists the nodes, even if they are a whole package.
         """
@@ -328,19 +332,23 @@ class HostResources:
     def nearest_initiator_node(self, node: int) -> int | None:
         """Return the initiator node with the smallest SLIT distance to a node's memory.
 
-        It is the node itself if it has units, else the first of several at the same distance.
+        The result is the node itself if it has units, else the first of several nodes at the same
+        distance; None if no node has units.
         """
         initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
             return node
         return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
 
-    def relation(self, by: str | None) -> Callable[[Endpoint, Endpoint], str]:
-        """Return the function for relations by `package` or `l3_domain`; None: by node."""
-        by_unit = {"package": self.package_relation, "l3_domain": self.l3_domain_relation}
+    def relation_function(self, by: str | None) -> Callable[[Endpoint, Endpoint], str]:
+        """Return the function that tells relations `by` package or l3_domain, or by node (None)."""
+        by_unit = {
+            "package": self.relation_by_package,
+            "l3_domain": self.relation_by_l3_domain_or_node,
+        }
         return by_unit.get(by or "", self.endpoint_relation)
 
-    def l3_domain_relation(self, a: Endpoint, b: Endpoint) -> str:
+    def relation_by_l3_domain_or_node(self, a: Endpoint, b: Endpoint) -> str:
         """Return `same_l3_domain` for two initiators in one L3 domain, else `endpoint_relation`."""
         if isinstance(a, Initiator) and isinstance(b, Initiator):
             used = self._l3_domains(a) | self._l3_domains(b)
@@ -357,7 +365,7 @@ class HostResources:
         pairs = {self.topology.node_relation(x, y) for x in a.nodes for y in b.nodes}
         return max(pairs, key=_RELATIONS.index)
 
-    def package_relation(self, a: Endpoint, b: Endpoint) -> str:
+    def relation_by_package(self, a: Endpoint, b: Endpoint) -> str:
         """Return whether `b` lies in the packages of `a`, in other packages, or in both."""
         own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:
@@ -408,7 +416,7 @@ class HostResources:
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
-        """Return an OpenCL device as a target; its node is the nearest one, or none if unknown."""
+        """Return an OpenCL device as a target, with the device's nearest node if that is known."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 

@@ -2,7 +2,7 @@
 
 Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
 Levels that a host cannot provide, such as huge pages that are not reserved, are left out with a
-note in the plan. No other level replaces them.
+note in the plan. No other level replaces a level that is left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ T = TypeVar("T")
 PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
 # Sizes are whole KiB, which are multiples of every cache line.
 _GRAIN_BYTES = 1024
-# Cache sizes of most servers, for topologies without them, as in some virtual machines.
+# Cache sizes of most servers, for topologies without cache sizes, as in some virtual machines.
 _USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
 _HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
@@ -60,7 +60,7 @@ class LoadCombinations:
     config: Config  # the checked config
     # The measured weights for placements of pages; None if there are none.
     weights: WeightsLookup | None = None
-    # Notes on what was left out, with reasons.
+    # Notes on the points and levels that were left out, with reasons.
     plan_notes: PlanNotes = field(default_factory=PlanNotes)
 
     def iterate_combinations(
@@ -156,7 +156,7 @@ class _DesignedLoad:
         return self.plan.plan_notes.limit_levels(levels, at_most, label)
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
-        """Return one named set of all initiators of a load; none if there are too few."""
+        """Return a list with a named set of all initiators of a load; empty if they are few."""
         selectors = self.spec["initiator"]
         found = self._select(self.earlier).select_initiators(selectors)
         if len(found) < 2 and self.spec["together"] is True:
@@ -184,7 +184,7 @@ class _DesignedLoad:
                 yield from self._with_buffers(chosen, earlier)
 
     def _with_buffers(self, chosen: ChosenLoad, earlier: EarlierEndpoints) -> Iterator[ChosenLoad]:
-        """Yield the load once for each memory that the key `buffers` selects, else unchanged."""
+        """Yield the load with each memory that the key `buffers` selects; unchanged without it."""
         spec, where = self.spec, f"{self.where}.buffers"
         if "buffers" not in spec:
             yield chosen
@@ -200,7 +200,9 @@ class _DesignedLoad:
             self._note("no places of buffers to compare, since one node has all memory")
             return
         ends = {**earlier, self.role: {**earlier[self.role], "target": chosen.target}}
-        buffers = cast(TargetSelector, spec["buffers"])  # whose keys a buffer's are a part of
+        buffers = cast(
+            TargetSelector, spec["buffers"]
+        )  # a selector of buffers has some of its keys
         for memory in self._select(ends, ".buffers").select_targets(buffers, chosen.initiator):
             yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
@@ -221,7 +223,7 @@ class _DesignedLoad:
                 self._note(text)
 
     def _is_measurable(self, target: Target) -> bool:
-        """Return whether the benchmark is for devices of the target's vendor; if not, note it."""
+        """Return whether the benchmark is for devices of this vendor; if not, add a note."""
         vendor = self.benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
@@ -282,7 +284,7 @@ class _DesignedLoad:
         factors |= {**vary, **self._pages(vary, members)}
         if "buffers" in vary:
             factors["buffers"] = self._buffers(vary["buffers"], members)
-        # Single loads and groups use the same names.
+        # Single loads and loads that run together have the same names of levels.
         if compares_smt(spec["initiator"], self._host):
             uses_siblings = self._host.uses_smt_siblings(first.initiator)
             factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
@@ -374,7 +376,7 @@ def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
     """Return why a host cannot provide these pages, and on which nodes; None if it can."""
-    # If too few of these pages are free when the point runs, the point fails.
+    # Pages may be reserved but not free: if too few are free when the point runs, the point fails.
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
@@ -384,6 +386,6 @@ def _missing_pages(
         return None
     reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
     missing = sorted(set(nodes) - reserved)
-    if None in reserved or not missing:  # None: only the total of the machine is known
+    if None in reserved or not missing:  # a pool without a node is that of the whole machine
         return None
     return f"no huge page of {format_binary_bytes(size)} is reserved", missing

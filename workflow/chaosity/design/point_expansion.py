@@ -42,11 +42,11 @@ _SETUP_BYTES_PER_SECOND = 4e9
 _SETUP_SECONDS = 0.3
 # A search of the best placement takes about 10 seconds, at most 60, before its load is measured.
 _SETTLING_SECONDS = 10.0
-# A point hangs if it takes this much longer than its stopping rule allows.
+# A point that takes this much longer than its stopping rule allows counts as hanging.
 _TIMEOUT_SECONDS = 120.0
 # Arrays are whole huge pages, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
-# Size on x86-64 and most arm64 hosts, for hosts that do not report their own.
+# Size of a cache line on x86-64 and most arm64 hosts, for hosts that do not report their size.
 _USUAL_LINE_BYTES = 64
 
 
@@ -60,11 +60,12 @@ class PointExpansion(LoadCombinations):
         A design is left out with a note if this host or the config's benchmark cannot measure it.
 
         Raises:
-            UserError: this host does not have a selector, or the config is wrong.
+            UserError: this host has nothing that a selector selects, or the config is wrong.
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
-        # Two designs of one role can choose the same cores: all cores, and one core of each domain.
+        # Two designs with one role can choose the same cores: for example, all cores of a host, and
+        # one core of each L3 domain.
         chosen_loads = set[str]()
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
@@ -86,7 +87,7 @@ class PointExpansion(LoadCombinations):
     ) -> ExpandedPoint:
         """Return a point of a design, with its loads in the form for the runner."""
         specs = experiment["designs"][design]["loads"]
-        present = {role: group for role, group in chosen.items() if not group.is_left_out}
+        present = {role: group for role, group in chosen.items() if not group.is_omitted_on_purpose}
         categories = {role: specs[role]["category"] for role in present}
         rules = {role: self.config["stopping"][category] for role, category in categories.items()}
         planned = [
@@ -235,8 +236,8 @@ class PointExpansion(LoadCombinations):
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
                 "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
-            # Then the program of a load ends itself, if the runner is gone. The key of the same
-            # name of a point is longer: it also has the time of the longest load.
+            # After this time, the program of a load ends itself, in case the runner is gone. The
+            # `timeout_seconds` of a point are more: they include the time of the longest load.
             "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
         }
@@ -244,7 +245,8 @@ class PointExpansion(LoadCombinations):
     def _memory_peak(self, load: ChosenLoad) -> float | None:
         """Return the bytes per second that a target's modules cannot exceed; None if unknown."""
         nodes = [node for node in self.host.topology.nodes if node.os_index in load.target.nodes]
-        # Data that may be in caches has no such bound, nor have HBM, CXL and memory behind a cache.
+        # Data that may be in caches can exceed this bound; so can HBM, CXL and memory behind a
+        # cache.
         cached = "bytes" in dict(load.levels)
         cached |= self.config["working_set"]["times_last_level_cache"] < 1
         if cached or any(n.kind != DRAM or n.memory_side_cache_bytes for n in nodes):
@@ -268,14 +270,14 @@ class PointExpansion(LoadCombinations):
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
         """Return the size of each array in bytes, see `_beyond_caches`."""
-        # Placements for the same workers get arrays of the same size, so that they are comparable.
+        # All placements for the same workers get arrays of the same size, to be comparable.
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
         memory = sum(host.memory_bytes(node) or 0 for node in nodes)
         return self._beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Return the buffer size in bytes on each node of a target that `together` loads share."""
+        """Return the bytes of a load's buffer on each node; `together` loads share the target."""
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
         return self._beyond_caches(initiator, least, together) if target.is_memory else 0
@@ -300,7 +302,7 @@ class PointExpansion(LoadCombinations):
         return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
     def _load_components(self, load: ChosenLoad) -> set[str]:
-        """Return a load's components except the system; if one changes, measure the load again."""
+        """Return the names of all components, except the system, that a load depends on."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of_initiator(load.initiator)
         if load.responder:

@@ -71,7 +71,7 @@ def _ratios(
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
     """Yield the derived metric of each load, with its reference or why it has no reference."""
     name, metric_name = entry["name"], entry["metric"]
-    if "per" in entry:  # a count per unit of the load's own work
+    if "per" in entry:  # the metric is a count, divided by the load's own work
         for point, load in loads:
             own = load["name"]
             yield point, {"name": name, "load": own, "metric": metric_name, "per": entry["per"]}

@@ -11,7 +11,8 @@ from chaosity.place.page_shares import apportion_whole_numbers
 from chaosity.place_names import nodes_name
 
 T = TypeVar("T")
-# 8 nodes have 255 sets. The number doubles with each further node, so some sets are left out then.
+# 8 nodes have 255 sets. Each further node doubles the number of sets, so hosts with more nodes get
+# only some of their sets.
 AT_MOST_SETS = 255
 
 
@@ -46,7 +47,7 @@ def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
 
 
 def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
-    """Return at most `at_most` items, evenly spread, with the first and the last; None: all."""
+    """Return at most `at_most` items, evenly spread from the first to the last; with None, all."""
     if at_most is None or len(items) <= max(at_most, 0):
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
@@ -58,9 +59,9 @@ def sample_sets_of_every_size(
 ) -> list[tuple[T, ...]]:
     """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 
-    If there are too many sets, each size gets one, and the rest is distributed in proportion to
-    the number of sets of each size. The sets of a size are evenly spread. If there are more sizes
-    than `at_most` (at least 1), the sizes are evenly spread too.
+    If there are too many sets, each size gets one, and the remaining sets are distributed in
+    proportion to the number of sets of each size. The sets of a size are evenly spread. If there
+    are more sizes than `at_most` (at least 1), the sizes are evenly spread too.
     """
     count = len(items)
     sizes = pick_evenly_spread(range(1, count + 1), at_most)

@@ -27,7 +27,7 @@ E = TypeVar("E", bound=Endpoint)
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
 InitiatorSelectors = InitiatorSelector | list[InitiatorSelector]
 # Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
-# the workers' nodes; None if they were not measured.
+# the workers' nodes; None if the weights were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
 # Keys of a selector that do not say what to select.
 _INITIATOR_OPTIONS = {
@@ -49,7 +49,7 @@ def as_list(selectors: S | list[S]) -> list[S]:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the selectors of a load mean on a host.
+    """Turns the selectors of a load into initiators and targets of a host.
 
     `earlier` has the endpoints of the loads before this one in the file. When targets are selected,
     it has the initiator of this load too. `where` is the load's place in the file, for error
@@ -113,7 +113,7 @@ class Selection:
                     other = self._endpoint(selector["one_of_each_relation_to"])
                     level = "core" if selector.get("by") == "l3_domain" else "node"
                     every = host.initiators_of_level(level, one_per_core, excluded)
-                    relation = host.relation(selector.get("by"))
+                    relation = host.relation_function(selector.get("by"))
                     found += first_of_each_relation(other, every, relation)
         return list(dict.fromkeys([*map(host.with_unique_name, found), *named]))
 
@@ -260,7 +260,8 @@ class Selection:
             first = first_of_each_relation(initiator, sets, host.endpoint_relation)
             kept = [target.drives for target in first]
             groups = {place: drives for place, drives in groups.items() if drives in kept}
-        # Without a drive that may be written, there is nothing to compare with a baseline.
+        # If no drive may be written, the baseline (a point without this load) has nothing to be
+        # compared with.
         baseline = selector.get("none") and (groups or not selector.get("writable"))
         every = tuple(drive for group in groups.values() for drive in group)
         most = selector.get("at_most_sets")
@@ -295,7 +296,9 @@ class Selection:
 def select_initiator_sets(
     selectors: InitiatorSelectors, host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
-    """Return name and nodes of each set, whose nodes run one load each; None for other selectors.
+    """Return name and initiators of each set of nodes, each of which runs one load.
+
+    The result is None if no selector has the key `in_each_set_of`.
 
     Raises:
         UserError: a selector of sets is not the only selector.
@@ -350,9 +353,9 @@ def _first_pus(selector: InitiatorSelector, host: HostResources) -> tuple[str, l
 def first_of_each_relation(
     endpoint: Endpoint, candidates: Iterable[E], relation: Callable[[Endpoint, Endpoint], str]
 ) -> list[E]:
-    """Return, for each relation to an endpoint, the next candidate with this relation.
+    """Return, for each relation to an endpoint, the first candidate with this relation.
 
-    Nodes are counted from the endpoint's own node on, so that not all points use node 0.
+    Candidates are tried from the endpoint's own node on, so that not all points use node 0.
     """
     own = min(endpoint.nodes, default=0)
     found: dict[str, E] = {}
@@ -363,8 +366,8 @@ def first_of_each_relation(
 
 def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
     """Return the memory of each package without cores of the initiator, as one target each."""
-    # Nodes without cores are left out: they have memory of another kind. So is a package without
-    # memory, and memory that is the initiator's own too.
+    # Left out are nodes without cores, since their memory is of another kind, packages without
+    # memory, and nodes that are also the initiator's own.
     own, topology = host.packages_of_initiator(initiator), host.topology
     memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
     others = [package for package in topology.packages if package.os_index not in own]
@@ -381,7 +384,7 @@ def page_placement_target(
     """
     policy = POLICIES[name]
     nodes = tuple(node.os_index for node in host.topology.memory_nodes)
-    if not policy.over_all:
+    if not policy.uses_all_nodes:
         nodes = host.worker_memory_nodes(workers)
     shares: Mapping[int, float] | None = None
     if policy.shares == UNIFORM:
@@ -409,8 +412,8 @@ def notes_on_missing_weights(
 ) -> Iterator[str]:
     """Yield notes on policies that are left out, and on what to run to measure their weights.
 
-    `sources` has the experiment that measures each kind of weights; `experiments` are those of
-    this run.
+    `sources` is kind of weights -> experiment that measures them; `experiments` are the experiments
+    of this run.
     """
     lacking: dict[str, list[str]] = {}
     for name in names:

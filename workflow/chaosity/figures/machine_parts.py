@@ -30,7 +30,10 @@ from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
-from chaosity.topology.accelerators import named_engines, what_is_not_measured
+from chaosity.topology.accelerators import (
+    accelerators_of_known_kinds,
+    sentence_on_what_is_not_measured,
+)
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE
 from chaosity.topology.topology_parts import UNKNOWN, Gpu, Node
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count
@@ -201,11 +204,13 @@ class MachineParts:
                 found += self._gpu_lines(gpu)
         engines = Counter(
             each.kind
-            for each in named_engines(self.topology.accelerators)
+            for each in accelerators_of_known_kinds(self.topology.accelerators)
             if each.node == node.os_index
         )
         for kind, number in engines.items():
-            found.append(TextLine(f"{number} x {kind}", (), hover=what_is_not_measured(kind)))
+            found.append(
+                TextLine(f"{number} x {kind}", (), hover=sentence_on_what_is_not_measured(kind))
+            )
         return found
 
     def memory_line(self, node: Node) -> TextLine:

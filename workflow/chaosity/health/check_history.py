@@ -265,7 +265,7 @@ def read_check_history(folder: Path) -> CheckHistory:
     changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
     changed = []
     for before, after in pairwise(sorted({time for each in series for time in each.times})):
-        if found := log.differences(before, after):
+        if found := log.changes_between(before, after):
             changed.append((after, "; ".join(map(_component_words, found))))
     return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated_host(folder))
 
@@ -351,7 +351,7 @@ def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog)
         since = times[int(np.argmin(excess))]
         low, high = date_interval(excess)
         first, last = times[low], times[high]
-        components = log.differences(times[low - 1], last)
+        components = log.changes_between(times[low - 1], last)
     values = tuple((event.series, event.before, event.after) for event in events)
     words = tuple(map(_component_words, components))
     return Change(parts, values, is_worse, is_drift, since, first, last, words)

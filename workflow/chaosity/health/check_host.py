@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.components.component_documents import is_virtual_machine, make_component_documents
-from chaosity.components.component_history import Components, keep_components_of_check
+from chaosity.components.component_history import Components, record_components_of_check
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_series import (
     append_check,
@@ -62,7 +62,7 @@ from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.known_before import known_cells
 from chaosity.runner import lock_files
-from chaosity.runner.devices_of_point import find_device
+from chaosity.runner.devices_of_point import find_drive_path
 from chaosity.runner.host_state import read_processor_seconds
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
@@ -258,7 +258,7 @@ class HostCheck:
         result = CheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
         result.unreadable = self.unreadable
         if components := _present_components(self.host, self.folder):
-            keep_components_of_check(self.folder, result.moment, components)
+            record_components_of_check(self.folder, result.moment, components)
         checked = last_checks(self.series)
         chosen, result.left = fit_into_time(self.points, checked, _FIRST_SHARE * seconds)
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
@@ -367,7 +367,7 @@ def may_read_drives(check: CheckPoint) -> bool:
     """
     for drive in check.load["target"]["drives"]:
         with suppress(MeasurementError):
-            device = find_device(drive)
+            device = find_drive_path(drive)
             if device.exists() and not os.access(device, os.R_OK, effective_ids=True):
                 return False
     return True

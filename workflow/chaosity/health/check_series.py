@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from chaosity.components.component_documents import discovered_host, processor_model_and_group
+from chaosity.components.component_documents import processor_model_and_group, read_host_json
 from chaosity.errors import UserError
 from chaosity.health.choose_check_points import PointKey
 from chaosity.health.judge_check_values import CheckedValue, RecentValues
@@ -94,7 +94,7 @@ def days_of_times(times: Iterable[str]) -> list[float]:
 
 def is_simulated_host(folder: Path) -> bool:
     """Return whether the host of ``results/HOST/CONFIGURATION`` is simulated; False if unknown."""
-    transport = discovered_host(folder).get("transport")
+    transport = read_host_json(folder).get("transport")
     return isinstance(transport, dict) and transport.get("kind") == SIMULATED
 
 

@@ -1,7 +1,7 @@
 """Start Ansible's programs, and read its inventory, the only place where hosts are described.
 
-Ansible reads it and evaluates its values, so groups, variables, expressions and vaults have the
-same meaning as in the playbooks.
+Ansible itself reads the inventory and evaluates its values, so groups, variables, expressions and
+vaults have the same meaning as in the playbooks.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from chaosity.topology.topology_sources import LIVE
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 _PREFIX = "chaosity_"
-# What Ansible evaluates, and the folders of runner and kernels among these variables.
+# The template that Ansible evaluates, and the variable with the folder of runner and kernels, which
+# also says how a host is reached.
 _VALUES = ROOT / "templates/inventory_values.j2"
 _OWN_FOLDER = "chaosity_directory"
 # A value of a variable that says how to connect.
 Variable = str | int | float | bool
 # This text in `chaosity_topology` of a simulated host stands for the run's configuration.
 CONFIGURATION = "{configuration}"
-# A name is the name of a folder, a part of commands and of Snakemake's rules.
+# The name of a host is also the name of a folder, and a part of commands and of Snakemake's rules.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
-# The variable with the path of the answer that a parent process shares, and the name of the file in
-# memory with this answer.
+# The environment variable with the path of Ansible's answer that a parent process shares, and the
+# name of the file in memory that holds this answer.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
@@ -48,7 +49,7 @@ class InventoryHost:
 
     name: str  # name of the host in the inventory
     variables: HostVariables  # variables of the host that begin with ``chaosity_``
-    # How to connect to it; empty for this machine.
+    # How the host and the programs on it are reached; for this machine, only that it is local.
     connection_variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property
@@ -87,8 +88,8 @@ class InventoryHost:
 def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     """Return host -> variables that the workflow needs, as Ansible evaluates them.
 
-    A process keeps the first answer, since Ansible takes a second for a thousand hosts. Child
-    processes of a process that shares its answer use this answer.
+    A process keeps Ansible's answer, since Ansible takes a second for a thousand hosts. If a parent
+    process shares its answer, its child processes use it.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it or evaluate a value.
@@ -111,10 +112,11 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        # In a session of its own it cannot ask for a password on the terminal and wait for ever.
+        # In a session of its own, Ansible cannot wait for ever for a password on the terminal.
         start_new_session=True,
     )
-    # In a folder that others can write, Ansible ignores ansible.cfg, which makes this an error.
+    # ansible.cfg makes it an error if no file can be parsed. But in a folder that others can write,
+    # Ansible ignores ansible.cfg, and only prints this message.
     if answer.returncode or "Unable to parse" in answer.stderr:
         raise _unreadable(answer.stderr + answer.stdout, inventory)
     found: dict[str, dict[str, Any]] = {}
@@ -127,9 +129,9 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
 
 def _unreadable(errors: str, inventory: str) -> UserError:
     """Return the error for an inventory, with the file and reason in what Ansible printed."""
-    # Ansible's last line on a value says where it is written. It tries a file with several plugins,
-    # and says for each why it failed; the reason is that of the plugin for the file's format.
-    # In a JSON file, Ansible knows no lines.
+    # The last line of Ansible on a value says where this value is written. Ansible tries to read a
+    # file with several plugins, and prints for each plugin why it failed; the useful reason is that
+    # of the plugin for the file's format. Ansible gives no line numbers for a JSON file.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
     if "Task failed" in errors and values:
         reason, source, line = values[-1]
@@ -155,11 +157,11 @@ def _unreadable(errors: str, inventory: str) -> UserError:
     return UserError(f"Ansible cannot read the inventory: {reason}", where)
 
 
-def share_inventory_with_processes_below(inventory: str) -> None:
-    """Give the inventory, as this process has read it, to its child processes and their children.
+def share_inventory_with_child_processes(inventory: str) -> None:
+    """Give the evaluated inventory of this process to its child processes and their children.
 
-    The answer is a file in the memory of this process, since it can have decrypted passwords: only
-    processes of this user can open the file, and the file ends with this process.
+    The inventory is shared as a file in memory, since it can contain decrypted passwords: only
+    processes of this user can open the file, and it vanishes when this process ends.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it.
@@ -173,8 +175,9 @@ def share_inventory_with_processes_below(inventory: str) -> None:
 def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
     """Return the evaluated inventory that a parent process shares in memory.
 
-    The result is None without one, or if it is of another inventory. On another machine, as in a
-    job of Slurm, the path has no file, or another program's file.
+    The result is None if no parent process shares an inventory, or if it shares another one. On
+    another machine, as in a job of Slurm, the path of the file leads to no file or to a file of
+    another program; then the result is None, too.
     """
     path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
     try:
@@ -204,7 +207,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
 
 
 def _checked_host(name: str, values: Mapping[str, Any], inventory: str) -> InventoryHost:
-    """Return a host of the inventory whose variables are right."""
+    """Check the variables of a host and return the host; a wrong variable is a `UserError`."""
     where = f"{inventory}, host {name}"
     own = {key: value for key, value in values.items() if key.startswith(_PREFIX)}
     check_document(own, HostVariables, where)
@@ -229,8 +232,8 @@ def ansible_command(program: str) -> list[str]:
     insists on a locale with UTF-8, whatever the locale of this process is.
 
     Raises:
-        UserError: Ansible is not installed. Or this user lacks a home folder or an account, which
-            Ansible's own error would not say.
+        UserError: Ansible is not installed, or this user lacks a home folder or an account, which
+            Ansible's own error would not tell.
     """
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)

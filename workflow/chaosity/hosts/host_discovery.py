@@ -52,7 +52,7 @@ from chaosity.result_folders import (
     read_skipped_host,
     remove_skipped_host_note,
 )
-from chaosity.runner.build_zipapp import zipapp_digest as runner_digest
+from chaosity.runner.build_zipapp import zipapp_sha256 as runner_digest
 from chaosity.runner.describe_host import ToolFacts
 from chaosity.simulation.machine_description import (
     MACHINE_FILE,
@@ -81,7 +81,7 @@ _LET_SUDO = (
 )
 
 
-class DescribedFacts(TypedDict):
+class FactsForDiscovery(TypedDict):
     """Facts in a host's description that discovery uses, see `runner.describe_host`."""
 
     boot_id: str | None
@@ -90,7 +90,7 @@ class DescribedFacts(TypedDict):
 
 
 def parse_version_number(text: str) -> tuple[int, ...]:
-    """Return the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``."""
+    """Return the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``; () without one."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
@@ -121,7 +121,7 @@ def checked_tool_versions_and_hashes(
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
-    """Return the transport that runs commands on a node of Slurm by a job in the queue."""
+    """Return the commands that start the runner on a node of Slurm, by a job in the queue."""
     # The job runs the programs of this installation, on a file system that the node shares.
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
@@ -139,7 +139,7 @@ def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
 
 
 def _choose_transport(host: InventoryHost, config: Config) -> TransportCommands:
-    """Return the transport to the runner on a host."""
+    """Return the commands that reach a host and start the runner there."""
     if config["transport"] == SLURM:
         return _slurm_transport(host, config)
     if host.local_or_ssh == SSH:
@@ -153,8 +153,8 @@ def _request_description(
     needs: Sequence[RequiredProgram],
     path: Path,
     queue_seconds: float = 0,
-) -> DescribedFacts:
-    """Return the facts of a host that are in neither hwloc nor /sys; save its description."""
+) -> FactsForDiscovery:
+    """Ask a host to describe itself, save the answer to `path`, and return the facts in it."""
     command, environment = runner_command_line(transport, "--describe"), None
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
@@ -175,11 +175,11 @@ def _request_description(
         text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
         if re.match(r"sudo: |Sorry, user", last):
             raise UserError(text, where, _LET_SUDO)
-        # The runner's own sentence can end with what to do.
+        # The last error of the runner may already end with a remedy.
         raise UserError(text, where, None if "; " in last else _PROVISION)
     write_atomically(path, answer.stdout)
-    facts = cast(DescribedFacts, read_description(path))
-    if missing := DescribedFacts.__annotations__.keys() - facts.keys():
+    facts = cast(FactsForDiscovery, read_description(path))
+    if missing := FactsForDiscovery.__annotations__.keys() - facts.keys():
         raise UserError(f"the description lacks {min(missing)!r}", where, _PROVISION)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
         raise UserError("the runner on the host has another version", where, _PROVISION)
@@ -188,7 +188,7 @@ def _request_description(
 
 def _ask_live_host(
     host: InventoryHost, config: Config, path: Path, needs: Sequence[RequiredProgram]
-) -> tuple[TransportCommands, DescribedFacts, dict[str, str]]:
+) -> tuple[TransportCommands, FactsForDiscovery, dict[str, str]]:
     """Ask a host to describe itself, into the file `path`, and check that it has the tools.
 
     Returns how the host is reached, its facts, and tool -> version and hash.
@@ -202,11 +202,11 @@ def _ask_live_host(
 def find_unready_hosts(
     hosts: Sequence[InventoryHost], config: Config, results: Path
 ) -> dict[str, UserError]:
-    """Return host -> error of the hosts that already cannot be measured before they are rebooted.
+    """Return host -> error, for the hosts that cannot be measured even before they are rebooted.
 
     Hosts are asked at the same time; their descriptions are written below `results`, and
-    ``left_out.json`` of an unready host has the reason. Simulated hosts need nothing. Nodes of
-    Slurm are not asked: their answer would wait in the queue.
+    ``left_out.json`` of an unready host has the reason. Simulated hosts are not asked, and nodes of
+    Slurm are not asked because their answer would wait in the queue.
     """
     benchmarks = load_benchmark_of_each_category(config).values()
     needs = [benchmark.document["needs"] for benchmark in benchmarks]
@@ -223,7 +223,10 @@ def find_unready_hosts(
 def _do_for_hosts(
     work: Callable[[InventoryHost], T], hosts: Sequence[InventoryHost], results: Path
 ) -> tuple[list[T], dict[str, UserError]]:
-    """Do some work for hosts at the same time; return the outcomes, and skipped host -> error."""
+    """Do some work for several hosts at the same time.
+
+    Returns the results of the work, and host -> error for each host that is skipped.
+    """
 
     def work_or_skip(host: InventoryHost) -> tuple[list[T], dict[str, UserError]]:
         try:
@@ -305,9 +308,9 @@ def _json_text(document: object) -> str:
 
 
 def needs_no_connection(host: InventoryHost, config: Config) -> bool:
-    """Return whether a host is reached without SSH and Slurm.
+    """Return whether a host needs neither SSH nor Slurm.
 
-    It is this machine, or is known only from a file with its topology.
+    Such a host is this machine, or is known only from a file with its topology.
     """
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
@@ -318,12 +321,11 @@ def discover_hosts(
     inventory: Sequence[InventoryHost] | None = None,
     results: Path | None = None,
 ) -> tuple[list[PlannedHost], dict[str, UserError]]:
-    """Return the discovered hosts of the config or `inventory`, and skipped host -> error.
+    """Discover hosts; return the discovered hosts, and host -> error for each skipped host.
 
-    The files of discovery are written below `results`, by default the folder of the config.
-
-    Several hosts are discovered at the same time. ``left_out.json`` of a skipped host has the
-    reason too.
+    `inventory` are the hosts; by default those that the config names. The files of discovery are
+    written below `results`, by default the folder of the config. Several hosts are discovered at
+    the same time. ``left_out.json`` of a skipped host has the reason too.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.
@@ -342,7 +344,7 @@ def discover_hosts(
 
 
 def read_discovered_hosts(config: Config) -> list[PlannedHost]:
-    """Return the hosts of the last discovery, for processes that must not discover them again.
+    """Return the hosts as the last discovery found them, without a new discovery.
 
     Raises:
         UserError: a host has not been discovered yet.
@@ -369,6 +371,6 @@ def read_discovered_host(host: InventoryHost, configuration: str, config: Config
     path = Path(config["results"]) / host.name / configuration / "topology.json"
     topology = read_topology(path)
     if topology is None:
-        raise UserError("does not exist", str(path), "run snakemake")
+        raise UserError("the topology of the host does not exist", str(path), "run snakemake")
     local = needs_no_connection(host, config)
     return PlannedHost(host.name, configuration, topology, host.variables, local)

@@ -1,9 +1,11 @@
 """Measure one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
 
-On this machine the runner is called directly. For another host, the point is the runner's standard
-input and the record its standard output; the record is saved here, whole or not at all. If the
-connection to a host is lost during a measurement, the host is marked as skipped. The host's other
-points then fail at once, and the next run measures these points.
+A rule of the workflow runs this command on the controller. On this machine, the command calls the
+runner directly. On another host, it starts ``chaosity-run`` over SSH, writes the point to the
+standard input of the runner, reads the record from the standard output, and saves the record on
+this machine, whole or not at all. If the connection is lost during a measurement, the host is
+marked as skipped. The host's other points then fail at once, and the next run measures these
+points.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from chaosity.records.record_files import (
 )
 from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import note_skipped_host, read_skipped_host
-from chaosity.runner.guardian_process import kill_this_program
+from chaosity.runner.guardian_process import kill_this_process_and_descendants
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 
-# Time beyond the point's own limit: for another measurement on the host, for touching the memory,
-# and for the connection.
+# Time that is added to the point's own limit: to wait for another measurement on the host, to touch
+# the memory, and to connect.
 EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
-# How often a measurement looks whether the process above it still exists.
+# Interval at which a measurement checks that the process of `--below` still exists.
 _ALIVE_SECONDS = 1.0
-# Exit statuses: the point has no record; the whole host is lost.
+# Exit statuses: NO_RECORD if the point has no record, HOST_LOST if the whole host is skipped.
 NO_RECORD, HOST_LOST = 1, 3
 
 
@@ -98,7 +100,8 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
     """Measure the point on its host and return the record.
 
     Raises:
-        HostLostOrChangedError: the connection broke and the host does not answer any more.
+        HostLostOrChangedError: the connection broke and the host does not answer any more, or no
+            record came in time.
         ValueError: the answer is not a complete record.
     """
     limit = point["timeout_seconds"] + EXTRA_SECONDS
@@ -131,7 +134,7 @@ def _say(text: str) -> None:
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on the simulated host whose results are in `folder`."""
-    # Imported here, so that a measurement of a real host does not wait for this import.
+    # This import is here, so that a measurement of a real host does not wait for it.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
     model = open_machine_model(folder / point["configuration"], point["host"])
@@ -172,12 +175,12 @@ def measure_replicate(
 
 
 def _end_soon_after(process: int) -> None:
-    """End this program, in a thread, soon after another process ended: Snakemake was killed."""
+    """Start a thread that kills this process soon after `process`, that of Snakemake, has ended."""
 
     def watch() -> None:
         while Path(f"/proc/{process}").exists():
             time.sleep(_ALIVE_SECONDS)
-        kill_this_program()
+        kill_this_process_and_descendants()
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -213,7 +216,9 @@ def _measure_and_save() -> int:
             SSH,
             SIMULATED,
         ):
-            _say(f"{name} failed: {record['verdict']['reason']}")  # a remote runner says so itself
+            _say(
+                f"{name} failed: {record['verdict']['reason']}"
+            )  # a remote runner prints this itself
         _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:

@@ -1,6 +1,6 @@
 """Make the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
-OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH; the options
+OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH, whose options
 are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
 refused.
 """
@@ -20,11 +20,12 @@ from typing import Any, TypedDict
 from chaosity.errors import UserError
 
 LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
-# Default folders of what provisioning installs: below the home folder of the user who logs in,
-# and where root runs it. roles/inventory/vars/main.yml has the same rule.
+# Default folders of the programs that provisioning installs: the first, below the home folder, if
+# the user who logs in runs them, the second if root runs them. roles/inventory/vars/main.yml has
+# the same rule.
 HOME_DIRECTORY, ROOT_DIRECTORY = ".local/share/chaosity", "/opt/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
-# OpenSSH uses the first of two equal options, so these overrule the inventory's options.
+# If an option is given twice, OpenSSH uses the first. So these options overrule the inventory's.
 REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
@@ -32,7 +33,7 @@ REQUIRED_OPTIONS = {
 }
 # The inventory may overrule these options.
 DEFAULT_OPTIONS = {
-    "BatchMode": "yes",  # never ask for a password: a run is unattended
+    "BatchMode": "yes",  # never ask for a password, since nobody watches a run
     "ConnectTimeout": "10",
     # A dead host is noticed after 15 s, even if its network address still answers.
     "ServerAliveInterval": "5",
@@ -41,7 +42,7 @@ DEFAULT_OPTIONS = {
 # OpenSSH's own exit status after a connection error; other statuses are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
-# Text in OpenSSH's messages -> cause of the error.
+# Text in OpenSSH's messages -> cause of the error; in these sentences, "it" is the host.
 ERROR_CAUSES = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed. If you expect this, "
     "remove the old key from the known hosts. If not, find out which machine answers",
@@ -58,7 +59,7 @@ ERROR_CAUSES = {
 
 
 class TransportCommands(TypedDict):
-    """The commands of the way to a host and its runner; the keys are those of its JSON."""
+    """The commands that reach a host and start the runner there, as host.json has them."""
 
     kind: str  # `LOCAL`, `SSH`, `SLURM` or `SIMULATED`
     way: list[str]  # the command that runs a program on the host; empty for this machine
@@ -68,7 +69,7 @@ class TransportCommands(TypedDict):
 def runner_command_line(transport: TransportCommands, *arguments: str) -> list[str]:
     """Return the runner's command line with these arguments, for a process without a shell.
 
-    OpenSSH passes a single text to a shell on the host, so its words are quoted for that shell.
+    OpenSSH passes one text to a shell on the host, so the words in it are quoted for that shell.
     """
     words = [*transport["runner"], *arguments]
     return [*transport["way"], *([shlex.join(words)] if transport["kind"] == SSH else words)]
@@ -80,7 +81,7 @@ def control_socket_folder() -> Path:
     The folder is in /tmp, because the path of a socket is limited to about 100 characters.
 
     Raises:
-        UserError: the folder belongs to another user or is open to others.
+        UserError: the folder belongs to another user, or other users can access it.
     """
     folder = Path(tempfile.gettempdir()) / f"chaosity-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -108,8 +109,8 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
         str(variables.get(f"ansible_ssh_{which}_args") or "") for which in ("common", "extra")
     )
     address = str(variables.get("ansible_host") or name)
-    # Not OpenSSH's %C: hosts with one address and other keys or options would share a connection,
-    # and so the check of the host key.
+    # With OpenSSH's %C as the socket's name, two hosts of the inventory with the same address but
+    # different keys or options would share a connection, and so one check of the host key.
     own = hashlib.sha256(repr((name, address, port, user, key, extra)).encode()).hexdigest()[:16]
     return [
         "ssh",
@@ -127,8 +128,8 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
 def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
     """Return the transport of a host that is reached over OpenSSH.
 
-    Its variables are ``ansible_*`` with their meaning in Ansible's ssh connection, and the paths of
-    the roles `runner` and `kernels`.
+    `variables` are the host's ``ansible_*``, with their meaning in Ansible's ssh connection, and
+    the paths of the roles `runner` and `kernels`.
 
     Raises:
         UserError: OpenSSH's client is not installed.
@@ -155,7 +156,8 @@ def ssh_command_with_password(
     """Return a command that opens the connection with a password, and its environment variables.
 
     No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from
-    an environment variable. Later commands use the open connection and need no password.
+    an environment variable. Later commands use the connection that is open then, without a
+    password.
     """
     options = _option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
     environment = {
@@ -184,7 +186,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 def put_own_programs_first_in_path(root: Path = _ROOT) -> None:
     """Put this installation's programs at the start of the search path.
 
-    Rules call `chaosity` and `snakemake`, and measurements call the kernels that were installed.
+    Rules call `chaosity` and `snakemake`, and measurements call the kernels in ``build/kernels``.
     """
     own = [str(root / "build" / "kernels"), str(Path(sys.executable).parent)]
     given = os.environ.get("PATH", os.defpath).split(os.pathsep)

@@ -1,4 +1,7 @@
-"""Command line: ``chaosity-place --policy uniform_all --workers 0-1 -- PROGRAM ARGUMENT ...``."""
+"""The command line ``chaosity-place --policy uniform_all --workers 0-1 -- PROGRAM ARGUMENT ...``.
+
+It runs a program with its pages on the nodes that a policy names.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--search", action="store_true", help=SEARCH_HELP)
     add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
     add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
-    # For the runner, which waits for the line that is printed then.
+    # Only the runner uses --settle; it waits for the line that says that the placement has settled.
     add("--settle", action="store_true", help=argparse.SUPPRESS)
     add("--root", type=Path, default=lock_files.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -64,7 +67,7 @@ def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
-    """Return the request of a parsed command line.
+    """Return the placement request that a parsed command line makes.
 
     Raises:
         UserError: a list has the wrong form.

@@ -20,35 +20,36 @@ from chaosity.place import numa_system_calls
 from chaosity.place.page_placement_plan import PlacementPlan
 from chaosity.runner.tool_output import parse_event_line
 
-# Signals that are passed on to the program. SIGKILL of this process cannot be passed on; the kernel
-# then kills the program too.
+# Signals that this process passes on to the program. SIGKILL cannot be passed on; if it ends this
+# process, the kernel kills the program too.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 # A terminal sends these signals to its whole foreground group, so also to the program.
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
 _CHUNK = 1 << 16
-# Tells the runner that the placement has settled, so that samples count from now on.
+# This line tells the runner that the placement has settled; the runner uses only samples after it.
 _SETTLED = b'{"event":"settled"}\n'
 
 
 class ChildProgram:
     """The program of a placement request while it runs.
 
-    With `by_line` its output goes to a pseudo-terminal, because C programs write each line at once
-    only to a terminal. `at_ready` is called with the `mapping` in the ready line, `listeners` with
-    each line and its time on the monotonic clock. `status` and `seconds`, the time from start to
-    end, are None while the program runs.
+    With `by_line`, the output of the program goes to a pseudo-terminal, because C programs write
+    each line at once only to a terminal. `at_ready` is called with the `mapping` in the program's
+    ready line; each of `listeners` is called with each line and its time in monotonic seconds. The
+    exit status `status` and the running time `seconds` are None while the program runs.
     """
 
     def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:
         self.command, self.plan = command, plan
-        # A terminal sends its input only to its foreground group, so the program stays in it.
+        # A terminal sends its input only to its foreground process group, so a program that may
+        # read from the terminal stays in this process's group.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
         self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
         self.seconds: float | None = None
-        self.must_settle = False  # it is ready, and its placement has to settle
+        self.must_settle = False  # whether the program is ready and must settle
         self._rest = b""
 
     def start_program(self) -> None:
@@ -57,7 +58,8 @@ class ChildProgram:
         Raises:
             UserError: the program is missing or cannot be run.
         """
-        # Block signals until the handlers exist: a signal would end this process alone.
+        # Block signals until the handlers exist: without them, a signal would end this process
+        # alone.
         numbers = {signal.Signals[name] for name in _PASSED_ON}
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
@@ -146,7 +148,7 @@ class ChildProgram:
         """Collect the exit status after the whole output has been passed on."""
         code = self.process.wait()
         self.seconds = time.monotonic() - self.began
-        self.status = 128 - code if code < 0 else code  # the same number as in a shell
+        self.status = 128 - code if code < 0 else code  # the exit status that a shell reports
         if self.output is not None:
             self._write(self._rest)
         self._close_output()
@@ -159,7 +161,7 @@ class ChildProgram:
             self.output = None
 
     def _relay_output(self) -> None:
-        """Pass on the program's output: whole lines, and parts of lines that cannot be events."""
+        """Pass on the program's output: whole lines, and begun lines that cannot be events."""
         assert self.output is not None
         try:
             chunk = os.read(self.output, _CHUNK)

@@ -58,7 +58,7 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
 
 
 def supports_policy(mode: int, nodes: Collection[int]) -> bool:
-    """Return whether the kernel accepts a policy for these nodes; reset the policy afterwards."""
+    """Return whether the kernel accepts a memory policy for these nodes; set it for a moment."""
     try:
         set_mempolicy(mode, nodes)
     except OSError as error:
@@ -74,8 +74,8 @@ def move_pages(
 ) -> array.array[int]:
     """Move each page of a process to its node, and return the node of each page.
 
-    A returned number below 0 is an error, such as -ENOENT for an absent page. Without `nodes`, no
-    page moves. The array `addresses` has the type code "Q".
+    In the result, a number below 0 is the kernel's error for this page, such as -ENOENT for an
+    absent page. If `nodes` is None, no page moves. The array `addresses` has the type code "Q".
 
     Raises:
         OSError: the process has ended or belongs to another user.

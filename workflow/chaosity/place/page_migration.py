@@ -24,11 +24,12 @@ from chaosity.runner.observed_placement import (
     process_and_descendants,
 )
 
-# With fewer than 256 pages, shares are less precise than half a per cent. Stacks and data of
-# libraries are smaller.
+# Smaller mappings are not placed: with fewer than 256 pages, shares are less precise than half a
+# per cent. Stacks and data of libraries are smaller.
 SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Pages per call: the kernel works for some tens of milliseconds, then this process handles signals.
+# Pages per system call. A call takes some tens of milliseconds; between two calls, this process can
+# handle signals.
 _BATCH = 1 << 14
 # VmRSS does not include reserved huge pages (HugetlbPages), so both fields are added.
 _RESIDENT = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
@@ -54,24 +55,25 @@ class MemoryArea:
 class EqualSizedBlocks:
     """Blocks of an area that have the same size, with the address of each.
 
-    `where` has the node of each block; a number below 0 means that the block is on no node.
+    `nodes` has the node of each block; a number below 0 means that the block is on no node.
     """
 
     area: MemoryArea
     block_bytes: int
     addresses: Sequence[int]
-    where: array.array[int]
+    nodes: array.array[int]
 
     @property
     def present_block_count(self) -> int:
         """Return the number of blocks that are on any node."""
-        return sum(1 for node in self.where if node >= 0)
+        return sum(1 for node in self.nodes if node >= 0)
 
 
 def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
     """Return the areas whose pages are placed, in a process and all its descendants.
 
-    `mapping` is the address of the only mapping that counts; None selects all large mappings.
+    `mapping` is the address, in the form of numa_maps, of the only mapping that counts; None
+    selects all large mappings.
     """
     return [
         area
@@ -91,7 +93,7 @@ def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     for found in counted:
         begin, page = int(found.address, 16), found.page_bytes
         if begin not in ends:
-            continue  # it was unmapped meanwhile
+            continue  # the mapping was removed meanwhile
         huge = huge_bytes.get(begin, 0) if page == PAGE_BYTES else 0
         block = _transparent_huge_page_bytes() if huge else page
         single = sum(found.bytes_by_node.values()) - huge if huge else 0
@@ -144,12 +146,12 @@ def resident_bytes(pid: int) -> int:
 
 
 def page_bytes_by_node(areas: Sequence[MemoryArea]) -> dict[int, int]:
-    """Return the bytes of all areas on each node."""
+    """Return node -> bytes of all areas on this node."""
     return dict(sum((Counter(area.bytes_by_node) for area in areas), Counter()))
 
 
 def page_shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
-    """Return the share of each node; empty when there are no bytes."""
+    """Return node -> share of the bytes of all nodes; empty if there are no bytes."""
     total = sum(by_node.values())
     return {node: by_node[node] / total for node in sorted(by_node)} if total else {}
 
@@ -163,12 +165,12 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
     placed: Counter[int] = Counter()
     seen = moved = 0
     groups = [group for area in areas for group in find_movable_blocks(area)]
-    for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.where))):
+    for group in sorted(groups, key=lambda group: (-group.block_bytes, len(group.nodes))):
         present, size = group.present_block_count, group.block_bytes
         seen += present * size
         lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
         goal = apportion_whole_numbers(present, attainable_amounts(present, lacking))
-        plan = plan_block_moves(group.where, goal)
+        plan = plan_block_moves(group.nodes, goal)
         _relocate(group, plan)
         moved += len(plan)
         for node, count in goal.items():
@@ -179,8 +181,8 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
 def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
     """Return the blocks of an area in groups: huge pages, and single pages if there are any.
 
-    Single pages are usually only at both ends of an area, where a huge page does not fit. With more
-    single pages, the kernel is asked about every page, which takes seconds for each 10 GiB.
+    Single pages are usually only at both ends of an area, where a huge page does not fit. If there
+    are others, the kernel is asked about every page, which takes seconds for each 10 GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
@@ -199,13 +201,13 @@ def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
 def _separate_huge_pages(
     area: MemoryArea, whole: range, ends: EqualSizedBlocks
 ) -> list[EqualSizedBlocks]:
-    """Return the huge pages and the single pages of an area, by looking at every page."""
+    """Return the huge pages and the single pages of an area, by the node of every page."""
     # If pages of a block are absent or on several nodes, all pages of this block count as single.
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
-    where = _locate_blocks(area, area.page_bytes, pages).where
+    where = _locate_blocks(area, area.page_bytes, pages).nodes
     huge_addresses, huge_nodes = [], array.array("i")
-    single_addresses, single_nodes = list(ends.addresses), ends.where[:]
+    single_addresses, single_nodes = list(ends.addresses), ends.nodes[:]
     for number, address in enumerate(whole):
         part = where[number * each : (number + 1) * each]
         if part[0] >= 0 and part.count(part[0]) == each:

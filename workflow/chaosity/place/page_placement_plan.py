@@ -28,11 +28,12 @@ from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_placement import read_cpus_by_node
 
-# Methods that enforce shares of pages by node. Without wanted shares the method is KERNEL_DECIDES.
+# Methods that put a share of the pages on each node. If no shares are wanted, the method is
+# KERNEL_DECIDES.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
-# Shares with a smaller difference are equal for the kernel's plain interleaving.
+# If the largest share exceeds the smallest by less than this, plain interleaving enforces them.
 _EQUAL = 1e-3
 
 
@@ -52,7 +53,9 @@ class PlacementRequest:
     # Whether to print a line when the search, or the kernel's moves, have ended. The runner waits
     # for this line after the program's ready line, and uses only samples after it.
     settle: bool = False
-    rate: str = "samples"  # how the program's rate is read, see `placement_search.open_rate_source`
+    rate: str = (
+        "samples"  # how the program's rate is read, see `placement_search.rate_source_from_option`
+    )
     report: Path | None = None  # path of the file for the result
     root: Path = ROOT  # folder that holds `proc` and `sys`
 
@@ -73,7 +76,7 @@ class PlacementPlan:
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:
-    """Return the plan for a request, or raise the reason to refuse the request.
+    """Return the plan for a request.
 
     Raises:
         UserError: this host cannot meet the request.
@@ -145,7 +148,7 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
             remedy = "leave out the shares, or choose policy canonical or bwap"
             raise UserError(f"the policy {name} means equal shares", where, remedy)
     elif uniform:
-        wanted = uniform_shares(memory if policy.over_all else request.workers)
+        wanted = uniform_shares(memory if policy.uses_all_nodes else request.workers)
     else:
         remedy = "give the shares, or use `chaosity place --matrix`, which computes them"
         raise UserError(f"the policy {name} needs the share of each node", where, remedy)
@@ -194,7 +197,7 @@ def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | N
 
 
 def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
-    """Return the kernel settings (path -> text) of the weights for these shares."""
+    """Return the kernel settings, path -> text, with the weights that enforce these shares."""
     numbers, _ = integer_weights(wanted)
     return {f"{WEIGHTS}/node{node}": str(number) for node, number in numbers.items()}
 
@@ -202,7 +205,7 @@ def kernel_weight_settings(wanted: Mapping[int, float]) -> dict[str, str]:
 def _needed_settings(
     request: PlacementRequest, wanted: Mapping[int, float] | None, method: str
 ) -> dict[str, str]:
-    """Return the settings that a plan needs, as far as this kernel has them."""
+    """Return the kernel settings, path -> text, that a plan needs and that this kernel has."""
     settings = kernel_weight_settings(wanted) if wanted and method == WEIGHTED_INTERLEAVE else {}
     has_autonuma = read_file_if_present(request.root / NUMA_BALANCING) is not None
     if request.policy == AUTONUMA and not has_autonuma:

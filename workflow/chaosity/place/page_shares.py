@@ -1,7 +1,8 @@
-"""The policies of placing pages, and the shares of pages by node that they name.
+"""The policies that place pages, and the share of the pages that each puts on each node.
 
-docs/how-to/place-a-program.md explains each policy. Shares are read and written as text, shifted
-to other nodes, and converted to whole numbers or weights. Hosts need this module too.
+docs/how-to/place-a-program.md explains each policy. The functions read and write shares as text,
+shift them to other nodes, and convert them to whole numbers or weights. Hosts get a copy of this
+module.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from chaosity.runner.observed_placement import page_share_deviations
 
 @dataclass(frozen=True)
 class PlacementPolicy:
-    """A way of placing pages."""
+    """A policy: on which nodes the pages may lie, by which shares, and whether they move later."""
 
-    over_all: bool  # whether pages may lie on every memory node, not only on the workers' nodes
+    uses_all_nodes: (
+        bool  # whether pages may lie on every memory node, not only on the workers' nodes
+    )
     shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
     # Whether pages move while the program runs, to nodes that are not known in advance.
     settles: bool = False
@@ -31,25 +34,27 @@ UNIFORM = "uniform"
 CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, AUTONUMA, UNIFORM_WORKERS = "first_touch", "autonuma", "uniform_workers"
 POLICIES = {
-    FIRST_TOUCH: PlacementPolicy(over_all=False, shares=None),
-    UNIFORM_WORKERS: PlacementPolicy(over_all=False, shares=UNIFORM),
-    "uniform_all": PlacementPolicy(over_all=True, shares=UNIFORM),
+    FIRST_TOUCH: PlacementPolicy(uses_all_nodes=False, shares=None),
+    UNIFORM_WORKERS: PlacementPolicy(uses_all_nodes=False, shares=UNIFORM),
+    "uniform_all": PlacementPolicy(uses_all_nodes=True, shares=UNIFORM),
     # First touch; then the kernel moves pages to the nodes whose threads use them.
-    AUTONUMA: PlacementPolicy(over_all=False, shares=None, settles=True),
-    CANONICAL: PlacementPolicy(over_all=True, shares=CANONICAL),
-    CONTENDED: PlacementPolicy(over_all=True, shares=CONTENDED),
+    AUTONUMA: PlacementPolicy(uses_all_nodes=False, shares=None, settles=True),
+    CANONICAL: PlacementPolicy(uses_all_nodes=True, shares=CANONICAL),
+    CONTENDED: PlacementPolicy(uses_all_nodes=True, shares=CONTENDED),
     # BWAP: begins with the canonical (or uniform) weights and searches for the best placement while
     # the program runs, before it is measured.
-    "bwap": PlacementPolicy(over_all=True, shares=CANONICAL, settles=True, searched=True),
-    "bwap_uniform": PlacementPolicy(over_all=True, shares=UNIFORM, settles=True, searched=True),
+    "bwap": PlacementPolicy(uses_all_nodes=True, shares=CANONICAL, settles=True, searched=True),
+    "bwap_uniform": PlacementPolicy(
+        uses_all_nodes=True, shares=UNIFORM, settles=True, searched=True
+    ),
 }
 
 
-# Range of the kernel's weights: a byte, without 0.
+# Range of the kernel's weights for interleaving: a byte, without 0.
 SMALLEST, LARGEST = 1, 255
-# A node gets as many consecutive pages as its weight. With a weight of 255, a megabyte lies on one
-# node, and less memory is not spread at all. So small weights are preferred. They change a share
-# by up to 2 %; the measurements behind the weights scatter as much.
+# A node gets as many consecutive pages as its weight says. With a weight of 255, a megabyte lies on
+# one node, and less memory is not spread at all. So small weights are preferred. Small weights may
+# change a share by 2 %; the measurements behind the weights scatter as much.
 _ACCEPTED_ERROR = 0.02
 # Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The limit is a bit
 # larger because of binary rounding: three times 0.33 is slightly below 0.99.
@@ -105,7 +110,7 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
 
 
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return the attainable amounts when some nodes already have more than they should.
+    """Return node -> amount that it can get, when other nodes have more than they should.
 
     The same number is subtracted from each node's wanted amount, but no result is below 0. So the
     largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).

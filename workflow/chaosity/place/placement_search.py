@@ -33,14 +33,15 @@ ROUNDS = 2
 CLEAR = 2.0
 # The search ends after this many consecutive steps that are not clearly better than the best step.
 PATIENCE = 2
-# Time between two readings of where the pages are. The kernel scans a program's memory at most once
-# per second, the first time after one second (numa_balancing_scan_delay_ms, scan_period_min_ms).
-LOOK_SECONDS = 1.0
-# Pages are at rest when, over this many looks, no node's share changed by more than this part of
-# all pages.
-LOOKS, CHANGE = 4, 0.01
-# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. Other loads wait
-# meanwhile, so the program is measured after this time in any case.
+# Time between two observations of where the pages are. The kernel scans a program's memory at most
+# once per second, the first time after one second (numa_balancing_scan_delay_ms,
+# scan_period_min_ms).
+OBSERVATION_INTERVAL_SECONDS = 1.0
+# Pages are at rest when, over this many observations, no node's share changed by more than this
+# part of all pages.
+OBSERVATIONS_AT_REST, LARGEST_CHANGE_AT_REST = 4, 0.01
+# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. Because the
+# point's other loads wait meanwhile, the program is measured after this time in any case.
 LONGEST_SECONDS = 20.0
 
 
@@ -71,7 +72,7 @@ class _DwpStep:
 
     @property
     def rate_half_width(self) -> float:
-        """Return half the width of the 95 % interval of the mean, from independent measurements."""
+        """Return half the width of the 95 % interval of the mean of independent measurements."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
@@ -91,14 +92,15 @@ def _compare_steps(step: _DwpStep, other: _DwpStep, intervals: float = 1.0) -> i
 class DwpSearch:
     """Search for the data-to-worker proximity (DWP) with the highest rate.
 
-    `rate` measures the rate with the present placement; `TimeUpError` ends the search. `move_to`
-    moves the program's pages to a DWP. `best`, the best step so far, is also valid after the search
-    was interrupted. `settled` says whether it was completed.
+    `rate` measures the program's rate with the present placement, or raises a `TimeUpError`, which
+    ends the search. `move_to` moves the program's pages to a DWP. `best`, the best step so far, is
+    also valid after the search was interrupted. `settled` says whether the search was completed,
+    and `present_dwp` is the DWP of the pages now.
     """
 
     def __init__(self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None]) -> None:
         self.rate, self.move_to = rate, move_to
-        self.now = 0.0
+        self.present_dwp = 0.0
         self.best: _DwpStep | None = None
         self.measured: list[tuple[float, MeasuredRate]] = []
         self.settled = False
@@ -109,7 +111,7 @@ class DwpSearch:
             self._climb()
             self.settled = True
         self._go_to(self.best.dwp if self.best else 0.0)
-        return self.now
+        return self.present_dwp
 
     def _climb(self) -> None:
         best = self.best = self._measure(_DwpStep(0.0))
@@ -145,9 +147,9 @@ class DwpSearch:
         return step
 
     def _go_to(self, dwp: float) -> None:
-        if dwp != self.now:
+        if dwp != self.present_dwp:
             self.move_to(dwp)
-            self.now = dwp
+            self.present_dwp = dwp
 
 
 @dataclass
@@ -158,30 +160,38 @@ class AutonumaSettling:
     settled: bool = False  # whether the kernel stopped moving pages within `seconds`
 
     def wait_until_pages_rest(
-        self, let_program_run: Callable[[float], bool], look: Callable[[], Mapping[int, float]]
+        self, let_program_run: Callable[[float], bool], observe: Callable[[], Mapping[int, float]]
     ) -> None:
-        """Look at the pages of a running program until they no longer move.
+        """Observe a running program's pages until they rest, at most for `LONGEST_SECONDS`.
 
         `let_program_run` lets the program run for some seconds, and returns False when it has
-        ended. `look` returns the present share of the pages on each node.
+        ended. `observe` returns node -> present share of the pages.
         """
         began = time.monotonic()
-        seen = [look()]
-        while not self.settled and self.seconds < LONGEST_SECONDS and let_program_run(LOOK_SECONDS):
-            seen = [*seen, look()][-LOOKS:]
-            rest = all(largest_share_deviation(shares, seen[-1]) <= CHANGE for shares in seen)
-            self.settled = len(seen) == LOOKS and rest
+        seen = [observe()]
+        while (
+            not self.settled
+            and self.seconds < LONGEST_SECONDS
+            and let_program_run(OBSERVATION_INTERVAL_SECONDS)
+        ):
+            seen = [*seen, observe()][-OBSERVATIONS_AT_REST:]
+            rest = all(
+                largest_share_deviation(shares, seen[-1]) <= LARGEST_CHANGE_AT_REST
+                for shares in seen
+            )
+            self.settled = len(seen) == OBSERVATIONS_AT_REST and rest
             self.seconds = time.monotonic() - began
 
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
-# Keys of a sample that are not the amount.
+# Keys of a sample with its times; another key has the amount.
 _TIMES = ("begin_ns", "end_ns")
 # A measurement ends when half its 95 % interval is below 1 %, but not before half a second, because
 # caches and TLBs must recover after a move of pages. After 5 s the measurement ends with any
 # interval; if a comparison of steps is not clear, the search measures again.
 PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
-# A program without an interval after this time reports too seldom: batch means need 20 samples.
+# A program whose rate has no interval after this time reports too seldom: an interval needs 20
+# samples.
 HOPELESS_SECONDS = 60.0
 # Interval between two readings of the counter; 20 readings give an interval.
 READ_SECONDS = 0.02
@@ -192,9 +202,9 @@ class ProgramEndedError(Exception):
 
 
 class RateSource:
-    """A source of the program's progress.
+    """A source from which the program's progress is read.
 
-    `series` are the samples so far, see `runner.metric_values`.
+    `series` are the samples of progress so far, see `runner.metric_values`.
     """
 
     def __init__(self) -> None:
@@ -204,7 +214,7 @@ class RateSource:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
     def add_progress_until_now(self) -> None:
-        """Add the progress since the last call; sources that read output lines do nothing here."""
+        """Add the progress since the last call; a source that reads lines does nothing here."""
 
     def close_source(self) -> None:
         """Close the source."""
@@ -283,12 +293,16 @@ class InstructionSource(RateSource):
 
 
 def check_rate_source(text: str) -> None:
-    """Check, before the program runs, that `open_rate_source` will be able to open a source."""
-    open_rate_source(text, os.getpid()).close_source()
+    """Check, before the program runs, that its rate can be read from the source that a text names.
+
+    Raises:
+        UserError: see `rate_source_from_option`.
+    """
+    rate_source_from_option(text, os.getpid()).close_source()
 
 
-def open_rate_source(text: str, pid: int) -> RateSource:
-    """Return the source that a text names: samples[=KEY], lines=REGEX or instructions.
+def rate_source_from_option(text: str, pid: int) -> RateSource:
+    """Return the source of progress that a text names: samples[=KEY], lines=REGEX or instructions.
 
     Raises:
         UserError: the source is unknown, or this machine cannot count instructions.
@@ -306,7 +320,7 @@ def open_rate_source(text: str, pid: int) -> RateSource:
 
 @dataclass
 class RateMeter:
-    """Measure a program's rate, beginning at the time of the call."""
+    """A callable that measures a program's rate, beginning at the time of each call."""
 
     source: RateSource  # source of the program's progress
     # Lets the program run for a number of seconds; returns False if the program has ended.
@@ -319,8 +333,8 @@ class RateMeter:
 
         Raises:
             ProgramEndedError: the program ended before the rate was precise enough.
-            TimeUpError: there is no more time.
-            UserError: the program reports no progress, or too rarely.
+            TimeUpError: the time is over, and an earlier call measured a rate.
+            UserError: the program reports no progress, or too rarely for a rate.
         """
         began = time.monotonic()
         self.source.series.clear()

@@ -27,13 +27,15 @@ from chaosity.runner.point_measurement import READY_SECONDS
 # Pages are moved if a node's share deviates by more than this, so that memory touched a little
 # later does not exceed the tolerance.
 AIM = 0.005
-# The first look comes soon, because programs may end soon. The interval then doubles, because the
-# kernel walks all page tables for a look. Pages may be touched late, so the looks go on.
-FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 5.0
-# Largest share of a processor's time for looks. The share is larger after memory has grown, because
-# new pages are misplaced until the next look.
-LOOKING_SHARE, GROWING_SHARE = 0.02, 0.1
-# Memory that grew by less than this part between two looks is complete: the search can begin.
+# The pages are first observed soon, because programs may end soon. The interval then doubles,
+# because the kernel walks all page tables for an observation. Pages may be touched late, so the
+# observations go on to the end.
+FIRST_OBSERVATION_SECONDS, LONGEST_INTERVAL_SECONDS = 0.02, 5.0
+# Largest share of a processor's time for observations. The share is larger after memory has grown,
+# because new pages may be misplaced until the next observation.
+OBSERVING_SHARE, OBSERVING_SHARE_OF_GROWN_MEMORY = 0.02, 0.1
+# Memory that grew by less than this part between two observations counts as complete, so that the
+# search can begin.
 GROWTH = 0.02
 # A search before the measurement ends after half of the time that the runner gives a load to get
 # ready; the other half is for touching the memory and for moves.
@@ -58,8 +60,8 @@ class _PlacementSession:
         self.bytes_by_node: dict[int, int] = {}
         self.moved = 0
         self.emulator: str | None = None
-        self.cost = 0.0  # processor time of the latest look, in seconds
-        self.resident = 0  # bytes at the latest look
+        self.cost = 0.0  # processor time of the latest observation, in seconds
+        self.resident = 0  # resident bytes at the latest observation
         self.search: DwpSearch | None = None
         self.search_seconds = 0.0
         self.settling: AutonumaSettling | None = None
@@ -85,40 +87,46 @@ class _PlacementSession:
         """Place the memory of a program that is ready, before its ready line is passed on."""
         if mapping or self.plan.settle:
             self.mapping = mapping
-            self._look_and_move()
+            self._observe_and_move()
             self._write_report()
 
     def _watch_pages(self, searching: bool = False) -> None:
-        """Look at the pages until the program ends or, with `searching`, a search has ended."""
-        delay = FIRST_LOOK_SECONDS
+        """Observe and move the pages until the program or, with `searching`, a search has ended."""
+        delay = FIRST_OBSERVATION_SECONDS
         source: placement_search.RateSource | None = None
         if searching:
-            source = placement_search.open_rate_source(self.request.rate, self.program.process.pid)
+            source = placement_search.rate_source_from_option(
+                self.request.rate, self.program.process.pid
+            )
             self.program.listeners.append(source.read_line)
-        while self._wait_for_look(delay):
+        while self._wait_for_observation(delay):
             if self.program.must_settle:
                 self._settle(source)
                 if source:
                     return
             if self.mapping and not source and self.wanted is not None:
-                delay = LONGEST_LOOK_SECONDS  # the memory is complete and placed
+                delay = LONGEST_INTERVAL_SECONDS  # the memory is complete and placed
                 continue
             before = sum(self.bytes_by_node.values())
-            self._look_and_move()
+            self._observe_and_move()
             now = sum(self.bytes_by_node.values())
             complete = self.mapping or now - before <= GROWTH * now
-            # A program whose placement must settle is ready first, unless it has no ready line.
+            # If the placement must settle, the search begins after the ready line; without a ready
+            # line, it begins after the program's first progress.
             runs = not self.plan.settle or (source and source.series)
             if source and now and complete and runs:
                 self._search_dwp(source)
                 return
-            delay = max(self.cost / LOOKING_SHARE, min(2 * delay, LONGEST_LOOK_SECONDS))
+            delay = max(self.cost / OBSERVING_SHARE, min(2 * delay, LONGEST_INTERVAL_SECONDS))
 
-    def _wait_for_look(self, seconds: float) -> bool:
-        """Wait for the end of the time, more memory or a barrier; return False at program end."""
+    def _wait_for_observation(self, seconds: float) -> bool:
+        """Wait until the pages must be observed again; return False if the program has ended.
+
+        Pages are observed after `seconds`, after memory grew, or when the program must settle.
+        """
         now = time.monotonic()
-        soonest, until = now + self.cost / GROWING_SHARE, now + seconds
-        while self.program.let_program_run(min(until - now, LONGEST_LOOK_SECONDS)):
+        soonest, until = now + self.cost / OBSERVING_SHARE_OF_GROWN_MEMORY, now + seconds
+        while self.program.let_program_run(min(until - now, LONGEST_INTERVAL_SECONDS)):
             now = time.monotonic()
             resident = (
                 page_migration.resident_bytes(self.program.process.pid) if now >= soonest else 0
@@ -129,7 +137,7 @@ class _PlacementSession:
         return False
 
     def _settle(self, source: placement_search.RateSource | None) -> None:
-        """Let the program run until its pages rest, then tell the runner that they do."""
+        """Let the program run until its pages rest, then print a line that tells the runner."""
         # With a `source` of the program's rate, a search moves the pages; else the kernel moves
         # them.
         self.program.must_settle = False
@@ -137,17 +145,17 @@ class _PlacementSession:
             self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
         else:
             self.settling = AutonumaSettling()
-            self.settling.wait_until_pages_rest(self.program.let_program_run, self._look_at_shares)
+            self.settling.wait_until_pages_rest(self.program.let_program_run, self._observe_shares)
             self._write_report()
         self.program.print_settled()
 
-    def _look_at_shares(self) -> dict[int, float]:
-        """Return the present share of each node."""
-        self._look_and_move()
+    def _observe_shares(self) -> dict[int, float]:
+        """Observe the pages and return node -> present share of the pages."""
+        self._observe_and_move()
         return self._seen_shares
 
-    def _look_and_move(self) -> None:
-        """Look where the pages are, and move misplaced pages."""
+    def _observe_and_move(self) -> None:
+        """Observe where the pages are, and move misplaced pages."""
         began = time.thread_time()
         pid = self.program.process.pid
         self.resident = page_migration.resident_bytes(pid)
@@ -155,7 +163,7 @@ class _PlacementSession:
         self.cost = time.thread_time() - began
         seen = page_migration.page_bytes_by_node(areas)
         if not seen:
-            return  # no memory yet, or the program has just ended: the earlier look stays valid
+            return  # no memory yet, or the program has just ended: the last observation stays valid
         self.bytes_by_node = seen
         self.emulator = self.emulator or read_emulator(pid)
         if self.wanted is None or not self.plan.moves:
@@ -193,16 +201,19 @@ class _PlacementSession:
         if self.plan.method == page_placement_plan.WEIGHTED_INTERLEAVE:
             used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
             self.held.change_kernel_settings(page_placement_plan.kernel_weight_settings(used))
-        self._look_and_move()
+        self._observe_and_move()
 
     @property
     def _seen_shares(self) -> dict[int, float]:
-        """Return the share of each node at the latest look."""
+        """Return node -> share of the pages at the latest observation."""
         return page_migration.page_shares_by_node(self.bytes_by_node)
 
     @property
     def _deviation(self) -> float | None:
-        """Return the largest deviation of a node's share; None without wanted shares or pages."""
+        """Return the largest deviation of a node's share from the wanted share.
+
+        The result is None if no shares are wanted, or if no pages were seen.
+        """
         if self.wanted is None or not self.bytes_by_node:
             return None
         return largest_share_deviation(self.wanted, self._seen_shares)
@@ -227,7 +238,7 @@ class _PlacementSession:
 
     @property
     def _is_placed(self) -> bool | None:
-        """Return whether the pages are placed as wanted; None without wanted shares or pages."""
+        """Return whether the pages are placed as wanted; None where `_deviation` is None."""
         return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
     def _placement_report(self) -> dict[str, object]:
@@ -244,7 +255,7 @@ class _PlacementSession:
             "placed": self._is_placed,
             "reason": self._reason,
             "moved_blocks": self.moved,
-            "dwp": (search.now if search else 0.0) if searched else None,
+            "dwp": (search.present_dwp if search else 0.0) if searched else None,
             "steps": [
                 {
                     "dwp": dwp,
@@ -292,21 +303,23 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
     """Run a program with its pages placed; return the exit status.
 
     Raises:
-        UserError: the request cannot be met; the program has not run.
+        UserError: the request cannot be met, and the program was not started; or the report cannot
+            be written, in which case the program was started.
     """
     check_program_exists(request.command)
     if request.report is not None and not os.access(request.report.absolute().parent, os.W_OK):
         remedy = "name a file in a writable folder"
         raise UserError("the folder of the report is not writable", str(request.report), remedy)
     plan = page_placement_plan.plan_placement(request)
-    # Not every host can count instructions, and a benchmark names its rate for all its policies.
+    # A benchmark names one source of the rate for all its policies, but only policies with a search
+    # read it. So without a search, a host that cannot count instructions is no error.
     if plan.search or request.rate != placement_search.INSTRUCTIONS:
         placement_search.check_rate_source(request.rate)
     # The program inherits the processing units of this process. On other units, this process would
     # disturb co-running loads. Besides, a runner requires that all processes of a load stay on the
     # load's units.
     os.sched_setaffinity(0, plan.cpus)
-    # During a search the weights follow the pages, for memory that is touched later.
+    # During a search, the kernel's weights change with the pages, for memory that is touched later.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
     with hold_kernel_settings(plan.settings, request.root, varied) as held:
         return _PlacementSession(request, plan, held).run_program_to_end()

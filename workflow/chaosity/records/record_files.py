@@ -47,7 +47,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def _write_and_rename(path: Path, content: str | bytes) -> None:
-    """Write a file, see `write_atomically`; errors do not always have the name of the file."""
+    """Write a file as `write_atomically` does, but not every error has the name of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -66,8 +66,8 @@ def _write_and_rename(path: Path, content: str | bytes) -> None:
 def read_regular_file(path: Path) -> bytes:
     """Return the content of a file of results.
 
-    Nothing else is opened: a FIFO of a stranger's results would wait for ever, and a device can do
-    anything.
+    Results can come from a stranger, so only a regular file is opened: reading a FIFO would wait
+    for ever, and reading a device can do anything.
 
     Raises:
         OSError: the file does not exist, is not a regular file, or cannot be read.
@@ -77,7 +77,7 @@ def read_regular_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def has_text(path: Path, text: str) -> bool:
+def file_has_text(path: Path, text: str) -> bool:
     """Return whether there is a file with exactly this text."""
     try:
         return read_regular_file(path) == text.encode()
@@ -87,7 +87,7 @@ def has_text(path: Path, text: str) -> bool:
 
 def write_if_changed(path: Path, text: str) -> None:
     """Write a file only when its content changes, so that its time stamp shows the last change."""
-    if not has_text(path, text):
+    if not file_has_text(path, text):
         write_atomically(path, text)
 
 
@@ -96,7 +96,7 @@ def replicate_numbers(point: Point) -> range:
     return range(1, 1 + len(point["orders"]))
 
 
-def record_file(experiment: str, point: str, replicate: int) -> str:
+def current_record_path(experiment: str, point: str, replicate: int) -> str:
     """Return the path of a replicate's current record below ``results/<host>/<configuration>``."""
     return f"{experiment}/{point}/rep{replicate}.json"
 
@@ -107,7 +107,9 @@ def is_measured(folder: Path, point: Point, replicate: int) -> bool:
     `folder` is ``results/<host>/<configuration>``.
     """
     try:
-        record = load_record(folder / record_file(point["experiment"], point["point"], replicate))
+        record = load_record(
+            folder / current_record_path(point["experiment"], point["point"], replicate)
+        )
     except ValueError:
         return False
     same = record["point"]["definition"] == point["definition"]
@@ -115,12 +117,12 @@ def is_measured(folder: Path, point: Point, replicate: int) -> bool:
 
 
 def time_in_file_name(moment: str) -> str:
-    """Return a time as names of attempts contain it: the later, the greater the text."""
+    """Return a time in the form of attempts' file names: a later time is a greater text."""
     return moment.replace("-", "").replace(":", "")
 
 
 def file_time(path: Path) -> str:
-    """Return when a file was written, by the controller's clock, in the form of `format_utc`."""
+    """Return the time stamp of a file's last change, in the form of `format_utc`."""
     return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
 
 
@@ -136,7 +138,7 @@ def save_record(record: Record, path: Path) -> None:
     write_atomically(attempt, content)
     digests = attempt.with_name(DIGESTS_FILE)
     before = read_regular_file(digests) if digests.is_file() else b""
-    if not before.endswith(b"\n"):  # the file is new, or was cut
+    if not before.endswith(b"\n"):  # the file is new, or its end was cut off
         before += b"\n" if before else b""
     line = f"{hashlib.sha256(content.encode()).hexdigest()}  {attempt.name}\n"
     write_atomically(digests, before + line.encode())
@@ -152,8 +154,9 @@ def _attempt_of_record(record: Record) -> str:
 def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     """Return whether somebody edited a record.
 
-    It then differs from the attempt file that was saved when it was measured. Attempts without a
-    digest, which versions before 2026-11-24 wrote, cannot be verified and count as unedited.
+    An edited record differs from the attempt file that was saved after the measurement. Attempts
+    without a digest, which versions before 2026-11-24 wrote, cannot be verified and count as
+    unedited.
     """
     folder = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
     if not (folder / DIGESTS_FILE).is_file():
@@ -161,8 +164,8 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     try:
         name = _attempt_of_record(record)
         if (path.parent == folder and path.name != name) or not (folder / name).exists():
-            return True  # its time, replicate or status was edited
-    except (OSError, *MALFORMED):  # so that they make no name of an attempt
+            return True  # the record's time, replicate or status was edited
+    except (OSError, *MALFORMED):  # an edited value makes no file name
         return True
     lines = read_regular_file(folder / DIGESTS_FILE).decode(errors="replace").splitlines()
     written = [line for line in lines if line.endswith(f"  {name}")]
@@ -221,8 +224,9 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
-    node, Snakemake repeats all of its measurements. Finished measurements need not be repeated. A
-    record of another definition does not count. `path` is that of the current record.
+    node, Snakemake repeats all of its measurements. A measurement that had finished need not be
+    repeated: its attempt is used. A record of another definition does not count. `path` is the path
+    of the current record.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:
@@ -233,7 +237,7 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
         except ValueError:
             continue
         same = record["point"].get("definition") == point["definition"]
-        # The host's clock may have been ahead, so the file must be from this run, too.
+        # The host's clock may have been ahead, so the file's time stamp must be from this run, too.
         in_run = record["began_at"] >= began and file_time(attempt) >= began
         if same and record["replicate"] == replicate and in_run:
             return attempt

@@ -76,7 +76,8 @@ class LoadTarget(NodeRelation):
 
     `shares` are the pages' shares by node; None if the kernel decides. `settles` says whether pages
     move after the load began, until the placement has settled. Only targets of a placement policy
-    have `shares` and `settles`. Only targets of metrics by node have `by_node`.
+    have `shares` and `settles`. `by_node`, node -> the initiator's relation to this node, exists
+    only for loads that have a metric for each node.
     """
 
     name: str
@@ -92,9 +93,10 @@ class LoadTarget(NodeRelation):
 class BenchmarkPlacement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned.
 
-    `memory` says whose nodes have the pages: target or initiator. If `pinned`, each unit has its
-    own thread. `mapping` is the key in the ready line with the address of the memory. If
-    `launcher`, the first process only starts the program, and its own memory does not count.
+    `memory` says on whose nodes the pages must be: those of the target or the initiator. If
+    `pinned`, each unit must have its own thread. `mapping` is the key of the ready line that has
+    the address of the measured memory. If `launcher`, the first process only starts the program,
+    and its own memory does not count.
     """
 
     memory: str
@@ -132,10 +134,10 @@ class MetricValueSource(OutputValueSource, total=False):
     """The source of a metric's value, and whether the value may be missing or 0.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
-    `counter`, or from the output. In `by_node`, `amount` and `time` name the keys of a sample that
-    have each node's amount and time. Only simulated hosts use `simulated_bytes_per_unit`: the
-    memory traffic of one unit of the value. `formerly` is the metric's name in older records, None
-    if they lack it; they count nevertheless.
+    `counter`, or from the output. In `by_node`, `amount` and `time` name the two keys of a sample
+    whose values are each node's amount and time. Only simulated hosts use
+    `simulated_bytes_per_unit`: the memory traffic of one unit of the value. `formerly` is the
+    metric's name in older records; with None, older records lack the metric and count nevertheless.
     """
 
     progress: bool
@@ -272,8 +274,9 @@ class PointAndLoadNames(TypedDict):
 class MetricRatio(TypedDict):
     """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio.
 
-    With `per`, the count `metric` is divided by the work that the load did at the rate `per`. With
-    `of_means`, the ratio is one of mean times over all replicates.
+    With `per`, the count `metric` is divided by the work that the load did, and `per` names the
+    metric with the rate of this work. With `of_means`, the two values are means over all
+    replicates.
     """
 
     name: str
@@ -313,11 +316,12 @@ class Point(ExpandedPoint):
 
 VALID = "valid"
 FAILED = "failed"
-# Names of checks: of a load's end, after the name of the load, and of the values in its output.
+# Names of two checks: that a load ended well (this text follows the load's name), and that the
+# output has the values of the metrics.
 ENDED_WELL, VALUES = ": ended well", "values"
 # The `origin` of a record whose machine does not exist; records of real machines have no origin.
 SIMULATED = "simulated"
-# What every output about such values says.
+# The sentence that every output about simulated values has.
 NOTHING_MEASURED = "SIMULATED: this machine does not exist, and nothing was measured"
 
 
@@ -332,7 +336,7 @@ class ThreadPlacement(TypedDict):
 class ObservedPlacement(TypedDict):
     """The units of a load's threads and the nodes of its pages, as the kernel reported them.
 
-    If pages move during the load, `memory_bytes_by_node_at_first` is from the first look at pages.
+    If pages move during the load, `memory_bytes_by_node_at_first` is the first observation.
     """
 
     threads: list[ThreadPlacement]
@@ -341,7 +345,7 @@ class ObservedPlacement(TypedDict):
 
 
 class ProgramFacts(TypedDict):
-    """The program that ran: name, path, the version that it reports, and what emulated it."""
+    """The program that ran: name, path, the version that it reports, and its emulator, if any."""
 
     name: str
     path: str | None
@@ -414,7 +418,7 @@ class Check(TypedDict):
     decisive: bool
 
 
-class Verdict(TypedDict):
+class RecordVerdict(TypedDict):
     """The status `VALID` or `FAILED`, the reason of a failure, and every check."""
 
     status: str
@@ -443,7 +447,7 @@ class Record(UnfinishedRecord):
     """The record of one measurement of a point; each replicate of each point has a file."""
 
     finished_at: str
-    verdict: Verdict
+    verdict: RecordVerdict
 
 
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
@@ -455,11 +459,11 @@ def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = 
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 
 
-def make_verdict(checks: list[Check]) -> Verdict:
-    """Return the verdict of all checks: failed when a decisive check did not pass.
+def make_verdict(checks: list[Check]) -> RecordVerdict:
+    """Return the verdict of all checks: failed if `passed` of a decisive check is False.
 
     The reason names the checks that failed. If a load did not end well, its other checks and the
-    values fail for the same reason, so they are only counted.
+    values fail for the same reason, so the reason only has the number of these checks.
     """
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     ends = [c for c in broken if c["name"].endswith(ENDED_WELL)]

@@ -14,7 +14,7 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
 from chaosity.figures.figure_files import FigureFile
 from chaosity.place_names import access_words, node_name, place_words
-from chaosity.records.record_files import record_file
+from chaosity.records.record_files import current_record_path
 from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.values_normal_for_processor import compare_with_published_values
@@ -361,7 +361,7 @@ def failed_points_section(run: Run) -> dict[str, Any] | None:
         replicates = sorted({int(number) for number in group["replicate"]})
         summary = by_replicate.get((experiment, point, replicates[0]))
         reasons = dict.fromkeys(str(reason) for reason in group["reason"] if reason is not None)
-        file = record_file(experiment, point, replicates[0])
+        file = current_record_path(experiment, point, replicates[0])
         points.append(
             {
                 "experiment": titles.get(experiment) or experiment,

@@ -1,4 +1,8 @@
-"""Command line of the runner: ``chaosity-run POINT.json --replicate 1 --record rep1.json``."""
+"""The runner's command line: ``chaosity-run POINT.json --replicate 1 --record rep1.json``.
+
+``chaosity-run`` measures one point on the machine on which it runs, and hosts get it as a zipapp.
+``chaosity-measure`` runs on the controller, and starts ``chaosity-run`` on the point's host.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from chaosity.runner.point_measurement import measure_point
 
 
 def _parse_arguments() -> argparse.Namespace:
-    # By argparse, since the runner uses the standard library alone.
+    # argparse, because the runner may use only Python's standard library.
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",
@@ -37,20 +41,22 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def search_tools_folder_first(folder: Path | None) -> None:
-    """Search for programs first in a folder; default: the zipapp's ``kernels``.
+def put_tools_folder_first_in_path(folder: Path | None) -> None:
+    """Put a folder with programs first in PATH; by default, ``kernels`` beside the zipapp.
 
-    The zipapp's own folder is searched next, since loads may start chaosity-place in it. If sudo
-    started this program, folders of the search path in which other users may write are left out.
+    The zipapp's own folder comes second, because loads may start chaosity-place in it. If sudo
+    started this program, PATH loses each folder in which users other than root may write.
 
     Raises:
-        UserError: sudo started this program, and another user may write in one of its own folders.
+        UserError: sudo started this program, and users other than root may write in a folder that
+            would be added.
     """
     own = Path(sys.argv[0]).resolve()
     is_zipapp = own.suffix == ".pyz"
     tools = folder.absolute() if folder else own.parent / "kernels" if is_zipapp else None
     folders = [tools] if tools else []
-    # Unlike hosts can share the folder: each has a link to its own build (Makefile of the kernels).
+    # Hosts with different processors can share the folder, which then has a link to each host's own
+    # build (Makefile of the kernels).
     if tools and (build := tools / f"on-{os.uname().nodename}").is_dir():
         folders.insert(0, build)
     if is_zipapp:
@@ -58,27 +64,28 @@ def search_tools_folder_first(folder: Path | None) -> None:
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if os.geteuid() == 0 and "SUDO_UID" in os.environ:
         for each in folders:
-            if (writable := path_that_others_may_write(each)) is not None:
+            if (writable := folder_that_others_may_write(each)) is not None:
                 raise UserError(
                     "users other than root may change the programs that sudo runs as root",
                     str(writable),
                     "set chaosity_directory to a folder such as /opt/chaosity, provision again",
                 )
-        path = [each for each in path if path_that_others_may_write(Path(each)) is None]
+        path = [each for each in path if folder_that_others_may_write(Path(each)) is None]
     os.environ["PATH"] = os.pathsep.join([*map(str, folders), *path])
 
 
-def path_that_others_may_write(folder: Path) -> Path | None:
-    """Return the folder, or a folder above it, that users other than root may change, or None.
+def folder_that_others_may_write(folder: Path) -> Path | None:
+    """Return `folder`, or a folder above it, that users other than root may change; else None.
 
-    In a folder with the sticky bit, such as /tmp, nobody but root can replace what is root's.
+    A folder above with the sticky bit, such as /tmp, is no danger: only root can replace root's
+    files in such a folder.
     """
     resolved = folder.resolve()
     for each in (resolved, *resolved.parents):
         try:
             status = each.stat()
         except OSError:
-            continue  # what does not exist cannot be run
+            continue  # a folder that does not exist has no programs
         shared = status.st_mode & 0o022 and not (each != resolved and status.st_mode & stat.S_ISVTX)
         if status.st_uid != 0 or shared:
             return each
@@ -89,7 +96,7 @@ def _run_command() -> int:
     """Measure a point and save or print its record; return the exit status."""
     arguments = _parse_arguments()
     try:
-        search_tools_folder_first(arguments.tools)
+        put_tools_folder_first_in_path(arguments.tools)
     except UserError as error:
         print(f"chaosity-run: {error}", file=sys.stderr)
         return 2

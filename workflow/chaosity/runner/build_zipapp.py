@@ -12,7 +12,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-# Rooms and files that the zipapp holds.
+# Packages and files of `chaosity` that the zipapp holds.
 ROOMS = ("records", "runner", "place")
 SHARED = ("__init__.py", "cpusets.py", "errors.py")
 # The zipapp holds both programs: with `--place` as its first argument it is chaosity-place.
@@ -31,7 +31,8 @@ main()
 def zipapp_bytes() -> bytes:
     """Return the content of the zipapp; the same sources give the same bytes.
 
-    The standard ``zipapp`` module is not used, since it would add present time stamps.
+    The standard ``zipapp`` module is not used, since it would write the present time into the
+    zipapp.
     """
     package = Path(__file__).resolve().parent.parent
     rooms = (path for room in ROOMS for path in (package / room).rglob("*.py"))
@@ -47,7 +48,7 @@ def zipapp_bytes() -> bytes:
 
 
 @cache
-def zipapp_digest() -> str:
+def zipapp_sha256() -> str:
     """Return the SHA-256 of the zipapp made from these sources."""
     return hashlib.sha256(zipapp_bytes()).hexdigest()
 

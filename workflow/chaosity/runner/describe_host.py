@@ -46,10 +46,11 @@ TIMEOUT_SECONDS = 120
 # Folders of programs that are meant for root; often not in PATH.
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
-# The kernel that also lists the OpenCL devices; its list and the loads have the same loader.
+# The program that measures OpenCL devices also lists them. Loads run with the loader (libOpenCL)
+# that gave this list.
 OPENCL_PROGRAM = "chaosity-opencl"
 
-# hwloc ends with a failed assertion if this folder is there without a node.
+# hwloc ends with a failed assertion if this folder exists but holds no node.
 _NODES_FOLDER = "sys/devices/system/node"
 NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
 # Files that discovery reads besides hwloc's XML, by folder (topology/topology_sources.py and
@@ -117,7 +118,7 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
 
 
 def are_nodes_hidden(root: Path = Path("/")) -> bool:
-    """Return whether the kernel's folder of NUMA nodes below `root` is there, but has no node."""
+    """Return whether the kernel's folder of NUMA nodes below `root` exists without a node."""
     folder = root / _NODES_FOLDER
     return folder.is_dir() and not any(folder.glob("node[0-9]*"))
 
@@ -125,9 +126,10 @@ def are_nodes_hidden(root: Path = Path("/")) -> bool:
 def _run_program(
     command: Sequence[str], seconds: float = TIMEOUT_SECONDS
 ) -> tuple[str, str] | None:
-    """Return the standard output and standard error of a program; what is not UTF-8 is replaced.
+    """Run a program and return its standard output and standard error.
 
-    The result is None if the program cannot run, or is killed because it takes longer.
+    Bytes that are not UTF-8 are replaced. The result is None if the program cannot be started, or
+    was killed because it ran longer than `seconds`.
     """
     pipe = subprocess.PIPE
     try:
@@ -145,7 +147,7 @@ def _run_program(
 
 
 def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
-    """Return the standard output and error of a program together; None as `_run_program`."""
+    """Run a program and return its output and errors as one text; None as in `_run_program`."""
     outputs = _run_program(command, seconds)
     return outputs and "".join(outputs).strip()
 
@@ -185,12 +187,12 @@ def read_dmidecode_output() -> str | None:
 def list_opencl_devices() -> OpenclDeviceList | None:
     """Return this host's OpenCL devices and the library that numbers them.
 
-    The result is None if the kernels' program is not installed or does not list them.
+    The result is None if chaosity-opencl is not installed or refuses to list devices.
     """
     outputs = _run_program([OPENCL_PROGRAM, "--list"])
     try:
         return cast(OpenclDeviceList, json.loads(outputs[0])) if outputs else None
-    except ValueError:  # it refused, and said why on its standard error
+    except ValueError:  # the program printed its reason on its standard error
         return None
 
 
@@ -210,7 +212,7 @@ def _sha256(path: Path) -> str:
 
 
 def read_machine_facts() -> dict[str, object]:
-    """Return the facts on this machine that are in neither hwloc's XML nor /sys nor /proc."""
+    """Return the facts about this machine that hwloc's XML and `KERNEL_FILES` do not have."""
     listed = list_opencl_devices()
     return {
         "architecture": platform.machine(),
@@ -221,7 +223,7 @@ def read_machine_facts() -> dict[str, object]:
 
 
 def _read_kernel_files() -> Iterator[tuple[str, str]]:
-    """Return the names and contents of the files of /sys and /proc that discovery reads."""
+    """Yield the path, without its first slash, and the content of each file in `KERNEL_FILES`."""
     for folder, names in KERNEL_FILES.items():
         for name in names.split():
             for path in sorted(Path("/").glob(f"{folder}/{name}")):
@@ -235,8 +237,8 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
     `needs` are the tools to look for, as benchmark files name them.
 
     Raises:
-        DescriptionError: hwloc is missing or fails, or memory policies are forbidden; nothing was
-            written.
+        DescriptionError: hwloc is missing or fails, or memory policies are forbidden. Nothing is
+            written in these cases.
     """
     try:
         check_memory_policies()  # nearly all points would fail
@@ -263,15 +265,16 @@ MemoryModule = tuple[int, int, str]
 
 # Memory modules are in the firmware's SMBIOS table (DMTF DSP0134), in structures of type 17.
 _MEMORY_DEVICE, _END_OF_TABLE = 17, b"\x7f"
-# Types of modules, without LPDDR of unknown width -> lowest number in MT/s that is not a clock.
-# Before SMBIOS 3.1 firmware could state the clock: half of it: at most 1066 (DDR3), 1600 (DDR4).
+# Type of a memory module -> lowest stated speed that must be a data rate in MT/s. LPDDR is absent,
+# because its width is unknown. Before SMBIOS 3.1, firmware could state the clock in MHz, which is
+# half the data rate: at most 1066 (DDR3) or 1600 (DDR4).
 _LOWEST_DATA_RATE = {0x18: 1333, 0x1A: 2133, 0x22: 0}
-_PERSISTENT = 0x1F  # on the channels of other modules, so it adds no bandwidth
+_PERSISTENT = 0x1F  # such memory is on the channels of other modules, and adds no bandwidth
 _DIMM_BITS = 64  # data width of a DIMM without error correction; for DDR5 it is 2 x 32 bits
 
 
 def read_memory_modules() -> list[MemoryModule] | str:
-    """Return this host's modules of DDR3, DDR4 or DDR5, or the reason why they are unknown."""
+    """Return this host's memory modules (DDR3 to DDR5), or a text why they are unknown."""
     try:
         return parse_memory_modules(Path("/sys/firmware/dmi/tables/DMI").read_bytes())
     except FileNotFoundError:
@@ -283,10 +286,10 @@ def read_memory_modules() -> list[MemoryModule] | str:
 
 
 def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
-    """Return the memory modules in an SMBIOS table, or the reason why they are unknown.
+    """Return the memory modules in an SMBIOS table, or a text why they are unknown.
 
-    A structure has fields of the length in its header, then texts that end with a zero, then a
-    zero. A table without its end marker is cut off, so modules may be missing.
+    A structure of the table has fields, whose length is in its header, then texts that each end
+    with a zero byte, then one more zero byte. A table without its end marker counts as damaged.
     """
     modules, at = list[MemoryModule](), 0
     while table[at : at + 1] != _END_OF_TABLE:
@@ -304,7 +307,10 @@ def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
 
 
 def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | str:
-    """Return the module in a structure, nothing for an empty slot, or why it is unknown."""
+    """Return a list with a structure's module, or a text why the module is unknown.
+
+    The list is empty for an empty slot and for persistent memory.
+    """
     fields = fields.ljust(0x5C, b"\0")  # older tables have fewer fields
     width, size = unpack_from("<HH", fields, 0x0A)
     slot, bank, kind = fields[0x10:0x13]
@@ -332,10 +338,10 @@ _GET_MEMPOLICY = {"x86_64": 239, "aarch64": 236, "riscv64": 236, "loongarch64": 
 
 
 def check_memory_policies() -> None:
-    """Check that the system calls of memory policies are allowed, as of a whole container.
+    """Check that this process may use the system calls of memory policies.
 
     Raises:
-        UserError: they are forbidden.
+        UserError: the container of this process forbids these system calls.
     """
     number = _GET_MEMPOLICY.get(platform.machine())
     if number is None:
@@ -343,7 +349,7 @@ def check_memory_policies() -> None:
     failed = ctypes.CDLL(None, use_errno=True).syscall(
         ctypes.c_long(number), None, None, 0, None, 0
     )
-    # The kernel itself never answers EPERM.
+    # Only a container's filter answers EPERM to this call; the kernel itself never does.
     if failed and ctypes.get_errno() == errno.EPERM:
         remedy = "add CAP_SYS_NICE (docker --cap-add SYS_NICE)"
         raise UserError("the container forbids memory policies", remedy=remedy)

@@ -1,13 +1,13 @@
 """Find the drives and OpenCL devices of a point, and refuse writes that destroy data.
 
-Kernel names such as ``nvme3n1`` change from boot to boot. So a point names the PCI address and the
-serial number, and the device is looked up just before the measurement. Loads use a symbolic link
-``drives/<component>`` in their working folder, so no command contains a kernel name.
+Kernel names such as ``nvme3n1`` change from boot to boot. So a point names a drive's PCI address
+and serial number, and the runner looks for the device just before the measurement. Loads use a
+symbolic link ``drives/<component>`` in their working folder, so no command contains a kernel name.
 
-A point has the names and the slot of its OpenCL device, by which this project's kernels choose it.
-Other tools take numbers. These change when a driver is added or removed, and two loaders on one
-host (a distribution's and CUDA's) number the platforms differently. So a tool gets the numbers just
-before it starts, and runs with the loader that gave them.
+A point has the names and the PCI slot of its OpenCL device, by which this project's kernels choose
+the device. Other tools choose it by numbers, which change when a driver is added or removed. Two
+loaders on one host (a distribution's and CUDA's) also number the platforms differently. So such a
+tool gets the numbers just before it starts, and runs with the loader that gave these numbers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from chaosity.runner.describe_host import (
 from chaosity.runner.host_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
-# Files are filled in large blocks of random data: a drive may answer reads of zeros or of unwritten
-# blocks without reading its flash.
+# Size of the blocks of random data with which a file is filled. Zeros would not do: a drive may
+# answer reads of zeros, or of blocks that were never written, without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
-# Before a load reads a drive, this many blocks are read: half of them over the whole drive, half
-# over its begin, which a sequential read of 10 s does not leave. If a tenth of either part was
-# never written, at least two blocks of zeros are found in it with a probability of 84 %; of both,
-# 99 %.
+# Before a load reads a drive, this many blocks of it are read: half spread over the whole drive,
+# half over its first 64 GiB, which a sequential read of 10 s does not leave. If a tenth of one part
+# was never written, the blocks of that part include two or more of zeros with a probability of
+# 84 %. If a tenth of both parts was never written, the probability is 99 %.
 SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
-# A drive in use has single blocks of zeros. More than this share means blocks without data.
+# A drive in use has a few blocks of zeros. If more than this share of the sampled blocks are zeros,
+# parts of the drive were never written.
 _FEW_ZEROS = 0.02
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The end of a component's name: `drive-0000-41-00-0-n2` is the second namespace of the drive.
@@ -53,8 +54,8 @@ _FURTHER_NAMESPACE = re.compile(r"-n(\d+)$")
 def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None) -> Path:
     """Return the device file of the NVMe namespace at a PCI address.
 
-    `serial` is None if it is unknown. `namespace` is the number in its kernel name, None for the
-    first one.
+    `serial` is the expected serial number; None if it is unknown. `namespace` is the number after
+    ``n`` in the device's kernel name; with None, the first namespace is taken.
 
     Raises:
         MeasurementError: the slot has no drive, or a drive with another serial number.
@@ -77,11 +78,11 @@ def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None
     raise MeasurementError(f"no NVMe drive at {pci}; a drive{which} was there at discovery")
 
 
-def find_device(drive: DriveFacts) -> Path:
-    """Return the device or file of a point's drive on this host.
+def find_drive_path(drive: DriveFacts) -> Path:
+    """Return the path of the device or file of a point's drive on this host.
 
     Raises:
-        MeasurementError: the drive is not there.
+        MeasurementError: the drive is missing, or another drive is in its slot.
     """
     if file := drive.get("file"):
         return Path(file)
@@ -144,7 +145,7 @@ def reasons_against_writing(device: Path) -> list[str]:
 
 
 def create_random_file_as_drive(path: Path, size: int) -> None:
-    """Create a file of `size` random bytes that replaces a drive, unless the file exists.
+    """Create a file of `size` random bytes that replaces a drive, unless it has this size already.
 
     Raises:
         MeasurementError: the disk is too small or the folder is not writable.
@@ -154,7 +155,7 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        check_room(path.parent, int(size * 1.1))  # a full file system is slow
+        check_room(path.parent, int(size * 1.1))  # a file system that is nearly full is slow
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
             for _ in range(-(-size // FILL_BLOCK_BYTES)):
@@ -181,10 +182,10 @@ def _check_readable(device: Path) -> None:
 
 
 class HeldDrives(contextlib.ExitStack):
-    """Drives that this process holds while loads write to them, as a context manager.
+    """A context manager that holds drives open while loads write to these drives.
 
-    The kernel then refuses mounts and other exclusive uses (open(2), O_EXCL). The loads open the
-    drives without O_EXCL, which the kernel still allows while this process holds them.
+    Meanwhile, the kernel refuses mounts and other exclusive uses (open(2), O_EXCL). The loads open
+    the drives without O_EXCL, which the kernel still allows while this process holds them.
     """
 
     def __init__(self) -> None:
@@ -194,7 +195,7 @@ class HeldDrives(contextlib.ExitStack):
     def hold(self, device: Path) -> list[str]:
         """Open a block device exclusively until the context ends.
 
-        Return an empty list, or a list with the reason if that fails.
+        Return an empty list, or a list with the reason why the device cannot be opened.
         """
         if device not in self._devices:
             try:
@@ -219,7 +220,7 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
         file = drive.get("file")
         if file:
             create_random_file_as_drive(Path(file), drive["size_bytes"])
-        device = find_device(drive)
+        device = find_drive_path(drive)
         if load["writes"]:
             if drive.get("destructive"):
                 reasons = held.hold(device)  # before the checks, so that nothing changes after them
@@ -241,23 +242,26 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
 
 
 def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
-    """Return a failed check of each drive that disappeared meanwhile; tools name only an error."""
+    """Return a failed check for each drive that disappeared during the measurement.
+
+    The message of the tool that read the drive does not give this cause.
+    """
     checks = []
     for drive in (drive for load in loads for drive in load["target"].get("drives", [])):
         try:
-            find_device(drive)
+            find_drive_path(drive)
         except MeasurementError as error:
             checks.append(make_check(f"drive {drive['component']}: still there", False, str(error)))
     return checks
 
 
 def check_drive_has_data(name: str, device: Path) -> Check:
-    """Check in sampled blocks that a drive was written.
+    """Check by sampled blocks that data was written to a drive.
 
     A drive answers reads of blocks that were never written without reading its flash.
 
-    Zeros in half of the blocks fail the point, but only on a machine that is certainly real.
-    Virtual drives have no flash of their own, and only x86 processors show a hypervisor.
+    If half of the blocks are zeros, the point fails, but only on a machine that is certainly not
+    virtual: an x86 processor that shows no hypervisor. A virtual drive has no flash of its own.
     """
     zeros, each = 0, SAMPLED_BLOCKS // 2
     with _opened_without_cache(device) as handle, mmap.mmap(-1, SAMPLED_BLOCK_BYTES) as block:
@@ -281,7 +285,10 @@ def check_drive_has_data(name: str, device: Path) -> Check:
 
 @contextlib.contextmanager
 def _opened_without_cache(device: Path) -> Iterator[int]:
-    """Open a drive for reads past the page cache; a file in memory has only that cache."""
+    """Open a drive for reads that bypass the page cache, else for ordinary reads.
+
+    A file of a file system in memory has no storage but the page cache.
+    """
     try:
         handle = os.open(device, os.O_RDONLY | os.O_DIRECT)
     except OSError:
@@ -292,17 +299,19 @@ def _opened_without_cache(device: Path) -> Iterator[int]:
         os.close(handle)
 
 
-# Words of a command that are replaced by the numbers of the load's device.
+# Words of a command that are replaced by the numbers of the load's OpenCL device and its platform.
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
 
 def find_opencl_device(
     wanted: OpenclTargetDevice, listed: OpenclDeviceList | None
 ) -> ListedOpenclDevice:
-    """Return the listed device with the wanted slot or, without slot, wanted names.
+    """Return the listed device with the wanted names and PCI slot.
+
+    If the wanted device has no slot, its number among devices with equal names (`twin`) decides.
 
     Raises:
-        MeasurementError: the device is missing, or another device is in its slot.
+        MeasurementError: the devices cannot be listed, or the wanted device is not among them.
     """
     name = f"{wanted['device']!r} of the platform {wanted['platform']!r}"
     if listed is None:
@@ -321,7 +330,8 @@ def find_opencl_device(
 def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
     """Return a load with its OpenCL device's numbers in its command, and checks for the record.
 
-    A command with numbers gets the loader that gave them. A load without a device is unchanged.
+    If the command has numbers, the load's environment gets the loader that gave these numbers. A
+    load without OpenCL device is returned unchanged.
 
     Raises:
         MeasurementError: the device is missing.

@@ -5,9 +5,9 @@ pinned to these units, nothing else is measured meanwhile, and programs that the
 count as well. Counting on units needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In
 contrast, `chaosity.place` counts the events of a process.
 
-A counter is a list of events, each added or subtracted: some processors count accesses to remote
-caches only as a difference. When an event cannot be counted, the record keeps the kernel's reason,
-and the point stays valid.
+A counter is a list of events whose counts are added or subtracted: some processors count accesses
+to remote caches only as a difference of two events. When an event cannot be counted, the record
+keeps the kernel's reason, and the point stays valid.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 
 ONLY_USER = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
 TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, read after the value
 READ_FORMAT = struct.Struct("=QQQ")
-# Counts that are subtracted are not read at one instant, so a difference may be slightly below
-# zero. Beyond this share of the positive counts, the counts contradict each other.
+# The two counts of a difference are not read at the same instant, so the difference may be slightly
+# below zero. If it is below zero by more than this share of the positive counts, the counts
+# contradict each other.
 CONTRADICTION = 0.01
-# Reasons for the kernel's error numbers.
+# The kernel's error number -> reason, in words, why an event cannot be counted.
 _ABSENT = "this machine has no such counter"
-_FORBIDDEN = "it needs root or kernel.perf_event_paranoid below {limit}"
+_FORBIDDEN = "counting needs root or kernel.perf_event_paranoid below {limit}"
 REASONS = {
     errno.ENOENT: _ABSENT,
     errno.ENODEV: _ABSENT,
@@ -95,9 +96,9 @@ class _EventAttributes(ctypes.Structure):
 
 
 class LoadCounters:
-    """The counters of one load, which count on its units from its release to its stop.
+    """The event counters of one load, which count on the load's units from its start to its stop.
 
-    `counted` is name of each counter -> its result, complete after `stop_counting`.
+    `counted` is name of a counter -> result; the results are complete after `stop_counting`.
     """
 
     def __init__(self, wanted: Mapping[str, CounterEventsOrReason], cpus: Iterable[int]) -> None:
@@ -115,8 +116,8 @@ class LoadCounters:
         opened: list[tuple[EventCount, int]] = []
         try:
             for event in request["events"]:
-                # Events of the processor are counted for the load's own accesses. Events of the
-                # kernel, such as task switches, happen in the kernel.
+                # Events of the processor are counted only in user mode: the load's own accesses.
+                # Events such as task switches happen in the kernel, so they are counted there.
                 flags = DISABLED | (ONLY_USER if event.get("type", RAW) == RAW else 0)
                 for cpu in cpus:
                     count = cast(EventCount, {**event, "cpu": cpu})
@@ -235,9 +236,9 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
 
 
 def smallest_counted_time_share(result: CounterResult) -> float | None:
-    """Return the share of time (0 to 1) in which the least counted event was counted.
+    """Return the share of time (0 to 1) for which that event was counted that was counted least.
 
-    It is None if no event has a time.
+    The result is None if no event has a time.
     """
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
@@ -247,8 +248,8 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
     return min(shares, default=None)
 
 
-# The clock that a load's units really reached. Turbo, power limits and heat change it, so it
-# explains differences between nodes, replicates and hosts. There are two sources:
+# The clock that a load's units really reached. Turbo, power limits and heat change this clock, so
+# it explains differences between nodes, replicates and hosts. There are two sources:
 #
 # - APERF and MPERF count only while a unit is not halted, APERF at its real clock and MPERF at the
 #   rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the rate of the TSC
@@ -261,13 +262,13 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")
-# Each file takes some microseconds to read, so the files of only this many units are read.
+# Reading a file takes some microseconds, so the files of at most this many units are read.
 _MOST_UNITS = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 
 
 def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReason]:
-    """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
+    """Return name -> request of the counters for the clock; empty if the kernel lacks one."""
     kind = read_file_if_present(pmu / "type")
     codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}
     return {
@@ -278,7 +279,10 @@ def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReas
 
 
 def read_scaling_frequency(cpus: Sequence[int], file: str = FREQUENCY_FILE) -> float | None:
-    """Return the mean frequency in hertz of at most 16 evenly spread units; None without files."""
+    """Return the mean frequency in hertz that the frequency driver reports for processing units.
+
+    At most 16 units, evenly spread over `cpus`, are read. The result is None without such files.
+    """
     chosen = cpus[:: -(-len(cpus) // _MOST_UNITS)] if cpus else cpus
     texts = (read_file_if_present(file.format(cpu)) for cpu in chosen)
     kilohertz = [int(text) for text in texts if text and text.isdigit()]
@@ -290,8 +294,9 @@ def clock_of_load(
 ) -> LoadClock:
     """Return the mean clock of a load in hertz with its source, or the reason why it is unknown.
 
-    `counted` are the results of `clock_counter_requests` on the load's `units`, `frequencies` the
-    values of `read_scaling_frequency` while the load ran, in hertz.
+    `counted` has the counts that `clock_counter_requests` requests, and `units` is the number of
+    the load's processing units. `frequencies` are the values of `read_scaling_frequency` while the
+    load ran, in hertz.
     """
     try:
         if not counted:

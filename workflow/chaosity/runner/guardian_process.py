@@ -1,7 +1,7 @@
 """A guardian: a process that kills programs and cleans up if this process is killed.
 
 The guardian is in a session of its own, so that a signal to this process's group does not reach it.
-It inherits the locks of this process, and so keeps them until it has finished.
+The guardian inherits the locks of this process, so the locks are held until it has finished.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PR_SET_NAME = 15  # of linux/prctl.h
 
 
 class Guardian:
-    """The pipe on which a guardian listens; its other end closes when this process ends."""
+    """The writing end of the pipe that a guardian reads; it closes when this process ends."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
     def kill_with_this_process(self, pid: int) -> None:
-        """Let the guardian kill a program, see `kill_program`, too, if this process is killed."""
+        """Ask the guardian to kill a program (see `kill_program`) if this process is killed."""
         with contextlib.suppress(BrokenPipeError):  # the guardian was killed
             os.write(self._pipe, f"{pid}\n".encode())
 
@@ -43,13 +43,13 @@ def kill_program(pid: int) -> None:
 
 
 def _kill_unless_guardian(process: int) -> None:
-    with contextlib.suppress(OSError):  # it has ended, or is another user's
+    with contextlib.suppress(OSError):  # the process has ended, or is another user's
         if Path(f"/proc/{process}/comm").read_text().strip() != _NAME:
             os.kill(process, signal.SIGKILL)
 
 
-def kill_this_program() -> None:
-    """Kill the descendants of this process, then this process; its guardian tidies up."""
+def kill_this_process_and_descendants() -> None:
+    """Kill the descendants of this process, then this process; its guardian lives and cleans up."""
     own = os.getpid()
     for process in process_and_descendants(own):
         if process != own:
@@ -58,11 +58,12 @@ def kill_this_program() -> None:
 
 
 @contextlib.contextmanager
-def guarded(clean_up: Callable[[], None]) -> Iterator[Guardian]:
+def with_guardian(clean_up: Callable[[], None]) -> Iterator[Guardian]:
     """Run a block with a guardian, which calls `clean_up` after the block.
 
-    If this process is killed, the guardian first kills its programs. Threads do not survive in the
-    guardian, so `clean_up` may use none.
+    If this process is killed, the guardian kills the programs of `kill_with_this_process`, then it
+    calls `clean_up`. The guardian is a fork, which has no other threads of this process, so
+    `clean_up` must not wait for any.
     """
     reading, writing = os.pipe()
     guardian = os.fork()
@@ -80,9 +81,9 @@ def guarded(clean_up: Callable[[], None]) -> Iterator[Guardian]:
 
 
 def _run_guardian(clean_up: Callable[[], None], pipe: int) -> None:
-    """Wait for the end of the process that writes to the pipe, then clean up."""
+    """Wait until the other end of the pipe is closed, then clean up and end this process."""
     try:
-        # Not by /proc/self/comm, which a container may not let anybody write.
+        # prctl sets the name, because some containers forbid writing to /proc/self/comm.
         ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME.encode())
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.records.record_format import HostState
 
-# Files whose content can change a measured value, by the key of the record.
+# Key in the record -> file with a setting or a state that can change measured values.
 FACT_FILES = {
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -38,7 +38,7 @@ def read_file_if_present(path: str | Path) -> str | None:
 
 
 def read_processor_seconds() -> dict[str, float]:
-    """Return kind -> processor time of the whole host since boot, in seconds."""
+    """Return kind of processor time, such as ``user`` -> seconds of the whole host since boot."""
     return _processor_seconds(read_file_if_present("/proc/stat") or "cpu", {"cpu"})
 
 
@@ -60,7 +60,7 @@ def units_with_siblings(units: Collection[int]) -> set[int]:
 
 
 def read_host_state(units: Collection[int]) -> HostState:
-    """Return the host's state at this time; `units` are those of the loads, with their siblings."""
+    """Return the host's present state; `units` are the loads' units and their SMT siblings."""
     stat = read_file_if_present("/proc/stat") or "cpu"
     return {
         "taken_monotonic_seconds": time.monotonic(),
@@ -76,7 +76,7 @@ def read_host_state(units: Collection[int]) -> HostState:
 def available_memory_bytes() -> dict[int, int]:
     """Return node -> bytes of memory that a load can get without swapping.
 
-    Free pages and clean page cache count. On a host with one memory node, the kernel's own
+    Free pages and the page cache of files count. On a host with one memory node, the kernel's own
     estimate ``MemAvailable`` is used if it is larger, since the node of a guest with a memory
     balloon shows only the memory that the guest has at this time.
     """
@@ -104,11 +104,12 @@ def _parse_meminfo(text: str) -> dict[str, int]:
     return fields
 
 
-# Version 1 has no word for "no limit": it shows the largest multiple of a page below 2^63.
+# Version 1 of cgroups has no word for "no limit"; its file then has the largest multiple of a page
+# below 2^63.
 _UNLIMITED_BYTES = 2**62
 # File system of each version of cgroups -> its controller in /proc/self/cgroup, the files with
-# limit and usage, and the counts of clean page cache. Page cache counts as usage, but the kernel
-# drops it before it refuses memory.
+# limit and usage, and the keys in memory.stat with the page cache of files. This cache counts as
+# usage, but the kernel drops it before it refuses memory.
 _CGROUP_FILES = {
     "cgroup2": ("", "memory.max", "memory.current", ("active_file", "inactive_file")),
     "cgroup": (
@@ -121,17 +122,18 @@ _CGROUP_FILES = {
 
 
 class CgroupMemory(NamedTuple):
-    """The memory that a cgroup allows: the file with its limit, and the bytes below the limit."""
+    """The memory that a cgroup still allows, in bytes, and the file that has its limit."""
 
     limit_file: Path
     available_bytes: int
 
 
 def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
-    """Return the cgroup of this process that allows the least memory; None if none has a limit.
+    """Return the cgroup of this process that allows the least memory; None if no limit exists.
 
     A batch system, a container or a service limits its processes to less memory than their nodes
-    have, see cgroups(7). A limit also holds for the cgroups below it. `root` has `proc` and `sys`.
+    have, see cgroups(7). A limit also holds for the cgroups below its own. `root` is the folder
+    with `proc` and `sys`.
     """
     lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))
     own = {name: Path(path) for _, names, path in lines for name in names.split(",")}
@@ -142,7 +144,7 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
         controller, limit, usage, cache = _CGROUP_FILES.get(file_system, (None, "", "", ()))
         if controller not in own or controller not in ("", *options.split(",")):
             continue
-        # A container may see only a part of the hierarchy, whose path is not `/`.
+        # A container may see only a part of the hierarchy of cgroups; then `mounted` is not `/`.
         mounted, place = left.split()[3:5]
         if not own[controller].is_relative_to(mounted):
             continue

@@ -1,9 +1,9 @@
 """Change kernel settings for one run and restore them after it, whatever happens.
 
 The run itself restores the settings. If the run is killed, a *guardian* restores them, see
-`guardian_process`. A file holds the former values, in case run and guardian are killed. From
-this file, the next run that takes the lock restores the settings first, unless the host has booted
-since.
+`guardian_process`. A file holds the former values in case both the run and its guardian are killed.
+Then the next run that takes the lock restores the settings from this file before it begins, unless
+the host has booted since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
 another root folder.
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from chaosity.errors import UserError
 from chaosity.records.record_files import write_atomically
-from chaosity.runner.guardian_process import Guardian, guarded
+from chaosity.runner.guardian_process import Guardian, with_guardian
 from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.lock_files import (
     ROOT,
@@ -34,10 +34,10 @@ from chaosity.runner.lock_files import (
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-# Only root may write in /run; the values in this file are written back to the kernel.
+# The file is in /run, where only root may write, since its values are written back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
-# Whether the kernel chooses the weights (Linux 6.16; 6.18 misnames the file). Writing a weight ends
-# the kernel's choice, so these files are restored last.
+# Names of the file that says whether the kernel chooses the weights (from Linux 6.16; Linux 6.18
+# misnames it). Writing a weight ends the kernel's choice, so this file is restored last.
 _AUTO = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
@@ -53,9 +53,9 @@ def _write_setting(root: Path, name: str, value: str) -> None:
 
 
 def _restore_settings(root: Path) -> None:
-    """Restore the former values in the file that a run left, unless the host has booted since.
+    """Restore the former values that a run left in a file, unless the host has booted since.
 
-    The caller holds the exclusive lock. If a value cannot be written, the file is not deleted.
+    The caller holds the exclusive lock. The file is deleted after all its values were written.
     """
     try:
         left = json.loads((root / FORMER_VALUES).read_text())
@@ -100,8 +100,9 @@ def _try_to_restore(root: Path) -> None:
 class HeldKernelSettings:
     """Kernel settings that a run changes; they are restored when the run ends.
 
-    `former` is name -> former value of each setting that the run changes, below `root`. The
-    guardian kills the programs of the run and restores the settings if the run is killed.
+    `former` is name -> former value of each setting that the run changes; a name is a path below
+    `root`. The guardian kills the programs of the run and restores the settings if the run is
+    killed.
     """
 
     def __init__(self, root: Path, former: SettingValues, guardian: Guardian) -> None:
@@ -119,7 +120,9 @@ class HeldKernelSettings:
             with contextlib.suppress(OSError):
                 _write_setting(self.root, name, value)
             if (now := read_file_if_present(self.root / name)) != value:
-                raise UserError(f"it is {now} after {value} was written", str(self.root / name))
+                raise UserError(
+                    f"the setting is {now} after {value} was written", str(self.root / name)
+                )
 
     def former_and_present_values(self) -> dict[str, dict[str, str | None]]:
         """Return name -> former and present value of each changed setting."""
@@ -137,12 +140,12 @@ def hold_kernel_settings(
 
     Runs that change no setting may run at the same time; a run that changes a setting runs alone.
 
-    `wanted` is name below `root` -> value; `root` holds `proc`, `sys`, `run` and `tmp`. `varied`
-    are names of settings whose values change again while the block runs.
+    `wanted` is name -> value, and a name is a path below `root`, which holds `proc`, `sys`, `run`
+    and `tmp`. `varied` are names of settings that the block itself changes again.
 
     Raises:
-        UserError: this kernel lacks a setting, only root may write it, another run uses it, or its
-            lock cannot be opened. Runs that change no setting share the lock.
+        UserError: this kernel lacks a setting, only root may write the setting, another run holds
+            the settings, or the lock of the settings cannot be opened.
     """
     lock = open_lock_file(lock_file(SETTINGS, root))
     try:
@@ -159,7 +162,7 @@ def hold_kernel_settings(
         if not different:
             if not try_to_lock(lock, fcntl.LOCK_SH):
                 raise _held_error(wanted, lock)
-            with guarded(lambda: None) as guardian:
+            with with_guardian(lambda: None) as guardian:
                 yield HeldKernelSettings(root, {}, guardian)
             return
         for name, value in different.items():
@@ -202,7 +205,7 @@ def _guarded(
     document = {"boot_id": read_file_if_present(root / BOOT_ID), "former": former}
     write_atomically(root / FORMER_VALUES, json.dumps(document) + "\n")
     try:
-        with guarded(lambda: _restore_settings(root)) as guardian:
+        with with_guardian(lambda: _restore_settings(root)) as guardian:
             held = HeldKernelSettings(root, former, guardian)
             held.change_kernel_settings(different)
             yield held

@@ -32,27 +32,30 @@ from chaosity.runner.event_counters import (
 )
 from chaosity.runner.guardian_process import Guardian, kill_program
 from chaosity.runner.metric_values import Samples, samples_from_json_lines
-from chaosity.runner.record_checks import least_memory_to_be_seen
+from chaosity.runner.record_checks import least_bytes_for_check_of_pages
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
-# Interval between two looks at the threads of a load without a barrier; a look costs microseconds.
-THREADS_LOOK_SECONDS = 0.1
-# Interval between two looks at the clock; a look takes less than a millisecond.
-CLOCK_LOOK_SECONDS = 0.1
-# Time of the first look at the pages of a load without a barrier. Each next look comes after twice
-# the time, because the kernel walks all page tables for a look. The last look is late in any run.
-# While a program has hardly any pages yet, a look costs little and is repeated with the threads'.
-PAGES_LOOK_SECONDS = 0.25
+# Interval at which the threads of a load without a barrier are read; a reading costs microseconds.
+THREADS_INTERVAL_SECONDS = 0.1
+# Interval at which the processors' clock is read; a reading takes less than a millisecond.
+CLOCK_INTERVAL_SECONDS = 0.1
+# Running time at which the pages of a load without a barrier are first read. Each next reading
+# comes at twice the running time, because the kernel walks all page tables for a reading. So the
+# last reading is in the second half of any run. While a program has too few pages for the check, a
+# reading costs little, and the next one comes after `THREADS_INTERVAL_SECONDS`.
+FIRST_READING_OF_PAGES_SECONDS = 0.25
 # A load that ignores the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
-# The answer of a tool to its version query, which began before the load, is awaited this long.
+# After a load, the runner waits at most this long for the answer of the tool to its version query,
+# which began before the load.
 VERSION_SECONDS = 10.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-# Variables that a site may set for its users. Those of OpenMP's runtimes (its standard, GCC, LLVM
-# and Intel) bind threads and limit their number. Those of the loader and of malloc put other code
-# or other pages into a tool. So a tool gets only those in its benchmark file. LD_LIBRARY_PATH
-# stays, since tools of modules need it.
+# Begins of the names of environment variables that a site may set for its users. Variables of
+# OpenMP runtimes (the standard, GCC, LLVM and Intel) bind threads and limit their number. Variables
+# of the loader and of malloc put other code or other pages into a tool. So a tool gets only those
+# of them that its benchmark file sets. LD_LIBRARY_PATH stays, since tools of environment modules
+# need it.
 SITE_VARIABLES = (
     *("OMP_", "GOMP_", "LIBOMP_", "KMP_"),
     *("LD_PRELOAD", "LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "LD_BIND_NOW"),
@@ -71,31 +74,35 @@ class LoadProcess:
         self.guardian = guardian
         # Whether the load gets ready first and then waits for the start.
         self.has_barrier = spec["start"] == "barrier"
-        # Whether it reports no progress, and its value refers to its whole run.
+        # Whether the load reports no progress, so that its value refers to its whole run.
         self.reports_no_progress = not spec["progress"]
         # Whether the runner stops the load; other loads end by themselves.
         self.is_ended_by_runner = spec["stop"]["by"] == "runner"
-        # Whether pages move while the load runs, so that the runner looks again at its end.
+        # Whether pages move while the load runs, so that the runner reads them again before its
+        # end.
         self.pages_move_while_running = bool(spec["placement"].get("settles"))
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
         # Whether chaosity-place tells when the pages of the running load have settled.
         words = spec["command"]
-        self.settles = (
+        self.reports_settled_pages = (
             self.has_barrier
             and "--settle" in words
             and (self.pages_move_while_running or "--search" in words)
         )
-        # Samples that began before this time do not count.
-        self.counts_from = math.inf if self.settles else 0.0
+        # Samples that began before this time, in monotonic seconds, do not count.
+        self.counts_from = math.inf if self.reports_settled_pages else 0.0
         self.emulator: str | None = None
         self.samples: Samples = []
         self.threads: list[ThreadPlacement] = []
         self.memory_by_node: dict[str, int] | None = None
         self.memory_at_first: dict[str, int] | None = None
-        self.least_memory = least_memory_to_be_seen(spec)
-        self._next_threads, self._next_pages = THREADS_LOOK_SECONDS, PAGES_LOOK_SECONDS
+        self.least_memory = least_bytes_for_check_of_pages(spec)
+        self._next_threads, self._next_pages = (
+            THREADS_INTERVAL_SECONDS,
+            FIRST_READING_OF_PAGES_SECONDS,
+        )
         self.began = self.ended = 0.0
         self.signalled: str | None = None
         self.returncode: int | None = None
@@ -108,7 +115,7 @@ class LoadProcess:
         self.errors = ""
 
     @property
-    def has_reported_progress(self) -> bool:
+    def needs_no_wait_for_progress(self) -> bool:
         """Return whether the load has reported a sample, or never prints samples while it runs."""
         progress = self.spec["progress"]
         return bool(self.samples) or progress is None or "event" not in progress
@@ -157,14 +164,14 @@ class LoadProcess:
         """Collect standard output; runs in a thread until the tool closes it."""
         assert self.process.stdout is not None
         progress = self.spec["progress"] or {}
-        # A tool may never end its line.
+        # The limit is for a tool that never ends its line.
         for raw in iter(partial(self.process.stdout.readline, OUTPUT_LIMIT_BYTES + 1), b""):
             line = raw.decode(errors="replace")
             self.size += len(raw)
             if self.size > OUTPUT_LIMIT_BYTES:
                 self.send_signal("KILL")
                 break
-            if self.settles and '"settled"' in line:
+            if self.reports_settled_pages and '"settled"' in line:
                 self.counts_from = time.monotonic()
                 self.ready.set()
                 continue
@@ -177,7 +184,7 @@ class LoadProcess:
                 continue
             self.lines.append(line)
             self.samples += samples
-            if '"ready"' in line and self.settles:
+            if '"ready"' in line and self.reports_settled_pages:
                 self._open_barrier()
             elif '"ready"' in line:
                 self.ready.set()
@@ -185,21 +192,22 @@ class LoadProcess:
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
 
-        A load whose pages settle passes its barrier at once, and is ready when they have settled.
+        A load whose pages settle passes its barrier at once; it is ready when its pages have
+        settled.
 
         Raises:
             MeasurementError: the load ended or took too long; the text has its last message.
         """
         limit = time.monotonic() + seconds
-        wanted = "its pages had settled" if self.settles else "it was ready"
+        wanted = "its pages had settled" if self.reports_settled_pages else "it was ready"
         while not self.ready.wait(0.002):
             if not self.is_running():
                 self.reader.join(1)
                 if self.ready.is_set():
                     return
-                raise MeasurementError(f"ended before {wanted}: {self._last_message()}")
+                raise MeasurementError(f"the load ended before {wanted}: {self._last_message()}")
             if time.monotonic() > limit:
-                raise MeasurementError(f"was not ready after {seconds:g} s")
+                raise MeasurementError(f"the load was not ready after {seconds:g} s")
         self._observe_placement()
 
     def release_from_barrier(self) -> None:
@@ -209,8 +217,8 @@ class LoadProcess:
             MeasurementError: the load has ended.
         """
         self.counters.start_counting()
-        if not self.settles and not self._open_barrier():
-            raise MeasurementError(f"ended at the barrier: {self._last_message()}")
+        if not self.reports_settled_pages and not self._open_barrier():
+            raise MeasurementError(f"the load ended at its barrier: {self._last_message()}")
 
     def _open_barrier(self) -> bool:
         """Write the line that opens the barrier; return whether the load could read it."""
@@ -229,7 +237,7 @@ class LoadProcess:
             self._memory_addresses(),
             self.spec["placement"].get("launcher", False),
         )
-        # A program that ends has fewer and fewer pages, which says nothing about its placement.
+        # While a program ends, it has fewer and fewer pages, which do not show its placement.
         earlier = self.memory_by_node
         if seen is not None and _total(seen) >= min(_total(earlier), self.least_memory):
             self.memory_by_node = seen
@@ -251,7 +259,7 @@ class LoadProcess:
         """Read the threads; keep the observation that shows their placement best."""
         seen = observed_placement.read_process_threads(self.process.pid)
         self.emulator = self.emulator or observed_placement.read_emulator(self.process.pid)
-        self.threads = observed_placement.select_observation(self.threads, seen)
+        self.threads = observed_placement.better_observation_of_threads(self.threads, seen)
 
     def observe_placement_when_due(self) -> None:
         """Observe the placement of a load without a barrier, at growing intervals."""
@@ -261,16 +269,16 @@ class LoadProcess:
         if running >= self._next_pages:
             self._observe_placement()
             enough = _total(self.memory_by_node) >= self.least_memory
-            self._next_pages = 2 * running if enough else running + THREADS_LOOK_SECONDS
+            self._next_pages = 2 * running if enough else running + THREADS_INTERVAL_SECONDS
         elif running >= self._next_threads:
             self._observe_threads()
-            self._next_threads = running + THREADS_LOOK_SECONDS
+            self._next_threads = running + THREADS_INTERVAL_SECONDS
 
     def observe_clock_when_due(self) -> None:
         """Read the frequency driver's clock while the load runs, at equal intervals."""
         now = time.monotonic()
         if now >= self._next_clock and self.is_running():
-            self._next_clock = now + CLOCK_LOOK_SECONDS
+            self._next_clock = now + CLOCK_INTERVAL_SECONDS
             if (hertz := read_scaling_frequency(self.cpus)) is not None:
                 self.frequencies.append(hertz)
 
@@ -284,7 +292,7 @@ class LoadProcess:
         return seen if self.threads else None
 
     def is_running(self) -> bool:
-        """Return whether the process still runs; if not, keep the time of its end."""
+        """Return whether the process still runs; if not, keep its end time and exit status."""
         if self.returncode is not None:
             return False
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -297,15 +305,18 @@ class LoadProcess:
         return False
 
     def send_signal(self, name: str) -> None:
-        """Send a signal to the load's process group; SIGKILL also to processes that left it."""
+        """Send a signal to the load's process group, SIGKILL also to its other processes."""
         if name == "KILL":
             kill_program(self.process.pid)
             return
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
+        with contextlib.suppress(ProcessLookupError):  # the load has just ended
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
     def send_stop_signal(self) -> None:
-        """Observe once more the pages that move, then send the stop signal."""
+        """Stop counting, read the pages once more if they move, and send the stop signal.
+
+        A load that has ended or was signalled is left alone.
+        """
         if self.is_running() and self.signalled is None:
             self.counters.stop_counting()
             if self.pages_move_while_running:
@@ -322,7 +333,7 @@ class LoadProcess:
                 self.send_signal("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
-        # A child of the tool can still hold the output, then its reader goes on.
+        # While a child of the tool holds the output open, the thread that reads it goes on.
         for pipe in (self.process.stdin, None if self.reader.is_alive() else self.process.stdout):
             with contextlib.suppress(OSError):
                 if pipe:
@@ -360,7 +371,7 @@ class LoadProcess:
         }
         return {**facts, "emulator": self.emulator} if self.emulator else facts
 
-    def load_record(self) -> LoadRecord:
+    def record_of_load(self) -> LoadRecord:
         """Return the load's part of the record."""
         counted = self.counters.counted
         return {
@@ -383,13 +394,13 @@ class LoadProcess:
 
 
 def _total(bytes_by_node: dict[str, int] | None) -> int:
-    """Return the bytes on all nodes; 0 before they are known."""
+    """Return the bytes on all nodes; 0 if the pages have not been read yet."""
     return sum((bytes_by_node or {}).values())
 
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
-    """Return the lines that a version query printed; none if it takes too long."""
-    # A slow file system or licence server delays the answer: no reason to lose the values.
+    """Return the lines that a version query printed; empty if it takes too long."""
+    # A slow file system or licence server may delay the answer. The values are good without it.
     if query is None:
         return []
     try:

@@ -1,8 +1,9 @@
 """The lock files of a host: where they are, how they are opened, and who holds them.
 
-Provisioning as root makes them in /run/chaosity, where only root may write (roles/runner). A host
-that root did not provision has them in /tmp. There, any user can put something else in their place,
-so nothing but a regular file is opened, and no open waits.
+Provisioning as root makes the lock files in /run/chaosity, where only root may write
+(roles/runner). A host that root did not provision has them in /tmp. There, any user can put
+something else at the path of a lock file. So only a regular file is accepted, and opening never
+waits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from chaosity.runner.host_state import read_file_if_present
 
 ROOT = Path("/")
 MEASURING, SETTINGS = "measuring", "settings"
-# O_NONBLOCK: opening a FIFO would wait for a writer. O_NOFOLLOW: a link leads anywhere.
+# Without O_NONBLOCK, opening a FIFO would wait for a writer; without O_NOFOLLOW, a symbolic link
+# could lead to any file.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def lock_file(name: str, root: Path = ROOT) -> Path:
-    """Return the path of a lock: that of provisioning if it exists, else the one in /tmp.
+    """Return the path of a lock file: in /run/chaosity if provisioning made it, else in /tmp.
 
     `name` is MEASURING or SETTINGS; `root` holds `run` and `tmp`.
     """
@@ -55,7 +57,7 @@ def open_lock_file(path: Path) -> int:
 def _open_or_create(path: Path) -> int:
     """Open a file, or create it readable for everyone, whatever the umask is."""
     while True:
-        try:  # without O_CREAT first: the kernel forbids O_CREAT on others' files in /tmp
+        try:  # O_CREAT comes second, since the kernel forbids it on others' files in /tmp
             return os.open(path, _FLAGS)
         except FileNotFoundError:
             pass
@@ -80,7 +82,7 @@ def describe_holders(handle: int) -> str:
     """Return the processes that locked an open file, with their users; see proc_locks(5).
 
     A process that ended may have left the lock to its children, and processes of other containers
-    have no number here. Then the text says that the process is unknown.
+    have no number here. In both cases, the text says that the process is unknown.
     """
     status = os.fstat(handle)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"

@@ -7,8 +7,8 @@ the amount that was moved between these times, usually in bytes.
 With one load, the value is the tool's own number for its whole run, if the benchmark file names
 such a number. With several loads, the value is the rate over the window in which **all** loads ran
 (docs/explanation/how-it-measures.md). A load that reports no progress has only its own number for
-the whole run. This number is the value if the load ran completely while all others made progress;
-otherwise the point fails.
+the whole run. The tool's own number is the value if the load ran completely while all other loads
+made progress; otherwise the point fails.
 
 An optional metric may have a reason instead of a value.
 """
@@ -47,12 +47,13 @@ Samples = list[Sample]  # of one output of a load, in the order of time
 BATCHES = 10
 # 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
 T_QUANTILE = 2.262
-# Least standard deviation that fits to a computed one, as a share: the root of (BATCHES - 1) over
-# the 97.5 % quantile of chi-squared with BATCHES - 1 degrees of freedom, 19.02.
+# Smallest true standard deviation that fits to a computed one, as a share of the computed one: the
+# root of (BATCHES - 1) over the 97.5 % quantile of chi-squared with BATCHES - 1 degrees of freedom,
+# which is 19.02.
 LEAST_DEVIATION = 0.688
 # Von Neumann's ratio: squared steps from value to value over squared deviations from the mean. Of
-# BATCHES independent normal values it is below this in 5 % of cases (Hart, Annals of Mathematical
-# Statistics 13, 1942). A drift has a far smaller ratio.
+# BATCHES independent normal values, the ratio is below this in 5 % of cases (Hart, Annals of
+# Mathematical Statistics 13, 1942). A drift has a far smaller ratio.
 DRIFT_RATIO = 1.06
 
 
@@ -93,7 +94,7 @@ def sample_spans(
             with malformed_as_extraction_error("a sample has no times"):
                 times = float(line[source["begin"]]) * scale, float(line[source["end"]]) * scale
                 if not all(map(math.isfinite, times)):
-                    raise ExtractionError(f"a sample has the times {times}")
+                    raise ExtractionError(f"a sample has impossible times {times}")
             yield *times, line
 
 
@@ -107,7 +108,7 @@ def samples_from_json_lines(source: ProgressSource, text: str) -> Samples:
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
-    """Return the samples in CSV rows; each has an end time and the mean rate since the last."""
+    """Return the samples in CSV rows; each has an end time and the mean rate since the last row."""
     # The first row covers the requested averaging time.
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
@@ -141,7 +142,7 @@ def spans_without_pauses(
 def samples_in_spans(
     series: Sequence[Samples], spans: Sequence[tuple[float, float]]
 ) -> Iterator[Sample]:
-    """Yield the samples within spans of time; of a sample across an edge, the amount inside."""
+    """Yield the samples in spans of time; a sample across an edge has only the amount inside."""
     for begin, end in spans:
         for samples in series:
             for first, last, amount in samples:
@@ -275,7 +276,10 @@ class RatePrecision(NamedTuple):
 
 
 def rate_precision(series: Sequence[Samples], begin: float, end: float) -> RatePrecision | None:
-    """Return the precision of a rate; None if the window has fewer than two samples per batch."""
+    """Return the precision of a rate between two times.
+
+    The result is None if the rate is 0, or if there are fewer than two samples per batch.
+    """
     inside = sum(first >= begin and last <= end for samples in series for first, last, _ in samples)
     if inside < 2 * BATCHES or end <= begin:
         return None
@@ -299,10 +303,10 @@ Value = float | dict[str, float]
 Reading = tuple[Value | None, str | None]
 
 
-def progress_by_load(
+def series_by_load(
     record: UnfinishedRecord,
 ) -> dict[str, list[Samples]]:
-    """Return name -> progress of each load that reports progress."""
+    """Return load name -> its series of samples, for each load that reports progress."""
     return {
         load["name"]: progress_series(
             load["progress"],
@@ -314,10 +318,10 @@ def progress_by_load(
     }
 
 
-def window_of_all_loads(
+def common_window_of_loads(
     record: UnfinishedRecord, series: Mapping[str, list[Samples]]
 ) -> tuple[float, float] | None:
-    """Return begin and end of the common window; None if no load reports progress.
+    """Return begin and end of the common window in seconds; None if no load reports progress.
 
     Raises:
         ExtractionError: a load without progress ran outside the progress of another load.
@@ -336,10 +340,10 @@ def window_of_all_loads(
     return begin, end
 
 
-def progress_with_pauses(
+def series_of_pausing_loads(
     record: UnfinishedRecord, series: Mapping[str, list[Samples]]
 ) -> list[Samples]:
-    """Return the progress of the loads that do not measure between their samples."""
+    """Return all series of samples of the loads that measure nothing between their samples."""
     pausing = (load for load in record["loads"] if (load["progress"] or {}).get("pauses"))
     return [samples for load in pausing for samples in series[load["name"]]]
 
@@ -350,14 +354,14 @@ def values_by_node(value: Value) -> dict[str | None, float]:
 
 
 def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Reading]]:
-    """Return ``{load: {metric: (value, None)}}`` in SI units; (None, reason) without a value.
+    """Return load -> metric -> (value in SI units, None), or (None, reason why it has no value).
 
     Raises:
         ExtractionError: a metric that is not optional has no value.
     """
-    series = progress_by_load(record)
-    window = window_of_all_loads(record, series) if len(record["loads"]) > 1 else None
-    pausing = progress_with_pauses(record, series)
+    series = series_by_load(record)
+    window = common_window_of_loads(record, series) if len(record["loads"]) > 1 else None
+    pausing = series_of_pausing_loads(record, series)
     readings: dict[str, dict[str, Reading]] = {}
     for load in record["loads"]:
         name = load["name"]
@@ -374,7 +378,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 
 
 def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
-    """Return metric -> for how long its processor counter counted; empty without counters."""
+    """Return metric -> seconds for which its processor counter counted; empty without counters."""
     counted = load.get("counted", {})
     return {
         metric: max(count.get("time_enabled_ns", 0) for count in result["counts"]) * 1e-9
@@ -384,7 +388,7 @@ def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
 
 
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
-    """Return whether a point is valid without this metric, which is optional or from a counter."""
+    """Return whether a point may lack this metric: it is optional or from a processor counter."""
     return bool(source.get("optional") or "counter" in source)
 
 
@@ -395,7 +399,7 @@ def _value(
     window: tuple[float, float] | None,
     pausing: list[Samples],
 ) -> Value:
-    """Return a metric's value in the common window, see `progress_with_pauses` for `pausing`."""
+    """Return a metric's value in the common window, see `series_of_pausing_loads` for `pausing`."""
     source, method = load["metrics"][metric], method_of_metric(load, metric, alone=not window)
     if method == "counter":
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
@@ -433,7 +437,7 @@ def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
     """Return whether the tool's progress shows this metric over a part of the run."""
-    # It must be a rate, and no metric may be read from the progress samples. Shares and counts
-    # always refer to the whole run.
+    # The metric must be a rate, and no metric of the load may be read from the progress samples.
+    # Shares and counts always refer to the whole run.
     from_progress = any(source.get("progress") for source in load["metrics"].values())
     return metric.endswith("_per_second") and not from_progress

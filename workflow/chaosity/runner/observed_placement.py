@@ -27,7 +27,8 @@ USER_MODE_EMULATOR = re.compile(r"qemu-(?!system-|img|io|nbd|ga$)")
 SHARE_TOLERANCE = 0.02
 # A node: its number, or that number as a JSON key.
 Node = TypeVar("Node", int, str)
-# Addresses of the mappings that a load measures, as numa_maps writes them; None when unknown.
+# Addresses of the mappings that a load measures, as numa_maps writes them; None if the addresses
+# are unknown.
 MappingAddresses = str | list[str] | None
 
 
@@ -59,7 +60,7 @@ def _threads_of_process(pid: int) -> list[Path]:
 
 
 def process_and_descendants(pid: int) -> list[int]:
-    """Return a process, then all its descendants that still run."""
+    """Return the number of a process, then those of all its descendants that still run."""
     tree, queue = [], [pid]
     while queue:
         process = queue.pop()
@@ -123,14 +124,14 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
     return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
 
 
-def select_observation(
+def better_observation_of_threads(
     earlier: list[ThreadPlacement], later: list[ThreadPlacement]
 ) -> list[ThreadPlacement]:
     """Return the observation that shows the placement of a load best; of equal ones the later.
 
-    A tool pins its threads after its start and may end with a single thread. A few start other
-    programs first (likwid-bench), with more threads than they measure with. So the units that have
-    a pinned thread count first, then the threads.
+    A tool pins its threads after its start and may end with a single thread. A few (likwid-bench)
+    first start other programs, with more threads than they measure with. So the number of units
+    with a pinned thread decides first, then the number of threads.
     """
     return later if _placement_shown(later) >= _placement_shown(earlier) else earlier
 

@@ -37,7 +37,7 @@ from chaosity.runner import (
     lock_files,
     observed_placement,
 )
-from chaosity.runner.guardian_process import Guardian, guarded
+from chaosity.runner.guardian_process import Guardian, with_guardian
 from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.metric_values import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
@@ -46,16 +46,17 @@ from chaosity.runner.record_checks import check_record
 LOCK_SECONDS = 900.0
 # Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and a reserve.
 READY_SECONDS = 120.0
-# Interval between two looks at the running loads; a look costs microseconds.
+# Interval at which the runner asks whether the loads still run; asking costs microseconds.
 POLL_SECONDS = 0.005
 # Interval between two computations of the reached precision, which read all samples so far.
 PRECISION_SECONDS = 0.1
-# A load without progress must run completely within the run of the other loads. The other loads
-# start this much earlier (fio opens its files and writes its first row meanwhile) and stop this
-# much later (longer than the 100 ms of a row).
+# A load that reports no progress must run completely while the other loads run. So the other loads
+# start HEAD_START_SECONDS earlier, in which fio opens its files and writes its first row, and stop
+# TAIL_SECONDS later, which is longer than the 100 ms of a row.
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
-# If less is free after the loads, their files may lack their ends. Not every tool notices this.
+# If less space than this is free after the loads, the files that they wrote may be cut off, which
+# not every tool notices.
 FULL_BYTES = 64 * 1024
 
 
@@ -63,9 +64,8 @@ FULL_BYTES = 64 * 1024
 def hold_host_lock() -> Iterator[int]:
     """Hold the host's lock, so that only one measurement runs; yield the lock's file descriptor.
 
-    Two controllers may measure on one host.
-
-    Loads inherit the lock: a load that still runs after a killed runner blocks measurements.
+    Two controllers may want to measure on one host. Loads inherit the lock, so a load that survives
+    a killed runner blocks further measurements.
 
     Raises:
         MeasurementError: another measurement did not end in time.
@@ -88,7 +88,7 @@ def hold_host_lock() -> Iterator[int]:
 @contextlib.contextmanager
 def _working_folder() -> Iterator[tuple[Path, Guardian]]:
     """Make a working folder, and remove those that killed runners of this user left behind."""
-    # This process must hold the lock of this host, so that no other folder of the host is in use.
+    # The caller holds the lock of this host, so no other working folder of the host is in use.
     # Hosts may share their temporary folder. If this runner is killed, the guardian kills its loads
     # and removes the folder.
     prefix = f"chaosity-point-{socket.gethostname()}-"
@@ -99,7 +99,7 @@ def _working_folder() -> Iterator[tuple[Path, Guardian]]:
     check_room(Path(tempfile.gettempdir()))
     with (
         tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
-        guarded(lambda: shutil.rmtree(folder, ignore_errors=True)) as guardian,
+        with_guardian(lambda: shutil.rmtree(folder, ignore_errors=True)) as guardian,
     ):
         yield Path(folder), guardian
 
@@ -132,7 +132,7 @@ def check_free_memory(point: Point) -> Check:
 
 
 def memory_shares_by_node(placement: RequiredPlacement) -> dict[int, float]:
-    """Return node -> share of a load's memory; equal shares if the load has no shares."""
+    """Return node -> share of a load's memory; equal shares if the placement names no shares."""
     if shares := placement.get("shares"):
         return {int(node): share for node, share in shares.items()}
     nodes = placement["memory_nodes"]
@@ -187,15 +187,15 @@ def _prepare_loads(
 
 
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
-    """Start all loads at the same time; return when the last began, in monotonic seconds."""
-    # Those with a barrier get ready first. Some loads cannot begin with the others. If a load's
-    # pages settle while it runs, the loads that the runner stops begin before it, because the best
-    # placement depends on their traffic. The remaining loads begin when its pages have settled. A
-    # load whose program reports no progress begins last, when all other loads run.
+    """Start all loads, together if possible; return when the last began, in monotonic seconds."""
+    # Loads with a barrier get ready first. Some loads cannot begin together with the others. If the
+    # pages of a load settle while it runs, the loads that the runner stops begin before that load,
+    # because the best placement depends on their traffic. The remaining loads begin when its pages
+    # have settled. A load whose program reports no progress begins last, when all other loads run.
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
-    settling = [load for load in barriers if load.settles]
+    settling = [load for load in barriers if load.reports_settled_pages]
     early = [load for load in reporting if load.is_ended_by_runner and load not in settling]
     waiting = [load for load in barriers if load not in settling]
     _start_and_wait(waiting, lock)
@@ -220,7 +220,10 @@ def _start_and_wait(loads: list[LoadProcess], lock: int) -> None:
 
 
 def _release_loads(loads: list[LoadProcess], lock: int) -> None:
-    """Let loads run; loads at a barrier come last, because one line releases them."""
+    """Let loads run: first start those without a barrier, then release those at a barrier.
+
+    A release is faster than a start, because it is a single line of input.
+    """
     for load in loads:
         if not load.has_barrier:
             load.start_process(lock)
@@ -230,20 +233,23 @@ def _release_loads(loads: list[LoadProcess], lock: int) -> None:
 
 
 def _wait_for_samples(loads: list[LoadProcess]) -> None:
-    """Wait until each load has reported a first sample; the check of the output finds others."""
+    """Wait until each load has reported a sample, but at most `READY_SECONDS`.
+
+    The check of the output fails for a load that reports no sample.
+    """
     limit = time.monotonic() + READY_SECONDS
     for load in loads:
-        while not load.has_reported_progress and load.is_running():
+        while not load.needs_no_wait_for_progress and load.is_running():
             if time.monotonic() > limit:
                 return
             time.sleep(POLL_SECONDS)
 
 
-def is_measured_enough(loads: list[LoadProcess], wanted: float, longest: float) -> bool:
-    """Return whether all rates are precise enough in the common window, or one cannot become so.
+def can_stop_by_precision(loads: list[LoadProcess], wanted: float, longest: float) -> bool:
+    """Return whether all rates are precise enough, or a rate cannot become precise enough in time.
 
-    `wanted` is the half width of the rates' 95 % intervals, relative to the rates; `longest` the
-    longest duration of the window, in seconds.
+    `wanted` is the half width of the rates' 95 % intervals, relative to the rates; `longest` is the
+    longest duration of the common window, in seconds.
     """
     series = [list(load.samples) for load in loads]
     if not all(series):
@@ -264,9 +270,9 @@ def _wait_for_end(
 ) -> None:
     """Wait until a load ends by itself or the stopping rule is met; raise an error at `timeout`."""
     # If loads end by themselves, the window closes when the first load ends. Otherwise the point
-    # ends when its rates are precise enough, when one cannot become so, or when its time is over.
-    # Each load gets the time for one report, because a pass over its memory may take longer on a
-    # busy host.
+    # ends when its rates are precise enough, when a rate cannot become precise enough, or when its
+    # time is over. Even then, it waits for the first sample of each load, because one pass over the
+    # memory may take longer on a busy host.
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
@@ -274,15 +280,15 @@ def _wait_for_end(
     while all(load.is_running() for load in loads):
         now = time.monotonic()
         if now - began > timeout:
-            raise MeasurementError(f"not finished after {timeout:g} s")
+            raise MeasurementError(f"the loads have not ended after {timeout:g} s")
         for load in loads:
             load.observe_placement_when_due()
             load.observe_clock_when_due()
         if not ends_by_itself:
-            if now - began >= longest and all(load.has_reported_progress for load in loads):
+            if now - began >= longest and all(load.needs_no_wait_for_progress for load in loads):
                 return
             if wanted is not None and now >= next_look:
-                if is_measured_enough(loads, wanted, longest):
+                if can_stop_by_precision(loads, wanted, longest):
                     return
                 next_look = now + PRECISION_SECONDS
         time.sleep(POLL_SECONDS)
@@ -316,7 +322,7 @@ def _run_loads(
                 load.send_stop_signal()
             for load in started:
                 load.wait_for_end_or_kill()
-            record["loads"] = [load.load_record() for load in started]
+            record["loads"] = [load.record_of_load() for load in started]
     spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     units = parse_cpu_list(record["environment_before"]["load_units"])
@@ -330,8 +336,8 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     """Measure one replicate of a point; after a failure the verdict in the record is failed.
 
     `spent_before` are processor seconds of this process that do not belong to the measurement. A
-    process that measures a single point counts from its start; one that measures many gives
-    `spent_processor_seconds()`.
+    process that measures a single point leaves it at 0; a process that measures many points gives
+    the value of `spent_processor_seconds()` before each point.
     """
     measurement: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,
@@ -355,6 +361,6 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
-        # Where it happened is for the log; it shows lines of this program and no values.
+        # The log gets the place of the fault: lines of this program, without any values.
         sys.stderr.write(printable_text(traceback.format_exc()))
     return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}

@@ -26,8 +26,8 @@ from chaosity.runner.metric_values import (
 from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
-# Share of a load's private pages that must be on the requested nodes. The rest is stacks and
-# library data: some MiB, while working sets have hundreds of MiB.
+# Share of a load's private pages that must be on the requested nodes. The remaining pages are
+# stacks and library data: some MiB, while working sets have hundreds of MiB.
 MEMORY_SHARE = 0.98
 # With less private memory than this, a smaller share is accepted.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
@@ -90,7 +90,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
 
 
 def _check_emulation(load: LoadRecord) -> list[Check]:
-    """Return a failed check if the program was emulated; its results may be right all the same."""
+    """Return a failed check if the program was emulated, even if its results are right."""
     if (emulator := load["program"].get("emulator")) is None:
         return []
     detail = f"{emulator} emulated the program, so its figures are meaningless"
@@ -115,8 +115,8 @@ def _check_threads(load: LoadRecord) -> Check:
     return make_check(name, False, detail)
 
 
-def least_memory_to_be_seen(load: Load) -> float:
-    """Return how many bytes of a load's private memory the check of its pages needs, at least 1."""
+def least_bytes_for_check_of_pages(load: Load) -> float:
+    """Return how many bytes of private memory must be seen for a check of a load's pages."""
     least = load["memory_bytes"] * MEMORY_SHARE
     # The bytes of a mapping are the measured memory alone, without stacks and libraries.
     own_mapping = load["placement"].get("mapping") is not None
@@ -135,7 +135,7 @@ def check_pages(load: LoadRecord) -> Check:
         return make_check(name, None, "this kernel has no numa_maps", decisive=False)
     total = sum(by_node.values())
     own_mapping = placement.get("mapping") is not None
-    if total < least_memory_to_be_seen(load):
+    if total < least_bytes_for_check_of_pages(load):
         return make_check(name, False, f"only {total} bytes of private memory were seen")
     shares = placement.get("shares")
     if shares and not placement.get("settles"):
@@ -207,7 +207,7 @@ def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
         try:
             values = extract_values(source, load["outputs"])
         except ExtractionError:
-            continue  # the run had no occasion for this remark
+            continue  # the tool wrote no such remark
         remark = "; ".join(str(value) for value in values if value is not None)
         name = f"{load['name']}: {source['name']}"
         checks.append(make_check(name, not remark, remark or "no remark", decisive=False))
@@ -218,8 +218,8 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
     """Return notes on the precision of each rate, and on pauses of loads that run together."""
     checks = []
     wanted = record["stopping"].get("relative_precision")
-    series = metric_values.progress_by_load(record)
-    window = metric_values.window_of_all_loads(record, series)
+    series = metric_values.series_by_load(record)
+    window = metric_values.common_window_of_loads(record, series)
     for name, own in series.items() if wanted is not None else ():
         begin, end = window or common_time_span(own)
         reached = rate_precision(own, begin, end)
@@ -228,7 +228,7 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
         detail = "too few samples" if width is None else f"±{100 * width:.2f} % in {limit}"
         passed = None if width is None or wanted is None else width <= wanted
         checks.append(make_check(f"{name}: precision", passed, detail, decisive=False))
-    pausing = metric_values.progress_with_pauses(record, series)
+    pausing = metric_values.series_of_pausing_loads(record, series)
     if pausing and window and len(record["loads"]) > 1:
         spans = spans_without_pauses(pausing, *window)
         share = sum(end - begin for begin, end in spans) / (window[1] - window[0])
@@ -249,7 +249,7 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     interrupts = () if reads_drives else ("irq", "softirq")
     kinds = ("user", "nice", "system", "steal", *interrupts)
     host = before["processor_seconds"], after["processor_seconds"]
-    # Without counters of the loads' units, all of it counts as taken there.
+    # If the times of the loads' units are unknown, all time counts as taken on these units.
     on_units = (
         before.get("load_units_processor_seconds", host[0]),
         after.get("load_units_processor_seconds", host[1]),

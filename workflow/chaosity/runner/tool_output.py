@@ -138,7 +138,8 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
     """Return the combined value at a source, in SI units.
 
     Raises:
-        ExtractionError: there is no value, a value is not a number, or several are not combined.
+        ExtractionError: there is no value, a value is not a number, or there are several values
+            without ``combine``.
     """
     values = extract_values(source, outputs)
     if any(value is None for value in values):

@@ -23,9 +23,9 @@ from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
 from chaosity.records.record_files import (
     SCHEMA_VERSION,
+    current_record_path,
     is_measured,
     read_regular_file,
-    record_file,
     replicate_numbers,
     save_record,
     utc_now_text,
@@ -100,7 +100,7 @@ def _simulate_point(folder: Path, point: Point) -> int:
     model, written = _open_once(folder, point["host"]), 0
     for replicate in replicate_numbers(point):
         if not is_measured(folder, point, replicate):
-            file = record_file(point["experiment"], point["point"], replicate)
+            file = current_record_path(point["experiment"], point["point"], replicate)
             save_record(simulate_replicate(point, replicate, model), folder / file)
             written += 1
     return written

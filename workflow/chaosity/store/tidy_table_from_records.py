@@ -26,7 +26,12 @@ import pandas as pd
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError, describe_malformed, malformed_as_user_error
 from chaosity.place_names import node_name
-from chaosity.records.record_files import DIGESTS_FILE, load_record, read_regular_file, record_file
+from chaosity.records.record_files import (
+    DIGESTS_FILE,
+    current_record_path,
+    load_record,
+    read_regular_file,
+)
 from chaosity.records.record_format import (
     FAILED,
     VALID,
@@ -451,7 +456,8 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
             with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
                 outcomes[key] = [
                     replace(
-                        _read_outcome(results / record_file(*key, number), point, kept), order=order
+                        _read_outcome(results / current_record_path(*key, number), point, kept),
+                        order=order,
                     )
                     for number, order in enumerate(point["orders"], start=1)
                 ]

@@ -1,6 +1,7 @@
-"""Name a host's accelerators: PCI devices, and units of its processor, other than GPUs.
+"""Name a host's accelerators other than GPUs: PCI devices, and units of its processor.
 
-The kinds are files of templates/accelerators. An engine of another kind is named by its PCI class.
+Each file in templates/accelerators describes a kind of accelerators. An accelerator of no such kind
+is named by its PCI class.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology
 
 _FOLDER = ROOT / "templates" / "accelerators"
-# PCI code and ID assignment specification.
+# PCI class -> kind of accelerator (PCI Code and ID Assignment Specification).
 _CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 # hwloc's numbers of the types of devices of the operating system.
 _OSDEV_DMA, _OSDEV_COPROCESSOR = "4", "5"
@@ -31,13 +32,13 @@ _OTHER_KIND = "Not measured: no load uses it."
 
 @cache
 def accelerator_kinds() -> tuple[AcceleratorDocument, ...]:
-    """Return all kinds of accelerators that are named."""
+    """Return the content of each file in templates/accelerators."""
     names = yaml_file_names(_FOLDER)
     documents = (read_document(_FOLDER, n, AcceleratorDocument, str(_FOLDER)) for n in names)
     return tuple(cast(AcceleratorDocument, document) for document in documents)
 
 
-def units_of_processor(facts: HostFacts) -> Iterator[Accelerator]:
+def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
     """Yield the accelerators that the processor's flags or model show."""
     has = set(facts.get("cpu_flags") or ())
     for kind in accelerator_kinds():
@@ -48,14 +49,14 @@ def units_of_processor(facts: HostFacts) -> Iterator[Accelerator]:
             yield Accelerator(shown, kind["name"], None, None, None, kind.get("part_of"))
 
 
-class EngineMaker:
+class PciAcceleratorMaker:
     """Makes the accelerators of PCI functions; `node_of` returns the nearest node of a function."""
 
     def __init__(self, sysfs: SysfsReader, node_of: Callable[[HwlocObject], int | None]) -> None:
         self._sysfs, self._node_of = sysfs, node_of
 
-    def engines_of(self, function: HwlocObject) -> Iterator[Accelerator]:
-        """Yield the engine of a PCI function, or each of its devices if its kind is unknown."""
+    def accelerators_of_function(self, function: HwlocObject) -> Iterator[Accelerator]:
+        """Yield the accelerator of a PCI function; of an unknown kind, each of its devices."""
         pci, driver = function.pci_address, None
         names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
         if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
@@ -71,25 +72,25 @@ class EngineMaker:
             number = rf"{kind.get('device_names', '(?!)')}\d+"
             own = [name for name in names if re.fullmatch(number, name)]
             if own or function.pci_id in kind.get("pci", ()) or driver in kind.get("drivers", ()):
-                # Several channels for copies, which hwloc lists, are those of a single engine.
+                # hwloc lists several channels for copies; all are of a single accelerator.
                 yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
                 return
         kind_of_class = _CLASSES.get(function.pci_class)
         for item in devices:
-            channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.finer_type
+            channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.subtype
             name = kind_of_class or channel or "coprocessor"
             yield Accelerator(item.name or pci or "", name, pci, node, driver)
         if kind_of_class and not devices:
             yield Accelerator(pci or kind_of_class, kind_of_class, pci, node, driver)
 
 
-def what_is_not_measured(kind: str) -> str:
+def sentence_on_what_is_not_measured(kind: str) -> str:
     """Return the sentence on what Chaosity does not measure of a kind of accelerators."""
     return next((k["not_measured"] for k in accelerator_kinds() if k["name"] == kind), _OTHER_KIND)
 
 
-def named_engines(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
-    """Return the accelerators of the kinds that are named, without those known by class alone."""
+def accelerators_of_known_kinds(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
+    """Return the accelerators whose kind has a file in templates/accelerators."""
     names = {kind["name"] for kind in accelerator_kinds()}
     return [each for each in accelerators if each.kind in names]
 
@@ -104,7 +105,7 @@ def accelerator_texts(topology: Topology) -> list[tuple[str, str, str]]:
         (
             f"{kind} ({titles[kind]})" if kind in titles else kind,
             _places_text(found),
-            what_is_not_measured(kind),
+            sentence_on_what_is_not_measured(kind),
         )
         for kind, found in kinds.items()
     ]

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from chaosity.place_names import PlaceName
 from chaosity.runner.describe_host import ListedOpenclDevice
-from chaosity.topology.accelerators import EngineMaker
+from chaosity.topology.accelerators import PciAcceleratorMaker
 from chaosity.topology.hwloc import IO_TYPES, HwlocObject, HwlocTree
 from chaosity.topology.topology_parts import (
     Accelerator,
@@ -25,7 +25,7 @@ from chaosity.topology.topology_parts import (
     Node,
     NvmeDrive,
     OpenclDevice,
-    validated,
+    value_of_checked_json,
 )
 from chaosity.topology.topology_sources import SysfsReader
 
@@ -34,16 +34,19 @@ _NVME_CLASS = "0108"
 # disk that programs can open is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
 _NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
 _COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
-# The name that the vendor's own programs use comes first.
+# If several libraries show a GPU, it has the name in the first of these: names that the vendor's
+# own programs use come first.
 _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
-# NVIDIA, AMD and Intel make GPUs. Other display functions (ASPEED, Matrox) serve a remote console.
+# PCI vendors NVIDIA, AMD and Intel, who make GPUs. Other display functions (ASPEED, Matrox) serve a
+# remote console.
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
 # Newer Instinct GPUs have the PCI class of accelerators, as Intel's NPUs do.
 _AMD_INSTINCT = ("1002", "1200")
 _OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC = "123"
-# PCI classes of controllers; others, also those without a PCI address, are just "network".
+# PCI class of a network controller -> its kind. A controller of another class, or without a PCI
+# address, has the kind "network".
 _NIC_CLASSES = {"0200": "ethernet", "0207": "infiniband", "0208": "fabric", "0c06": "infiniband"}
-# In the list, devices with memory of their own come first, and the processor comes last.
+# Types of OpenCL devices in the order of the list: those with memory of their own come first.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
@@ -57,7 +60,8 @@ class DeviceMaker:
         self._os_devices = tree.machine.objects_of_type("OSDev")
         self._known = {node.os_index for node in nodes}
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
-        # hwloc notes the GPU in the node that the kernel made of its memory (NVLink-C2C, POWER9).
+        # If the kernel made a node of a GPU's memory (NVLink-C2C, POWER9), hwloc notes the GPU
+        # there.
         self._node_of_gpu_memory = {
             item.infos.get("PCIBusID"): item.required_os_index
             for item in tree.machine.objects_of_type("NUMANode")
@@ -76,7 +80,7 @@ class DeviceMaker:
         return stated if stated in self._known else None
 
     def make_drives(self) -> tuple[NvmeDrive, ...]:
-        """Return NVMe namespaces by PCI address, and NVMe functions without a block device.
+        """Return NVMe namespaces, and NVMe functions without a block device, by PCI address.
 
         Two paths to the same multipath disk count as a single drive.
         """
@@ -119,7 +123,7 @@ class DeviceMaker:
         )
 
     def make_gpus(self) -> tuple[Gpu, ...]:
-        """Return a GPU for each PCI function, also when several libraries show it."""
+        """Return one GPU for each PCI function that is a GPU, even if several libraries show it."""
         gpus = map(self._gpu, self._functions)
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
@@ -169,17 +173,17 @@ class DeviceMaker:
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
         """Return the accelerators that are PCI devices, other than GPUs."""
-        maker = EngineMaker(self._sysfs, self._node)
+        maker = PciAcceleratorMaker(self._sysfs, self._node)
         others = (function for function in self._functions if not self._gpu(function))
-        engines = [item for function in others for item in maker.engines_of(function)]
+        engines = [item for function in others for item in maker.accelerators_of_function(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
 
 def _backend(device: HwlocObject) -> str:
     """Return the library that shows a GPU; an empty text for any other device."""
     # Devices of the kernel's DRM (card0, renderD128) have no subtype.
-    if device.finer_type and device.finer_type in _BACKEND_ORDER:
-        return device.finer_type
+    if device.subtype and device.subtype in _BACKEND_ORDER:
+        return device.subtype
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
 
@@ -197,7 +201,7 @@ def _clean(text: str | None) -> str | None:
     return " ".join(text.split()) or None if text else None
 
 
-def list_opencl_devices(
+def make_opencl_devices(
     listed: Sequence[ListedOpenclDevice] | None,
     tree: HwlocTree,
     gpus: Iterable[Gpu],
@@ -205,14 +209,17 @@ def list_opencl_devices(
 ) -> tuple[OpenclDevice, ...]:
     """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
 
-    `listed` are the devices that the kernels' program lists on the host; None if the program is not
-    there yet, or if there is only an XML file. Then hwloc's own list in `tree` counts. An OpenCL
-    device at the PCI address of a GPU has the GPU's node.
+    `listed` are the devices that chaosity-opencl lists on the host. If `listed` is None, because
+    this program is not installed or the source is an XML file, hwloc's own list in `tree` is used.
+    An OpenCL device at the PCI address of a GPU has the GPU's node.
     """
     devices = (
         _opencl_of_tree(tree)
         if listed is None
-        else [validated(_listed_devices(), json.dumps({**one, "name": ""})) for one in listed]
+        else [
+            value_of_checked_json(_listed_devices(), json.dumps({**one, "name": ""}))
+            for one in listed
+        ]
     )
     node_of = {gpu.pci: gpu.node for gpu in gpus if gpu.pci}
     with_cpus = [node.os_index for node in nodes if node.shown_cpus]
@@ -238,7 +245,7 @@ def _listed_devices() -> TypeAdapter[OpenclDevice]:
 
 
 def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
-    """Return the OpenCL devices in hwloc's tree, which does not have processors."""
+    """Return the OpenCL devices in hwloc's tree, which lists no processors as such devices."""
     return [
         OpenclDevice(
             name="",
@@ -252,5 +259,5 @@ def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
             pci=item.pci_address,
         )
         for item in tree.machine.objects_of_type("OSDev")
-        if item.finer_type == "OpenCL"
+        if item.subtype == "OpenCL"
     ]

@@ -1,4 +1,4 @@
-"""Read the facts on a host that affect all results: firmware, processor, memory modules, settings.
+"""Read facts about a host that affect all results: firmware, processor, memory modules, settings.
 
 The facts stay the same from boot to boot. Load, temperature, free memory and current frequency
 are not read. Values are plain JSON; None means that the source does not have the value.
@@ -25,8 +25,8 @@ from chaosity.topology.topology_parts import (
 from chaosity.topology.topology_sources import LIVE, SysfsReader, TopologySource
 
 _CPU = "sys/devices/system/cpu"
-# Kernel parameters that can change a measured number. Others (root=, console=) differ from host to
-# host without a difference in speed.
+# Kernel parameters that can change a measured number. Other parameters (root=, console=) differ
+# from host to host without a difference in speed.
 _RELEVANT = re.compile(
     r"(isolcpus|nohz|rcu_nocb|mitigations|spec|nospec|retbleed|pti|nopti|l1tf|mds|tsx|srbds|mmio|"
     r"transparent_hugepage|thp|hugepages|default_hugepagesz|numa|cgroup_disable|swiotlb|"
@@ -55,7 +55,7 @@ _NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not P
 
 
 def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
-    """Return all facts on a host; an XML file gives only the facts that hwloc wrote into it."""
+    """Return all facts about a host; an XML file has only those that hwloc wrote into it."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.read_cpuinfo()
     parts = (*tree.machine.objects_of_type("Package"), tree.machine)
@@ -90,7 +90,7 @@ def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModul
     if source.kind == LIVE:
         return parse_dmidecode_memory_modules(source.facts.get("memory_modules") or "") or None
     items = [
-        item for item in tree.machine.objects_of_type("Misc") if item.finer_type == "MemoryModule"
+        item for item in tree.machine.objects_of_type("Misc") if item.subtype == "MemoryModule"
     ]
     return [
         {
@@ -182,7 +182,7 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
 
 
 def _turbo(sysfs: SysfsReader) -> bool | None:
-    """Return whether cores may exceed their base frequency; None if the kernel does not say it."""
+    """Return whether cores may exceed their base frequency; None if the kernel does not tell."""
     no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
@@ -235,8 +235,9 @@ def find_memory_peak(
 ) -> MemoryPeak:
     """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
 
-    Modules may share a channel, so the sum of their speed x width can be too high. With a
-    bound that is too low, right values would be refused, so a doubtful bound is unknown.
+    `modules` are the memory modules, or the reason why they are unknown; `packages` is the number
+    of packages. Modules may share a channel, so the sum of their speed x width can be too high. A
+    bound that is too low would refuse right values, so a doubtful bound counts as unknown.
     """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)
@@ -252,6 +253,7 @@ def find_memory_peak(
         rate[package] += bytes_per_second
     if size.total() < held.total():
         return MemoryPeak(None, None, "the table lists less memory than the host has")
-    # The numbers in locators need not be the kernel's, so the largest share bounds every package.
+    # Package numbers in slot names need not be the kernel's numbers. So the package with the most
+    # bandwidth gives the bound for every package.
     is_known = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
     return MemoryPeak(rate.total(), max(rate.values()) if is_known else None)

@@ -2,8 +2,8 @@
 
 For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules read a
 single format. lstopo converts files of version 1, and explores a live machine or a captured /sys.
-The tree of objects has sets instead of masks. This module interprets nothing; `processors`,
-`numa_nodes` and `devices` interpret the tree.
+The tree of objects has sets of numbers where hwloc has bit masks. This module interprets nothing;
+`topology_discovery`, `numa_nodes`, `devices` and `accelerators` interpret the tree.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# This parser loads no DTD, since none is needed, and expands no entities. hwloc's own parser, which
-# reads what is written again, knows no comments.
+# This parser loads no DTD, since none is needed, and expands no entities. It removes comments,
+# because hwloc's own parser, which reads the XML that is written from this tree, knows none.
 _PARSER = etree.XMLParser(
     resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
 )
@@ -104,9 +104,10 @@ def run_lstopo(
 ) -> etree._Element:
     """Return the root element of the XML that lstopo prints.
 
-    `where` is the source, for error messages. lstopo converts the XML of `root`, which is written
-    again because hwloc's own parser reads neither UTF-16 nor Windows' line ends; or it explores the
-    folder `capture` with a captured `sys`, or without both this machine.
+    `where` names the source in error messages. With `root`, lstopo converts this XML, which is
+    written anew because hwloc's own parser reads neither UTF-16 nor Windows' line ends. With
+    `capture`, lstopo explores the captured `sys` in this folder. Without both, lstopo explores this
+    machine.
 
     Raises:
         UserError: hwloc is missing or too old, or lstopo failed.
@@ -118,7 +119,8 @@ def run_lstopo(
         # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
         source = ["--if", "xml", "--input", "-", "--disallowed"]
     elif capture:
-        # Only hwloc's Linux component runs. Others (CUDA, cpuid) would explore this machine.
+        # Only hwloc's Linux component runs. Other components (CUDA, cpuid) would explore this
+        # machine.
         environment |= {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{capture}/"}
     command = lstopo_command(_program(), installed_hwloc_version()[0], source)
     try:
@@ -139,7 +141,7 @@ def run_lstopo(
             raise UserError(NODES_HIDDEN, where)
         remedy = f"run `{_program()}` to see the whole message"
         if root is not None or capture:
-            remedy = "write or capture it again"
+            remedy = "write the XML file, or capture /sys, again"
         raise _failure(answer.stderr.decode(errors="replace"), where, remedy)
     try:
         xml = etree.fromstring(answer.stdout, _PARSER)
@@ -239,7 +241,10 @@ _MEMORY_ATTRIBUTES = {
 
 @dataclass
 class HwlocObject:
-    """An object of the tree; the sets of I/O objects are empty."""
+    """An object of hwloc's tree; an I/O object has no processing units and nodes.
+
+    The complete sets also have what is offline or what a cgroup forbids.
+    """
 
     type: str
     attributes: dict[str, str]
@@ -267,7 +272,7 @@ class HwlocObject:
         return self.attributes.get("name")
 
     @property
-    def finer_type(self) -> str | None:
+    def subtype(self) -> str | None:
         """Return hwloc's subtype, such as MCDRAM for a node or CUDA for a device."""
         return self.attributes.get("subtype")
 
@@ -295,7 +300,11 @@ class HwlocObject:
         return match[1] if match else ""
 
     def attribute_number(self, attribute: str) -> int | None:
-        """Return an attribute as a whole number; None if it is missing or no whole number."""
+        """Return an attribute as a whole number, or None if it is missing.
+
+        Raises:
+            ValueError: the attribute is not a whole number.
+        """
         text = self.attributes.get(attribute)
         return None if text is None else int(text)
 
@@ -336,7 +345,7 @@ class HwlocTree:
 
     @property
     def page_bytes(self) -> int:
-        """Return the size of base pages in bytes: the first that a node lists, else 4 KiB."""
+        """Return the size of base pages in bytes: the first size that a node lists, else 4 KiB."""
         page = self._root.find(".//page_type")
         return 4096 if page is None else int(page.attrib["size"])
 
@@ -351,7 +360,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Return the SLIT, or None. The SLIT has no name in files converted from hwloc 1."""
+        """Return the SLIT; None without one. In converted files of hwloc 1, it has no name."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -390,7 +399,7 @@ class HwlocTree:
         return tuple(attributes)
 
     def core_kinds(self) -> Iterator[CoreKind]:
-        """Yield the core kinds in ascending order of hwloc's efficiency rank; none if unknown."""
+        """Yield the core kinds in ascending order of hwloc's efficiency rank, if hwloc has them."""
         for index, item in enumerate(self._root.iterfind("cpukind")):
             infos = _infos(item)
             yield CoreKind(

@@ -2,11 +2,11 @@
 
 hwloc hides nodes without memory, leaves out what a cgroup forbids, and gives a node without
 processing units the units of a neighbour. /sys, if available, has the right data. If there is only
-an XML, the owner of a processing unit is inferred; comments give the reasons.
+an XML, this module infers which node owns a processing unit; comments give the reasons.
 
 Memory tiers rank nodes by speed; 0 is the fastest. The kernel's tiers are used if it has several,
-or else hwloc's tiers if hwloc has several. Otherwise tiers follow from the kind of memory, the HMAT
-and the distance.
+or else hwloc's tiers if hwloc has several. If neither has several, tiers follow from the kind of
+memory, the HMAT and the distance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DR
 # From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
 _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
-# Nodes of the same technology differ by a few per cent in the HMAT, others by far more.
+# In the HMAT, nodes of one technology differ by a few per cent, those of different ones by far
+# more.
 _CLEARLY_FASTER = 1.5
 
 
@@ -54,7 +55,7 @@ class _NodeEvidence:
         """Return whether hwloc marks the node's memory as a special kind, such as MCDRAM."""
         if self.item is None:
             return False
-        return self.item.finer_type in _SPECIAL_MEMORY or "DAXType" in self.item.infos
+        return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos
 
 
 def discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
@@ -95,7 +96,7 @@ def find_restrictions(
     """Return the processing units and nodes of the machine that this process cannot use.
 
     hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
-    separates them.
+    tells the offline units from the forbidden ones.
     """
     missing = set(tree.machine.complete_cpus) - set(usable_cpus(tree))
     offline: set[int] = set()
@@ -103,7 +104,7 @@ def find_restrictions(
     if online is not None:
         offline = missing - set(online)
         disallowed = missing - offline
-    elif disallowed:  # exported with --disallowed: the XML shows all but offline processing units
+    elif disallowed:  # the XML was written with --disallowed, so it lacks only offline units
         offline = missing - disallowed
     return Restrictions(
         missing_cpus=make_cpu_set(missing),
@@ -189,22 +190,23 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
-        # hwloc omits a size of 0; if no node has a size (cpuid dumps), hwloc knew no size.
+        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, hwloc knew no sizes.
         sizes = (
             item.attribute_number("local_memory")
             for item in tree.machine.objects_of_type("NUMANode")
         )
         return 0 if any(sizes) else None
-    # A node that hwloc hides, without /sys: forbidden if in a cgroup, else without memory.
+    # Without /sys, a node that hwloc hides is forbidden if hwloc ran in a cgroup, else it has no
+    # memory.
     return None if _in_cgroup(tree) else 0
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
     """Return node -> kind of its memory.
 
-    It is hwloc's kind of special memory; DRAM for a node with processors; else CPU-less, or DRAM if
-    nearby processors have no other memory. It is "none" without memory, and "unknown" if hwloc does
-    not show the node.
+    Special memory has hwloc's kind. A node with processors has DRAM. Another node is CPU-less, or
+    DRAM if nearby processors have no other memory. The kind is "none" for a node without memory,
+    and "unknown" for a node without processors that hwloc does not show.
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
@@ -216,7 +218,7 @@ def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
-        name = node.item.finer_type or node.item.infos["DAXType"]
+        name = node.item.subtype or node.item.infos["DAXType"]
         return _NAMES.get(name, name)
     if node.has_cpus:
         return DRAM

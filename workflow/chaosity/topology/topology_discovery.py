@@ -9,8 +9,8 @@ from lxml import etree
 
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.topology.accelerators import units_of_processor
-from chaosity.topology.devices import DeviceMaker, list_opencl_devices
+from chaosity.topology.accelerators import accelerators_in_processor
+from chaosity.topology.devices import DeviceMaker, make_opencl_devices
 from chaosity.topology.host_facts import find_memory_peak, read_host_facts
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
@@ -39,7 +39,7 @@ _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
-    """Makes the model's objects from hwloc's tree, each with only its `usable` processing units.
+    """Makes the model's packages, cores and caches from hwloc's tree, with only `usable` units.
 
     `nodes_of` returns the nodes that own given processing units.
     """
@@ -51,7 +51,7 @@ class CoreAndCacheMaker:
         self._nodes_of = nodes_of
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Return position, object and usable processing units of each usable object of a type."""
+        """Return (position, object, usable units) of each object of a type with usable units."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
@@ -65,7 +65,7 @@ class CoreAndCacheMaker:
             os_index = item.required_os_index
             nodes = tuple(n for n in sorted(package_of_node) if package_of_node[n] == os_index)
             name = item.infos.get("CPUModel") or self._machine.infos.get("CPUModel") or ""
-            model = " ".join(name.split()) or None  # firmware pads it with blanks
+            model = " ".join(name.split()) or None  # firmware pads the name with blanks
             packages.append(Package(os_index, cpus, nodes, model))
         return tuple(packages)
 
@@ -172,7 +172,7 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     """
     with malformed_as_user_error(_UNREADABLE, source):
         opened = open_topology_source(source)
-        return _build(opened), _xml(opened)  # in this order, since `_xml` changes the source
+        return _build(opened), _xml(opened)  # `_build` comes first, since `_xml` changes the source
 
 
 def _xml(source: TopologySource) -> str:
@@ -215,8 +215,8 @@ def _build(source: TopologySource) -> Topology:
         nodes=nodes,
         drives=devices.make_drives(),
         gpus=gpus,
-        opencl_devices=list_opencl_devices(source.facts.get("opencl_devices"), tree, gpus, nodes),
-        accelerators=(*units_of_processor(facts), *devices.make_accelerators()),
+        opencl_devices=make_opencl_devices(source.facts.get("opencl_devices"), tree, gpus, nodes),
+        accelerators=(*accelerators_in_processor(facts), *devices.make_accelerators()),
         nics=devices.make_nics(),
         core_kinds=kinds,
         distances=_distances(tree, kernel_nodes),
@@ -230,14 +230,15 @@ def _build(source: TopologySource) -> Topology:
         counts=counts,
         host=facts,
     )
-    # What a file of the results cannot hold, such as a number above 64 bits, is refused here.
+    # A value that a file of the results cannot hold, such as a number above 64 bits, is refused
+    # here.
     return topology_from_json(topology_to_json(built))
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
     """Return the SLIT from /sys, which has rows for nodes without memory, or else from hwloc."""
-    # A row has a column for each online node. If nodes are missing in a capture, it is unknown to
-    # which nodes the columns belong.
+    # Each row of the SLIT has a column for each online node. If nodes are missing in a capture,
+    # nobody knows to which nodes the columns belong.
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
         return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))

@@ -41,7 +41,7 @@ from chaosity.topology.topology_parts import (
     PartCounts,
     Restrictions,
     SlitDistances,
-    validated,
+    value_of_checked_json,
 )
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
@@ -55,7 +55,7 @@ _PARTS = (
     *("l3_domains", "dies", "caches", "memory_attributes", "memory_peak", "huge_page_pools"),
 )
 _HIERARCHY = ("packages", "cores")
-# Numbers of hardware fit into 64 bits; tables cannot hold larger ones.
+# Numbers of hardware fit into 64 bits, and tables cannot hold larger numbers.
 _NUMBERS_BELOW = 2**64
 
 
@@ -144,7 +144,7 @@ class Topology:
 
     @cached_property
     def data_cache_bytes(self) -> dict[tuple[int, int], int]:
-        """Return (processing unit, level) -> the size of its largest cache for data, in bytes."""
+        """Return (processing unit, level) -> bytes of its largest data cache of this level."""
         found: dict[tuple[int, int], int] = {}
         for group in self.caches:
             if group.kind != "instruction":
@@ -198,7 +198,7 @@ class Topology:
         return tuple(tuple(sorted(nodes)) for _, nodes in sorted(known.items()))
 
     def find_node(self, os_index: int) -> Node | None:
-        """Return the node with this OS index, or None."""
+        """Return the node with this OS index; None if the host has no such node."""
         return self._node_of_index.get(os_index)
 
     @cached_property
@@ -271,7 +271,7 @@ def _memory_mode(topology: Topology) -> str:
 
 @cache
 def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
-    """Return what reads and writes a topology, and what checks each fact on a host."""
+    """Return the adapter for a topology, and name of a fact about a host -> its adapter."""
     facts = get_type_hints(HostFacts).items()
     return TypeAdapter(Topology), {name: TypeAdapter(kind) for name, kind in facts}
 
@@ -280,9 +280,9 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
     """Return all parts of a topology as JSON: first numbers of parts, then lists.
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
-    the numbers of these parts in the source, and `usable` has the numbers of usable parts.
-    `hierarchy` lists the usable packages and cores. Only `usable_cpus` of a node excludes the units
-    that a cgroup forbids.
+    how many of these parts the source has, and `usable` is how many of them are usable. `hierarchy`
+    lists the usable packages and cores. Only `usable_cpus` of a node excludes the units that a
+    cgroup forbids.
     """
     parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
@@ -313,8 +313,8 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
     """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
 
     Parts that an older file lacks are unknown; obsolete fields of an older file are ignored. A fact
-    of another type, or without one of its keys, is unknown too; facts that are not listed stay as
-    they are.
+    of the wrong type, or without one of its keys, is unknown too. Facts that `HostFacts` does not
+    list stay as they are.
 
     Raises:
         TypeError: a field is missing or has a value of another type.
@@ -337,7 +337,7 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
     }
     text = json.dumps(parts, allow_nan=False)
     json.loads(text, parse_int=_checked_whole_number)
-    topology = validated(adapter, text)
+    topology = value_of_checked_json(adapter, text)
     host = {
         name: fact
         for name, fact in values.get("host", {}).items()

@@ -20,8 +20,8 @@ from chaosity.units import format_quantity
 T = TypeVar("T")
 
 
-def validated(adapter: TypeAdapter[T], text: str) -> T:
-    """Return the value in a JSON text.
+def value_of_checked_json(adapter: TypeAdapter[T], text: str) -> T:
+    """Return the value of a JSON text, which must have exactly the type of the adapter.
 
     Raises:
         TypeError: a field is missing or has a value of another type.
@@ -43,9 +43,9 @@ def _parsed(value: object) -> object:
 # In JSON, a set is a Linux list such as `0-3,8`.
 CpuList = Annotated[CpuSet, BeforeValidator(_parsed), PlainSerializer(format_cpu_list)]
 
-# A whole number stays one in the JSON.
+# A whole number stays a whole number in the JSON.
 Number = int | float
-# hwloc's names for the core types of Intel's hybrid processors, slow to fast.
+# hwloc's name of a core type of Intel's hybrid processors -> rank; the fast type has the higher.
 _CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
 
 
@@ -116,7 +116,7 @@ class CoreKind:
 
     @property
     def speed_rank(self) -> tuple[int, int] | None:
-        """Return the sort key that puts faster core kinds last; None if unknown.
+        """Return the sort key that puts faster core kinds last; None if their speed is unknown.
 
         hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
         key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
@@ -160,7 +160,7 @@ class Node:
         """Return whose caches the hardware keeps coherent for this memory; None without memory.
 
         The kernel makes a node only of memory that the host's cores may cache. A GPU's own memory
-        is a node if the link between them is coherent in both directions.
+        is a node if the link between GPU and processor is coherent in both directions.
         """
         if self.kind == "none":
             return None
@@ -169,7 +169,7 @@ class Node:
 
 @dataclass(frozen=True)
 class EqualCaches:
-    """Caches that are equal: `count` of them, together for the units `cpus`; `pus` share a cache.
+    """Equal caches: `count` caches serve the units `cpus` together; `pus` units share one cache.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
     """
@@ -231,7 +231,7 @@ class HugePagePool:
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """Bandwidths that a host's DRAM cannot exceed: of all modules, and of any one package's."""
+    """Upper bounds of the bandwidth of a host's DRAM: of all modules, and of any one package's."""
 
     machine_bytes_per_second: Number | None = None
     package_bytes_per_second: Number | None = None
@@ -271,7 +271,7 @@ class Restrictions:
 
 # Devices
 
-# Facts of an OpenCL device that are in no point. A fact that is new asks for no new measurement.
+# Facts of an OpenCL device that points do not have. So a new fact requests no new measurement.
 NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 
 
@@ -345,8 +345,8 @@ class OpenclDevice:
     shared_virtual_memory: str | None = None
 
     @property
-    def memory_text(self) -> str:
-        """Return how the device's memory relates to the host's; empty if unknown."""
+    def memory_sharing_text(self) -> str:
+        """Return whose memory the device uses and how the host shares it; empty if unknown."""
         unified = {True: "the host's memory", False: "its own memory", None: ""}
         shared = self.shared_virtual_memory
         sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
@@ -360,7 +360,7 @@ class OpenclDevice:
 
 @dataclass(frozen=True)
 class Nic:
-    """A port of a network card; `name` is the kernel's name. The card's address is never read.
+    """A port of a network card; `name` is the kernel's name. The model has no MAC address.
 
     `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
     """
@@ -430,7 +430,7 @@ class IdleSettings(TypedDict):
 
 
 class HostFacts(TypedDict, total=False):
-    """All facts on a host; `name` is its own host name."""
+    """All facts about a host; `name` is the name that the host gives itself."""
 
     name: str | None
     firmware: dict[str, str | None]

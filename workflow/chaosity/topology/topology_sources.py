@@ -24,10 +24,12 @@ from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
 
 _KIB = 1024
-# Linux counts in sectors of this size, also when the device's own sectors differ (block/blk.h).
+# Linux gives sizes of block devices in sectors of this size, even if the device's own sectors have
+# another size (block/blk.h).
 _SECTOR_BYTES = 512
-# Payload share of a PCIe lane by transfer rate in GT/s: 8b/10b up to generation 2, 128b/130b up to
-# 5, and 242 of 256 bytes of a flit from 6 on (PCI Express Base Specification; as hwloc counts it).
+# Transfer rate of a PCIe lane in GT/s -> share of the bits that carry payload: 8b/10b up to
+# generation 2, 128b/130b up to generation 5, and from generation 6 on, 242 of the 256 bytes of a
+# flit (PCI Express Base Specification; hwloc counts in the same way).
 _ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
 _FLIT_ENCODING = 242 / 256
 
@@ -44,7 +46,7 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """The files of a kernel, below `/` or the top of a capture, or path -> text of each file."""
+    """Reads files of /sys and /proc: of this machine, of a capture, or from path -> text."""
 
     def __init__(self, files: Path | Mapping[str, str]) -> None:
         self.files = files
@@ -90,7 +92,7 @@ class SysfsReader:
     def read_nodes(self) -> tuple[SysfsNode, ...]:
         """Return all online nodes, which have a directory each, sorted by OS index.
 
-        `has_memory` cannot be used, because it keeps nodes that were hot-removed.
+        The kernel's list `has_memory` is not used, because it keeps nodes that were hot-removed.
         """
         base = "sys/devices/system/node"
         indexes = (name.removeprefix("node") for name in self.list_directory(base))
@@ -143,7 +145,7 @@ class SysfsReader:
         return present
 
     def common_package_of_pus(self, cpus: CpuSet) -> int | None:
-        """Return the package of these processing units; None if they have several or if unknown."""
+        """Return the only package of these processing units; None if several or unknown."""
         folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None
@@ -222,9 +224,9 @@ class TopologySource:
     name: str  # name of the file or directory, or "live"
     kind: str  # live, xml or sysfs
     xml: etree._Element  # hwloc's XML, format 2
-    # Reader of the source's /sys and /proc; without any file for an XML.
+    # Reader of the source's files of /sys and /proc; the source of kind xml has no such files.
     sysfs: SysfsReader = field(default_factory=lambda: SysfsReader({}))
-    # Facts on a live machine, as `runner.describe_host.read_machine_facts` returns them.
+    # Facts about a live machine, as `runner.describe_host.read_machine_facts` returns them.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -266,7 +268,9 @@ def read_description(path: Path) -> dict[str, Any]:
         if len(text) > _MOST_DESCRIPTION_BYTES:
             raise ValueError(f"it has more than {_MOST_DESCRIPTION_BYTES // 2**20} MiB")
         facts = json.loads(text)
-        json.dumps(facts, ensure_ascii=False).encode()  # half a character would fit into no file
+        json.dumps(
+            facts, ensure_ascii=False
+        ).encode()  # half a surrogate pair cannot be written to a file
         return {**facts}
 
 

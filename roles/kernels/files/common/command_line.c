@@ -54,8 +54,9 @@ _Noreturn void print_version_and_exit(void *target, const char *option, const ch
     exit(EXIT_VALID);
 }
 
-/* Prints text in lines of HELP_WIDTH at most. The cursor stands at `column`; further lines begin at
- * `indent`. A line break in the text begins a new line. */
+/* Prints text in lines of at most HELP_WIDTH characters. The first line begins at `column`, where
+ * the cursor stands; all further lines begin at `indent`. A line break in the text begins a new
+ * line. */
 static void print_wrapped(const char *text, int column, int indent) {
     bool first = true;
     while (*text != '\0') {

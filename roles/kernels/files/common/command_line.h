@@ -41,12 +41,12 @@ option_setter print_version_and_exit, print_help_and_exit;
 
 struct program {
     const char *name;
-    const char *usage;   /* its arguments; further lines are further ways to call it */
+    const char *usage;   /* the arguments; each further line is another way to call it */
     const char *summary; /* one sentence */
     const struct command_option *options;
     const char *notes;   /* after the options; a line for each paragraph */
     const char *example; /* the last lines of --help */
-    const char *(*instruction_set)(void); /* that its loops use; NULL: it chooses none */
+    const char *(*instruction_set)(void); /* name of the set of its loops; NULL: none is chosen */
     int (*run)(void);                     /* measures and returns the exit code */
 };
 
@@ -56,11 +56,11 @@ extern const struct program program;
 /* Version of the program, with a hash of its sources and compiler flags, and of the compiler. */
 extern const char program_version[], compiler_version[];
 
-/* When parse_command_line() was called: monotonic_ns(). */
+/* Time at which parse_command_line() was called, see monotonic_ns(). */
 extern uint64_t program_started_ns;
 
 /* Prepares signals and output, and sets the targets of all given options. Refuses an unknown option
- * and one without its value. */
+ * and an option without its value. */
 void parse_command_line(int argc, char *argv[]);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "common/errors.h"
 
-/* glibc's cpu_set_t ends at CPU 1023; the _S macros and the calls take larger ones. */
+/* glibc's cpu_set_t ends at CPU 1023; the _S macros and the calls take larger sets. */
 typedef struct {
     cpu_set_t part[MOST_CPUS / CPU_SETSIZE];
 } large_cpu_set;

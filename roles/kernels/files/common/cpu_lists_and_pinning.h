@@ -22,7 +22,7 @@ struct index_list {
 struct index_list parse_index_list(const char *option, const char *text, int limit);
 void free_index_list(struct index_list list);
 
-/* Writes the list in the same form into `text`, cut off when it does not fit into `bytes`. */
+/* Writes a list in the form of parse_index_list() into `text`, cut off if it exceeds `bytes`. */
 void format_index_list(struct index_list list, char *text, size_t bytes);
 
 /* Refuses a CPU on which this process may not run (taskset, a cpuset, or the CPU is offline). */

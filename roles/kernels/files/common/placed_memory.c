@@ -74,7 +74,7 @@ size_t page_bytes_of(enum page_kind pages) {
         return (size_t)1 << page_kinds[pages].log2_bytes;
     if (pages == PAGES_BASE)
         return (size_t)sysconf(_SC_PAGESIZE);
-    /* 2 MiB on x86-64; 2, 32 or 512 MiB on arm64, after its base pages */
+    /* 2 MiB on x86-64; 2, 32 or 512 MiB on arm64, depending on the size of base pages */
     int64_t bytes = kernel_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "");
     if (bytes <= 0)
         refuse("--pages thp: this kernel has no transparent huge pages");
@@ -90,8 +90,8 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
             all[strcspn(all, "\n")] = '\0';
         fclose(file);
     }
-    /* For all nodes the machine's number is used: a kernel that initialises memory when it is first
-     * needed counts the rest only there, not in the nodes' numbers. */
+    /* For all nodes together, the number of the machine is used: a kernel that initialises memory
+     * only when it is needed counts the other memory only there, not in the nodes' numbers. */
     if (nodes.count == 0 || strcmp(all, list) == 0)
         return kernel_number("/proc/meminfo", "MemAvailable:");
     int64_t free_kib = 0;
@@ -107,8 +107,8 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
     return free_kib;
 }
 
-/* Refuses what certainly does not fit. The kernel would notice only when the pages are touched, and
- * would then kill processes, not necessarily this one. */
+/* Refuses a size that certainly does not fit. The kernel would notice only when the pages are
+ * touched, and would then kill processes, not necessarily this one. */
 static void require_free_memory(size_t bytes, struct index_list nodes) {
     char list[256];
     format_index_list(nodes, list, sizeof list);
@@ -119,7 +119,8 @@ static void require_free_memory(size_t bytes, struct index_list nodes) {
            nodes.count > 0 ? "memory nodes " : "this machine", list, free_kib >> 10);
 }
 
-/* A number of the pool of huge pages, of one node or (node -1) of the machine. */
+/* The number in the file `which` of the pool of huge pages of a node, or of the machine (node
+ * -1). */
 static int64_t pool_pages(size_t page_bytes, int node, const char *which) {
     char path[160], folder[64] = "/sys/kernel/mm";
     if (node >= 0)
@@ -164,7 +165,7 @@ static void bind(struct mapping mapping, struct placement placement) {
             refuse("--memory-nodes: no memory of nodes %s can be used (see has_memory in "
                    "/sys/devices/system/node and Mems_allowed_list in /proc/self/status)",
                    list);
-        if (errno == EPERM) /* the kernel never answers this, a filter of system calls does */
+        if (errno == EPERM) /* only a filter of system calls answers EPERM, never the kernel */
             refuse("--memory-nodes: the container forbids memory policies; add CAP_SYS_NICE "
                    "(docker --cap-add SYS_NICE)");
         refuse("--memory-nodes: memory cannot be bound to nodes %s: %s", list, strerror(errno));
@@ -188,8 +189,9 @@ static char *map_reserved(size_t bytes, enum page_kind pages) {
     return start;
 }
 
-/* Anonymous memory, aligned to the page size, between two guard regions. Without them the kernel
- * may join it with a neighbouring mapping, and /proc/PID/numa_maps would show both as one. */
+/* Anonymous memory, aligned to the page size, between two guard regions. Without these, the kernel
+ * may join the memory with a neighbouring mapping, and /proc/PID/numa_maps would show both as
+ * one. */
 static char *map_anonymous(size_t bytes, size_t page_bytes) {
     size_t guarded = bytes + 2 * page_bytes;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -224,9 +226,9 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
 
 size_t whole_pages(size_t bytes) { return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE)); }
 
-/* Creates the zeroed pages of a piece with one system call instead of one fault per page. Only for
- * base pages, whose faults take most of the set-up. Other pages, and all pages on Linux
- * before 5.14, are created by the first touch. */
+/* Creates the zeroed pages of a piece with one system call instead of one fault per page, but only
+ * base pages, whose faults take most of the set-up. Other pages, and all pages on Linux before
+ * 5.14, are created by the first touch. */
 static void populate(const struct mapping *mapping, char *start, size_t bytes) {
     if (mapping->pages != PAGES_BASE)
         return;
@@ -273,7 +275,7 @@ uint64_t huge_page_bytes(const struct mapping *mapping) {
     if (mapping->pages == PAGES_BASE)
         return 0;
     if (mapping->pages != PAGES_THP)
-        return mapping->bytes; /* a missing reserved page ends the process (SIGBUS) */
+        return mapping->bytes; /* if a reserved page were missing, SIGBUS would have ended us */
     uint64_t bytes = transparent_bytes(mapping);
     if (bytes < mapping->bytes)
         refuse("--pages thp: the kernel gave transparent huge pages for %" PRIu64 " of %zu bytes "

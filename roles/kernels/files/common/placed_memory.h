@@ -35,8 +35,8 @@ struct mapping {
 };
 
 /* Maps memory, sets its page size and policy before any page exists, and reads the policy back from
- * the kernel. Touches no page: the threads do that. Refuses what the machine cannot hold or place.
- */
+ * the kernel. Touches no page: the threads do that. Refuses a size or a placement that the machine
+ * cannot provide. */
 struct mapping map_memory(size_t bytes, struct placement placement);
 
 /* `bytes` rounded up to whole base pages, so that the next array begins on a page of its own. */

@@ -36,9 +36,9 @@ struct run_options {
     VERSION_AND_HELP
 /* clang-format on */
 
-/* Print fields of the ready line: the options, with a comma after the last; and at the very end how
- * long set-up took (since main() began), the program's and the compiler's version and the
- * instruction set. */
+/* print_run_options() prints fields of the ready line: the options, with a comma after the last.
+ * print_build() prints the last fields of the ready line: how long set-up took (since main()
+ * began), the versions of program and compiler, and the instruction set. */
 void print_run_options(const struct run_options *run);
 void print_build(void);
 

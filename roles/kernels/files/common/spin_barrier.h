@@ -15,7 +15,7 @@ enum { PADDING_BYTES = 128 };
 
 struct spin_barrier {
     _Alignas(PADDING_BYTES) atomic_uint waiting;
-    _Alignas(PADDING_BYTES) atomic_uint round; /* the waiting threads watch this */
+    _Alignas(PADDING_BYTES) atomic_uint round; /* the present round, which waiting threads watch */
     unsigned threads;
 };
 

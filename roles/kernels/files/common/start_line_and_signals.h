@@ -7,11 +7,10 @@
 
 #include <stdbool.h>
 
-/* Prepares signals; main() calls it before it creates threads.
- * SIGTERM and SIGINT set a flag, see stop_requested(). Threads inherit both blocked, so that the
- * main thread receives them, which waits for input. SIGBUS (the kernel promised a huge page and has
- * none on the bound node) and SIGILL (the program was built for another CPU) end the process with
- * an error message. */
+/* Prepares signals; main() calls it before it creates threads. SIGTERM and SIGINT set a flag, see
+ * stop_requested(). New threads have both signals blocked, so that the main thread, which waits for
+ * input, receives them. SIGBUS (the kernel promised a huge page and has none on the bound node) and
+ * SIGILL (the program was built for another CPU) end the process with an error message. */
 void install_signal_handlers(void);
 
 /* Lets the main thread receive SIGTERM and SIGINT, once it is ready to be stopped. */

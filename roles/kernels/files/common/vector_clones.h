@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GCC compiles a function with this attribute for each of the sets, and the widest that the CPU has
- * is called. Sanitizers are not ready when that is decided; GCC 12 lacks this for AArch64.
+ * GCC compiles a function with this attribute for each of the instruction sets below. A call runs
+ * the version for the widest set that the CPU has. Sanitizers are not ready when the version is
+ * chosen, and GCC 12 lacks the attribute for AArch64.
  */
 #ifndef CHAOSITY_VECTOR_CLONES_H
 #define CHAOSITY_VECTOR_CLONES_H

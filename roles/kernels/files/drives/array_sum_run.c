@@ -32,15 +32,16 @@
  * enough for smooth samples and so long that the update costs nothing. */
 enum { PIECE_WORDS = 256 * 1024 / 8 };
 
-/* Time that a thread sleeps which has no reads, as there are more threads than reads. */
+/* Time for which a thread without reads sleeps; some have none if there are more threads than
+ * reads. */
 static const struct timespec idle_time = {.tv_nsec = 1000 * 1000};
 
 struct thread {
     _Alignas(PADDING_BYTES) atomic_uint_fast64_t bytes; /* number of bytes summed since the start */
     struct member *member;
     struct reader reader; /* for an array on drives */
-    uint64_t *words;      /* for an array in memory: its part, ... */
-    size_t count, at;     /* ... its length, and the position of the pass */
+    uint64_t *words;      /* the thread's part of an array in memory */
+    size_t count, at;     /* length of this part, and position of the pass in it */
     uint64_t pass, sum, wanted;
 };
 
@@ -136,8 +137,8 @@ static struct mark mark_now(const struct state *state) {
     return (struct mark){monotonic_ns(), bytes_of_all(state)};
 }
 
-/* Warm-up, samples and the end of the measurement. A sample without bytes is not printed, since a
- * slow drive may need longer for a chunk. */
+/* Leads the warm-up, the samples and the end of the measurement. A sample without bytes is not
+ * printed, since a slow drive may need longer than a sample for a chunk. */
 static void lead(struct state *state) {
     const struct run_options *run_options = state->team.run_options;
     uint64_t sample_ns = (uint64_t)(run_options->sample_seconds * 1e9);
@@ -231,7 +232,7 @@ static void print_ready(const void *self) {
     print_build();
 }
 
-/* Bytes of all buffers: each thread gets as many as the thread with the most reads needs. */
+/* Bytes of all buffers: each thread gets as many bytes as the thread with the most reads needs. */
 static size_t buffer_bytes(const struct sum_options *options) {
     int threads = options->stream_options.cpus.count;
     int most = pending_reads_of_thread(&options->stripes, options->queue_depth, threads, 0) + 1;

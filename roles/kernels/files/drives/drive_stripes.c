@@ -56,7 +56,7 @@ static _Noreturn void refuse_direct(const char *path) {
         path);
 }
 
-/* Offsets in a file must be a multiple of this. */
+/* Bytes of which the offset of each read from a file must be a multiple. */
 static unsigned file_block_bytes(const struct drive *drive) {
 #ifdef STATX_DIOALIGN
     struct statx status;

@@ -38,9 +38,9 @@ struct chunk {
 void add_drive(struct stripes *stripes, const char *path);
 void add_drives_from(struct stripes *stripes, const char *list);
 
-/* Opens the drives and distributes the array over them; with array_bytes 0 it is as large as they
- * can hold. Refuses a path that is not a drive or file, cannot be read without the page cache or is
- * too small, and a chunk that is not a multiple of a drive's logical blocks. */
+/* Opens the drives and distributes the array over them; with array_bytes 0, the array is as large
+ * as the drives can hold. Refuses a path that is not a drive or file, cannot be read without the
+ * page cache or is too small, and a chunk that is not a multiple of a drive's logical blocks. */
 void open_stripes(struct stripes *stripes, uint64_t array_bytes);
 void close_stripes(struct stripes *stripes);
 

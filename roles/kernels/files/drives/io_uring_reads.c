@@ -16,9 +16,9 @@
 /* Longest wait for a chunk, after which a stop signal is noticed. */
 static const long longest_wait_ns = 5 * 1000 * 1000;
 
-/* Longest silence of the drives at the end. Then the drive is named, instead of a program that
- * somebody has to kill: the runner does so after 20 s. */
-#ifndef SILENT_SECONDS /* tests choose a shorter one */
+/* Longest time without an answer of the drives at the end. After it, an error names the drive.
+ * Otherwise, the program would wait until the runner kills it after 20 s. */
+#ifndef SILENT_SECONDS /* tests choose a shorter time */
 #define SILENT_SECONDS 10
 #endif
 
@@ -89,7 +89,7 @@ void open_reader(struct reader *reader, const struct stripes *stripes, char *buf
     reader->pending_reads = calloc((size_t)reader->count, sizeof *reader->pending_reads);
     if (reader->pending_reads == NULL)
         refuse("out of memory");
-    /* The reads of all threads are numbered; neighbours belong to different drives. */
+    /* The reads of all threads are numbered; neighbouring numbers belong to different drives. */
     for (int i = 0; i < reader->count; i++) {
         reader->pending_reads[i].chunk.drive = (i * threads + thread) % stripes->count;
         reader->pending_reads[i].buffer = i;

@@ -22,7 +22,7 @@ enum { KEPT_CHUNKS = 16 };
 struct pending_read {
     struct chunk chunk;
     int buffer;
-    bool in_flight; /* always, until stop_reading() */
+    bool in_flight; /* true until stop_reading() */
 };
 
 struct kept {
@@ -34,11 +34,11 @@ struct reader {
     const struct stripes *stripes;
     struct io_uring ring;
     bool registered;
-    char *buffers; /* count + 1 of them: one is summed while all reads are in flight */
+    char *buffers; /* count + 1 buffers: one is summed while all reads are in flight */
     int spare;     /* the buffer into which no read writes */
     struct pending_read *pending_reads; /* each always reads from the same drive */
-    int count, pending_count;           /* reads of this thread; those in flight now */
-    uint64_t summed;                    /* number of chunks */
+    int count, pending_count;           /* number of this thread's reads; of those in flight now */
+    uint64_t summed;                    /* number of chunks summed so far */
     uint64_t random;                    /* state of the random choice of kept chunks */
     struct kept kept[KEPT_CHUNKS];
     struct chunk failed; /* the read that did not return a whole chunk, and its result */
@@ -53,8 +53,8 @@ void require_io_uring(void);
 int pending_reads_of_thread(const struct stripes *stripes, int queue_depth, int threads,
                             int thread);
 
-/* Opens the io_uring of a thread, whose buffers begin at `buffers`. Refuses when the kernel does.
- */
+/* Opens the io_uring of a thread, whose buffers begin at `buffers`. Refuses when the kernel refuses
+ * the io_uring. */
 void open_reader(struct reader *reader, const struct stripes *stripes, char *buffers,
                  int queue_depth, int threads, int thread, bool registered);
 void close_reader(struct reader *reader);

@@ -49,7 +49,7 @@ static const struct command_option command_options[] = {
     LATENCY_OPTIONS(options),
 };
 
-/* Refuses what cannot be measured and sets the default of the line's size. */
+/* Refuses options that cannot be measured, and sets the default size of a line. */
 static void complete_options(void) {
     if (options.cpu < 0 || options.responder < 0)
         refuse("--cpu and --responder are needed, see --help");
@@ -72,9 +72,10 @@ enum { LINES = 32 };
  * add instructions on arm64 that do not belong to moving a line. */
 typedef _Atomic uint64_t shared_line;
 
-/* Tells the responder to end; never an answer. */
+/* The number that tells the responder to end; no answer is this number. */
 #define LAST UINT64_MAX
-/* In the last question of a block, and in its answer: the next number will be in the next line. */
+/* Bit of the last question of a block and of its answer: the next number will be in the next
+ * line. */
 #define NEXT_LINE ((uint64_t)1 << 62)
 
 /* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
@@ -89,13 +90,13 @@ struct state {
     struct histogram *of_line; /* durations of each line's blocks */
     pthread_barrier_t all_ready; /* threads sleep here until set-up is done and until the start */
 
-    _Alignas(PADDING_BYTES) uint64_t moves; /* requested so far, warm-up included */
+    _Alignas(PADDING_BYTES) uint64_t moves; /* moves requested so far, warm-up included */
     uint64_t answered; /* the last right answer, which is the number of moves */
     uint64_t wrong_answers;
-    int line; /* whose turn it is */
+    int line; /* number of the line whose turn it is */
 
     _Alignas(PADDING_BYTES) int responder_tid;
-    uint64_t wrong_questions; /* written once, at the end, so that only lines move */
+    uint64_t wrong_questions; /* written only at the end, so that no other data move */
 };
 
 static shared_line *line_of(const struct state *state, int line) {
@@ -104,7 +105,8 @@ static shared_line *line_of(const struct state *state, int line) {
 
 static int line_after(int line) { return MUTANT == ONE_LINE ? 0 : (line + 1) % LINES; }
 
-/* Neither thread pauses between two looks: on x86 a pause takes as long as many moves of a line. */
+/* Neither thread pauses between two reads of the line: on x86, a pause takes as long as many moves
+ * of a line. */
 static uint64_t await_change(shared_line *line, uint64_t from) {
     uint64_t seen;
     do
@@ -122,7 +124,7 @@ static void *respond(void *with) {
     pin_to_cpu(options.responder);
     state->responder_tid = (int)syscall(SYS_gettid);
     pthread_barrier_wait(&state->all_ready); /* set up */
-    pthread_barrier_wait(&state->all_ready); /* started; without a start LAST is there already */
+    pthread_barrier_wait(&state->all_ready); /* started; without a start, the line holds LAST */
     while ((seen = await_change(here, from)) != LAST) {
         wrong += (seen & ~NEXT_LINE) != (mine & ~NEXT_LINE) + 1;
         mine = seen + 1 + 2 * (MUTANT == WRONG_ANSWER && (seen & ~NEXT_LINE) > MUTANT_ANSWER);
@@ -212,8 +214,8 @@ static int compare_doubles(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Prints each line's median and, over the lines, the first and the last decile. Too short a run has
- * lines without a block, and prints nothing. */
+/* Prints each line's median and, over the lines, the first and the last decile. In a run that is
+ * too short, lines have no block, and nothing is printed. */
 static void print_lines(const struct state *state) {
     double median_ns[LINES];
     for (int line = 0; line < LINES; line++) {

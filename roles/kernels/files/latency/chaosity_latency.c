@@ -40,7 +40,7 @@ struct state {
     struct mapping mapping;
     struct chase chase;
     void **position;   /* the line that the chase has reached; it begins at the first line */
-    uint64_t steps;    /* from the first line to there */
+    uint64_t steps;    /* number of steps from the first line to `position` */
     const char *wrong; /* what a check found wrong; NULL: nothing */
     struct block_timing *timing;
     struct timed_work work;
@@ -63,7 +63,7 @@ static const struct command_option command_options[] = {
     LATENCY_OPTIONS(options),
 };
 
-/* Refuses what cannot be measured and sets defaults that depend on the CPU. */
+/* Refuses options that cannot be measured, and sets defaults that depend on the CPU. */
 static void complete_options(void) {
     if (options.cpu < 0 || options.bytes == 0)
         refuse("--cpu and --bytes (above 0) are needed, see --help");
@@ -128,7 +128,7 @@ static void chase_on(void *self, uint64_t accesses) {
 static bool warms_all_lines(void) { return options.warmup_bytes >= options.bytes; }
 
 /* Loads lines until the caches hold what they hold in any later turn of the chain (if they replace
- * the line that was not used for the longest time). Without it, lines that set-up left in the
+ * the line that was not used for the longest time). Without warm-up, lines that set-up left in the
  * caches would make the first turn too fast. Other programs may empty the core's own caches while
  * this one waits for the start; the milliseconds of choose_block_length() fill them again. A whole
  * turn also shows whether the chain is one cycle over all lines. */
@@ -140,7 +140,7 @@ static void warm_up(struct state *state) {
             state->wrong = "the chain is not one cycle over all lines";
         return;
     }
-    enum { LOOK = 1 << 16 }; /* steps between two looks for a stop signal: a few milliseconds */
+    enum { LOOK = 1 << 16 }; /* steps between two checks for a stop signal: a few milliseconds */
     uint64_t left = options.warmup_bytes / chase->line_bytes;
     for (; left > 0 && !stop_requested(); left -= left < LOOK ? left : LOOK)
         chase_on(state, left < LOOK ? left : LOOK);
@@ -172,7 +172,7 @@ static enum start wait_until_started(struct state *state) {
 static int measure(struct state *state) {
     make_chain(state);
     if (!stop_requested())
-        warm_up(state); /* before the start, since it may take as long as the measurement itself */
+        warm_up(state); /* before the start, since warm-up may take as long as the measurement */
     enum start start = wait_until_started(state);
     const char *stopped_by = stopped_by_start(start);
     if (start == START_GO) {

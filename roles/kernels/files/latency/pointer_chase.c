@@ -118,7 +118,7 @@ void **chase_walk(void **line, uint64_t steps) {
 }
 
 uint64_t chase_steps_to_return(void **line, uint64_t limit) {
-    enum { LOOK = 1 << 16 }; /* steps between two looks for a stop signal: a few milliseconds */
+    enum { LOOK = 1 << 16 }; /* steps between two checks for a stop signal: a few milliseconds */
     void **at = line;
     for (uint64_t steps = 1; steps <= limit; steps++) {
         at = *at;

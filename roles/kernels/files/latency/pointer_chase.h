@@ -37,8 +37,8 @@ void chase_shuffle(const struct chase *chase, size_t block_lines, uint64_t seed)
 /* Follows the chain for this many steps and returns the line that it reaches. */
 void **chase_walk(void **line, uint64_t steps);
 
-/* Number of steps after which the chain first returns to `line`; 0 when it does not within `limit`
- * steps, or after a stop signal. */
+/* Number of steps after which the chain first returns to `line`; 0 when it does not return within
+ * `limit` steps, or after a stop signal. */
 uint64_t chase_steps_to_return(void **line, uint64_t limit);
 
 /* Whether the links form a permutation: each link is the address of another line, and number, sum

@@ -24,8 +24,8 @@ static const double shortest_sampled_block = 200;
 /* The duration of an undisturbed block is the fastest of TRIES blocks. If another process had the
  * CPU before, the caches are empty, and filling an L2 again takes some milliseconds; a thousand
  * blocks of shortest_block last longer. Where a clock reading is slow (an emulated machine, a clock
- * outside the processor) they would last seconds; then as many blocks as fit into TRIES_NS are
- * used, but at least FEW_TRIES. */
+ * outside the processor), a thousand blocks would last seconds; then as many blocks as fit into
+ * TRIES_NS are used, but at least FEW_TRIES. */
 enum { TRIES = 1000, FEW_TRIES = 8, TRIES_NS = 12000000 };
 
 static int compare_durations(const void *one, const void *other) {

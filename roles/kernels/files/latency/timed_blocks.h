@@ -4,9 +4,9 @@
  * takes as long as tens of accesses. A block is a fixed number of accesses between two clock
  * readings; many blocks give a distribution.
  *
- * A block is so long that the cost of the clock is far below 1 %. It is not subtracted: a reading
- * between two other readings costs another time than a reading among loads, and subtracting a
- * number with an error as large as itself would correct nothing.
+ * A block is so long that the cost of the clock is far below 1 %. This cost is not subtracted: a
+ * reading between two other readings costs another time than a reading among loads, and subtracting
+ * a number with an error as large as itself would correct nothing.
  */
 #ifndef CHAOSITY_TIMED_BLOCKS_H
 #define CHAOSITY_TIMED_BLOCKS_H
@@ -43,9 +43,9 @@ struct timed_work {
     void (*run)(void *self, uint64_t accesses); /* accesses: a multiple of `unit` */
     void *self;
     uint64_t unit;
-    /* Is told the duration of each block of a sample, after the block; NULL: nobody is told. */
+    /* Called with the duration of each block of a sample, after the block; NULL: not called. */
     void (*note_block)(void *self, uint64_t duration_ns);
-    /* Is told that the blocks noted so far do not count; NULL: nobody is told. */
+    /* Called when the blocks noted so far do not count any more; NULL: not called. */
     void (*forget_blocks)(void *self);
 };
 
@@ -65,8 +65,9 @@ struct block_timing *new_block_timing(const struct timed_work *work);
 void choose_block_length(struct block_timing *timing);
 
 /* Takes and prints samples until the time is over or a stop signal arrives. Returns the reason:
- * "time" or "signal". First samples whose blocks are too short, since accesses became much faster
- * after the length was chosen, are dropped, and the length is doubled for each. */
+ * "time" or "signal". If the blocks of the first samples are too short, because accesses became
+ * much faster after the length was chosen, these samples are dropped, and each doubles the
+ * length. */
 const char *take_samples(struct block_timing *timing, const struct run_options *run_options);
 
 /* Prints the done line and returns the exit code. `wrong` describes an error of the result, which

@@ -3,7 +3,7 @@
  * chaosity-copies: how fast data is copied between pinned memory of the host and an OpenCL device,
  * in one direction or in both at once.
  *
- * The host looks every 50 us which copies have ended, and counts them. It sleeps in between, so
+ * Every 50 us, the host asks which copies have ended, and counts them. It sleeps in between, so
  * that it takes no time from a device that is the processor itself.
  */
 #include <inttypes.h>
@@ -125,8 +125,8 @@ static void require_complete_options(void) {
 static int run(void) {
     require_complete_options();
     struct opencl_device device = open_opencl_device(&options.choice, NULL);
-    /* For the check. All of it is touched: the kernel shows where these pages are, even if a driver
-     * hides those that it pins. */
+    /* Memory for the check. All its pages are touched: the kernel shows where they are, even if a
+     * driver hides the pages that it pins. */
     size_t bytes = options.copy_bytes > SEEN_BYTES ? options.copy_bytes : SEEN_BYTES;
     uint64_t *piece = malloc(bytes);
     if (piece == NULL)

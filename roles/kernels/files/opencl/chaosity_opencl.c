@@ -42,10 +42,10 @@ static const struct command_option command_options[] = {
                 "duration of a sample, rounded to whole passes (default 0.05)"),
 };
 
-/* Runs passes until the caches and the device's clock have settled, and returns how many take the
- * length of a sample. */
+/* Runs passes until the caches and the device's clock have settled, and returns how many passes
+ * take as long as a sample. */
 static uint64_t choose_passes_per_sample(struct matrices *matrices, double sample_seconds) {
-    run_passes(matrices, 1); /* may compile the kernel for good */
+    run_passes(matrices, 1); /* the driver may finish compiling the kernel only now */
     for (uint64_t count = 1;; count *= 2) {
         uint64_t began = monotonic_ns();
         run_passes(matrices, count);

@@ -14,13 +14,13 @@ enum { NO_MUTANT, EVERY_PASS_SHORT, ONE_PASS_SHORT, ONE_PASS_MISSING, MUTANT_PAS
 /* All values are whole numbers below 2^24, which a float holds exactly. So results are equal to the
  * last bit whether or not the device rounds between the product and the sum. The sums rise for
  * CYCLE passes and then fall for as many. */
-#ifndef CYCLE /* tests choose a shorter one */
+#ifndef CYCLE /* tests choose a shorter cycle */
 #define CYCLE ((uint64_t)1 << 20)
 #endif
 enum { FACTORS = 3, WEIGHTS = 5, SUMS = 1000 };
 _Static_assert(FACTORS * WEIGHTS * CYCLE + SUMS < 1 << 24, "a float would round the sums");
 
-/* Elements of a piece that is read back: 16 MiB. */
+/* Elements of a piece that is read back; such a piece has 16 MiB. */
 enum { PIECE = 1 << 22 };
 
 /* The numbers are those of the enum above. `sum_1` begins with a value that no pass leaves. */

@@ -24,7 +24,7 @@ struct matrices {
     size_t elements; /* 32-bit floats of each matrix, a multiple of VECTOR */
     cl_mem factor, weight, sum[2];
     cl_kernel multiply_add;
-    uint64_t passes; /* done so far */
+    uint64_t passes; /* number of passes done so far */
     float *readback; /* on the host, for the check */
 };
 

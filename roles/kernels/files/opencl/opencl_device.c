@@ -11,7 +11,7 @@
 
 #include "common/errors.h"
 
-/* No machine has more; further platforms and devices would be left out. */
+/* Upper limits: no machine has more devices, and further platforms and devices are left out. */
 enum { MOST_DEVICES = 256, LOG_BYTES = 300, SLOT_BYTES = 48 };
 
 /* Keys of newer versions and of extensions, which older headers lack: OpenCL 2.0,
@@ -30,7 +30,7 @@ enum { SVM_COARSE_GRAIN = 1, SVM_FINE_GRAIN = 2, SVM_FINE_GRAIN_SYSTEM = 4, UUID
 
 struct listed_device {
     cl_device_id id;
-    cl_uint platform_number, number; /* as this loader counts */
+    cl_uint platform_number, number; /* numbers that this loader gives */
     uint64_t twin;                   /* number among the devices with the same two names */
     char platform[OPENCL_NAME_BYTES], name[OPENCL_NAME_BYTES], slot[SLOT_BYTES];
 };
@@ -48,7 +48,7 @@ void require_opencl(cl_int status, const char *what) {
         refuse("%s: OpenCL error %d", what, status);
 }
 
-/* Length of the character at `text` in UTF-8; 0 if it is none. */
+/* Bytes of the UTF-8 character at `text`; 0 if there is no such character. */
 static size_t utf8_length(const char *text) {
     unsigned char first = (unsigned char)*text;
     size_t length = first < 0x80   ? 1
@@ -63,8 +63,8 @@ static size_t utf8_length(const char *text) {
     return length;
 }
 
-/* Removes white space at both ends. Control characters become spaces, and what is no UTF-8 becomes
- * '?', so that the text fits into JSON. */
+/* Removes white space at both ends. Control characters become spaces, and bytes that are not UTF-8
+ * become '?', so that the text fits into JSON. */
 static void trim(char *text) {
     for (char *c = text; *c != '\0'; c++)
         if (iscntrl((unsigned char)*c) && (unsigned char)*c < 0x80)
@@ -169,7 +169,7 @@ static const char *device_type(cl_device_id id) {
                                                       : "other";
 }
 
-/* The finest sharing of memory by host and device. */
+/* Name of the finest sharing of memory by host and device. */
 static const char *shared_virtual_memory(cl_device_id id) {
     cl_ulong can;
     if (!read_fact(id, SVM_CAPABILITIES, sizeof can, &can))
@@ -220,7 +220,7 @@ static void print_device(const struct listed_device *device) {
 
 void print_opencl_devices(void) {
     Dl_info loader = {0};
-    /* Not the address of the function itself: that can be within this program. */
+    /* dlsym(), because the address of the function itself can be within this program. */
     void *function = dlsym(RTLD_DEFAULT, "clGetPlatformIDs");
     list_devices();
     printf("{");

@@ -13,7 +13,7 @@
 
 #include "common/command_line.h"
 
-/* Which device is wanted. A text that is NULL or empty does not matter. */
+/* Which device is wanted. A text that is NULL or empty allows any device. */
 struct opencl_choice {
     const char *platform, *device; /* names, without spaces at both ends */
     const char *slot;              /* PCI address as the kernel writes it: 0000:41:00.0 */

@@ -18,7 +18,7 @@ enum { NO_MUTANT, EVERY_COPY_SHORT, LATER_COPIES_SHORT, LINE_BYTES = 64 };
 
 /* Longest wait for the copies in flight at the end, which take milliseconds. */
 static const uint64_t longest_wait_ns = 10ull * 1000 * 1000 * 1000;
-enum { STAMPS = 3, PAGE_STEP = 256 }; /* every 256th page is looked at: 1 MiB */
+enum { STAMPS = 3, PAGE_STEP = 256 }; /* the node of each 256th page is checked: one page per MiB */
 
 static size_t piece_words(const struct copies *copies) {
     return copies->piece_bytes / sizeof(uint64_t);
@@ -61,7 +61,7 @@ static void begin_copy(struct copies *copies) {
     require_opencl(clFlush(copies->queue), "a copy cannot be started");
 }
 
-/* Whether the oldest copy in flight has ended; then its piece is looked at. */
+/* Whether the oldest copy in flight has ended; if it has, its piece is checked. */
 static bool end_copy(struct copies *copies) {
     cl_event event = copies->events[copies->ended % MOST_IN_FLIGHT];
     cl_int state;
@@ -89,7 +89,7 @@ static uint64_t count_ended(struct copies *copies) {
 
 uint64_t go_on_copying(struct copies *copies) {
     uint64_t ended = count_ended(copies);
-    /* A piece is in flight once only, since its stamps change. */
+    /* A piece is in flight only once at a time, since its stamps change. */
     size_t most = copies->pieces < MOST_IN_FLIGHT ? copies->pieces : MOST_IN_FLIGHT;
     while (copies->begun - copies->ended < most)
         begin_copy(copies);
@@ -121,7 +121,7 @@ struct copies new_copies(const struct opencl_device *device, int queue, bool to_
         .pieces = bytes / piece_bytes,
     };
     cl_int status;
-    /* Memory that the driver allocates for the host is what drivers pin. */
+    /* Drivers pin the memory that they allocate for the host themselves. */
     copies.pinned = new_opencl_buffer(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes,
                                       "a pinned buffer");
     copies.remote = new_opencl_buffer(device, CL_MEM_READ_WRITE, bytes, "a buffer");

@@ -45,8 +45,8 @@ void stop_copying(struct copies *copies);
 /* Reads all pieces, those on the device into `piece`; returns how many words are wrong. */
 uint64_t wrong_words(const struct copies *copies, uint64_t *piece);
 
-/* How many of the host's pages the kernel shows; drivers may hide theirs. Refuses when one of these
- * lies on another node than `nodes`, unless that list is empty. */
+/* Number of the host's pages whose node the kernel shows; drivers may hide their pages. Refuses
+ * when such a page lies on another node than `nodes`, unless that list is empty. */
 uint64_t pages_on_nodes(const struct copies *copies, struct index_list nodes);
 
 #endif

@@ -70,8 +70,8 @@ double run_piece(const struct stream *stream, const struct part *part, const str
 /* Sum of the first array's initial contents in this piece, a whole number. */
 double sum_of_piece(const struct part *part, const struct piece *piece);
 
-/* Compare the written array with the result that this visit must have left: the whole piece, or its
- * element `at`. */
+/* Compare the written array with the result that this visit must have left: check_piece() compares
+ * the whole piece, check_element() its element `at`. */
 void check_piece(const struct stream *stream, const struct part *part, const struct piece *piece,
                  struct verdict *verdict);
 void check_element(const struct stream *stream, const struct part *part, const struct piece *piece,

@@ -51,7 +51,7 @@ const char *chosen_isa_name(void);
 /* clang-format on */
 option_setter set_isa; /* refuses an unknown name, and a set that this CPU lacks */
 
-/* Chooses the fastest set unless --isa fixed it or there is one only. `run(self, step)` runs a
+/* Chooses the fastest set, unless --isa chose one or only one exists. `run(self, step)` runs a
  * piece of some microseconds with chosen_isa and returns its bytes; steps count from 0. Sets take
  * turns for `seconds` in all. Returns the number of steps. */
 uint64_t choose_isa(uint64_t (*run)(void *self, uint64_t step), void *self, double seconds);

@@ -45,12 +45,12 @@ const int traffic_kernel_count = sizeof traffic_kernels / sizeof traffic_kernels
 enum { CHUNK_BYTES = 16 * 1024 };
 
 /* At full speed the leader reads the clock once per this many chunks, because a reading waits for
- * all earlier loads. The other threads do not read it. */
+ * all earlier loads. The other threads do not read the clock. */
 enum { CHUNKS_A_LOOK = 16 };
 
-/* Chunks between two checks of non-temporal stores. They fetch nothing, so reading what they will
- * overwrite is extra traffic that is not counted; at one line per this many chunks it is below
- * 0.01 %. */
+/* Chunks between two checks of non-temporal stores. Such stores fetch nothing, so reading what they
+ * will overwrite is extra traffic that is not counted. With one line per this many chunks, this
+ * traffic is below 0.01 %. */
 enum { CHUNKS_A_CHECK_NT = 64 };
 
 /* Number of chunks that are timed together at the peak, so that clock readings cost almost nothing,
@@ -65,8 +65,8 @@ struct note {
 
 struct thread {
     _Alignas(PADDING_BYTES) atomic_uint_fast64_t chunks; /* number of chunks done since the start */
-    size_t chunk;   /* index of the next chunk in the part ... */
-    uint64_t visit; /* ... and number of earlier visits to it */
+    size_t chunk;   /* index of the next chunk in the part */
+    uint64_t visit; /* number of earlier visits to this chunk */
     struct member *member;
     const struct part *part;
     size_t chunks_a_pass;
@@ -316,7 +316,7 @@ static void lead(struct state *state) {
 }
 
 static void note(struct thread *thread, enum phase phase) {
-    drain_stores(); /* all counted data have been moved */
+    drain_stores(); /* then all counted data have been moved */
     thread->seen[phase] = (struct note){monotonic_ns(), chunks_of(thread)};
 }
 
@@ -376,7 +376,8 @@ static uint64_t spread_ns(const struct state *state, enum phase phase) {
     return last - first;
 }
 
-/* Bytes per second of all threads at full speed; 0 when stopped before it was measured. */
+/* Bytes per second of all threads at full speed; 0 when a stop came before the measurement of
+ * it. */
 static double peak_rate(const struct state *state) {
     double sum = 0;
     for (int i = 0; i < state->team.cpus.count; i++) {

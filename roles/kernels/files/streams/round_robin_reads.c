@@ -4,7 +4,7 @@
  * each other, and at any time they are spread over all nodes as evenly as possible. An interrupted
  * thread falls behind by whole turns; if it skipped turns instead, it could skip the same node each
  * time. Each thread has its own part of every node's buffer. It reads the part in small chunks,
- * looks at the clock after each chunk, and continues where it stopped when the node's turn comes
+ * reads the clock after each chunk, and continues where it stopped when the node's turn comes
  * again.
  *
  * Bytes and time are counted per node: a node's rate is its bytes divided by its time.
@@ -126,8 +126,8 @@ static void print_by_node(const struct state *state, const char *name, const uin
 }
 
 /* Whether the current sample is complete: it, or the whole measurement, has lasted long enough, and
- * it contains a whole round over the nodes and bytes of every node (the round of an interrupted
- * thread takes longer). */
+ * the sample contains a whole round over the nodes and bytes of every node (the round of an
+ * interrupted thread takes longer). */
 static bool sample_is_due(const struct state *state, uint64_t now) {
     double lasted_ns = (double)(now - state->sample_ns);
     bool long_enough = lasted_ns >= state->options->run_options.sample_seconds * 1e9;

@@ -33,7 +33,8 @@ void free_arrays(struct arrays *arrays);
 void touch_part(const struct arrays *arrays, int thread);
 
 /* Chooses the instruction set in a trial of `seconds` that walks through the first thread's part,
- * whose initial contents it restores. So data that fit into caches, or do not, are tried there. */
+ * whose initial contents it restores. So the trial reads from the same cache or memory as the
+ * run. */
 void choose_isa_on(const struct arrays *arrays, double seconds);
 
 #endif

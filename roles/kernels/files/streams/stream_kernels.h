@@ -27,12 +27,13 @@ struct stream {
     enum operation operation;
     int arrays;        /* each used once per pass: bytes of a pass = arrays * bytes of an array */
     bool non_temporal; /* has non-temporal stores; see drain_stores() */
-    /* by instruction set, of which chosen_isa runs; NULL: they have no non-temporal store */
+    /* the function of each instruction set; NULL: the set has no non-temporal store */
     stream_function *run[ISAS];
 };
 
-/* Waits until all non-temporal stores of this thread have left the core, which takes as long as
- * moving some hundred lines: before that they are not in memory. Kernels do not wait. */
+/* Waits until all non-temporal stores of this thread have left the core: before that, the data are
+ * not in memory. The wait takes as long as moving some hundred lines. Kernels themselves do not
+ * wait. */
 void drain_stores(void);
 
 extern const struct stream streams[];

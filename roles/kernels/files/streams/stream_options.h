@@ -38,7 +38,8 @@ struct stream_options {
  */
 const struct stream *find_stream(const char *name);
 
-/* Refuses options without kernel, CPUs or size, and a size that leaves a thread without work. */
+/* Refuses options that lack the kernel, CPUs or size, and a size that leaves a thread without
+ * work. */
 void require_stream_options(const struct stream_options *options);
 
 void free_stream_options(struct stream_options options);

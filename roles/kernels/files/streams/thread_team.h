@@ -31,9 +31,9 @@ struct member {
 struct team {
     struct index_list cpus; /* one thread on each */
     const struct run_options *run_options;
-    const struct mapping *mappings; /* memory that they work on; not touched yet */
+    const struct mapping *mappings; /* memory that the threads work on; not touched yet */
     int mapping_count;
-    const struct arrays *arrays; /* on which the instruction set is chosen; NULL: widest */
+    const struct arrays *arrays; /* on which the instruction set is tried; NULL: the widest */
     uint64_t huge_page_bytes; /* of all mappings, known after set-up */
     struct member *members;
     pthread_barrier_t gate; /* threads sleep here until all are set up, and until the start */

@@ -18,8 +18,8 @@
 #include "common/spin_barrier.h"
 #include "common/start_line_and_signals.h"
 
-/* Longest round, in seconds, so that a stop signal is seen soon. 1000 times as long as a barrier of
- * some hundred threads takes. */
+/* Longest round, in seconds, so that a stop signal is seen soon. It is 1000 times as long as a
+ * barrier of some hundred threads takes. */
 static const double round_seconds = 0.05;
 
 struct thread {
@@ -103,7 +103,7 @@ static struct span lead_sample(struct state *state, uint64_t limit_ns) {
     return sample;
 }
 
-/* Warm-up, samples, and the signal to the other threads to end. */
+/* Leads the warm-up and the samples, and then tells the other threads to end. */
 static void lead(struct state *state) {
     const struct passes *work = state->work;
     for (uint64_t i = 0; i < work->warmup && !stop_requested(); i++)

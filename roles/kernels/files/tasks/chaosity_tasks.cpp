@@ -26,7 +26,7 @@ namespace {
 
 task_options requested;
 
-/* Enough for each thread to have tasks that others can steal. */
+/* Bytes per CPU that are enough for each thread to have tasks that other threads can steal. */
 const size_t least_bytes_a_cpu = 256 * 1024;
 
 /* Sets an int to the position of a name among two names. */

@@ -25,7 +25,7 @@ const size_t merge_keys = 8192; /* 64 KiB, merged by one task */
 const size_t share_keys = 32768;
 
 constexpr uint64_t inverse(uint64_t odd) {
-    uint64_t found = odd; /* 3 bits are right; each step doubles them (Newton) */
+    uint64_t found = odd; /* 3 bits are right; each step doubles their number (Newton) */
     for (int step = 0; step < 5; step++)
         found *= 2 - odd * found;
     return found;

@@ -43,7 +43,7 @@ class spmv : public task_program {
             const double chance = (double)(mix_bits(rows()) >> 11 | 1) * 0x1p-53;
             const double length = least_entries * std::pow(chance, -1 / exponent);
             begin_.push_back(begin_.back() + (size_t)std::min(length, (double)most));
-            /* its entries, their start, and its numbers in both vectors */
+            /* the row's entries, their start, and its numbers in both vectors */
             bytes += (begin_.back() - begin_[rows() - 1]) * sizeof(entry) + 3 * sizeof(number);
         }
         if (rows() > UINT32_MAX)
@@ -104,8 +104,8 @@ class spmv : public task_program {
         arenas.wait_for_all();
     }
 
-    /* The last run, by each row, from the vector that is still there and has to be the same in
-     * every copy. */
+    /* Checks each row of the last run by the vector that this run read, which is still there and
+     * must be the same in every copy. */
     uint64_t count_wrong_values(uint64_t) const override {
         uint64_t wrong = 0;
         for (size_t i = 0; i < parts_.size(); i++) {

@@ -77,7 +77,7 @@ static const struct command_option command_options[] = {
                 "duration of a sample, rounded up to whole passes (default 0.02)"),
 };
 
-/* Other kernels than the triad have no loops to choose from. */
+/* Only the triad has loops for several instruction sets. */
 static const char *isa_of_triad(void) {
     return workload_passes.arrays != NULL ? chosen_isa_name() : NULL;
 }
