@@ -31,7 +31,7 @@ from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
-from chaosity.twin.fitted_description import read_fitted
+from chaosity.twin.fitted_description import fitted_machine_of_description
 from machines import SimulatedHost, shipped_machine, shipped_topology
 
 FAULTS: tuple[Fault, ...] = (
@@ -76,7 +76,9 @@ def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
     points = list(host.points)
     fitted = fit_machine(table, points, topology, faults_of_findings(findings, topology))
     known = map_of_results(table, points, topology, fitted)
-    truth = MachineMap(topology, read_fitted(host.machine, topology, machine_name), known.drives)
+    truth = MachineMap(
+        topology, fitted_machine_of_description(host.machine, topology, machine_name), known.drives
+    )
     return known, truth
 
 

@@ -19,14 +19,14 @@ from datetime import UTC, datetime, timedelta
 from chaosity.documents.machines import Fault
 from chaosity.health.check_history import lasting_losses
 from chaosity.health.check_host import measure_and_judge
-from chaosity.health.choose_check_points import CheckPoint, PointKey, fit_into_time
+from chaosity.health.choose_check_points import CheckPoint, PointKey, split_by_available_time
 from chaosity.health.judge_check_values import (
     RECENT,
     CheckedValue,
     Expectation,
     MapValue,
     compare_with_equal_hosts,
-    status_of_values,
+    exit_status_of_values,
     suspected_parts,
 )
 from chaosity.simulation.machine_model import MachineModel, true_values
@@ -90,7 +90,7 @@ class Host:
     def check(self, night: int, true: Mapping[PointKey, float]) -> list[CheckedValue]:
         """The values of a check, which become earlier ones."""
         session = {key: self._noise(SESSION) for key in true}
-        points, _ = fit_into_time(check_points(), self.checked, 0.85 * SECONDS)
+        points, _ = split_by_available_time(check_points(), self.checked, 0.85 * SECONDS)
         spent = 0.0
 
         def measure(check: CheckPoint, _replicate: int) -> tuple[float | None, bool]:
@@ -120,7 +120,7 @@ def nights_until_reported(
         host.check(night, healthy)
     for night, true in enumerate(sick):
         values = host.check(QUIET_NIGHTS + night, true)
-        if status_of_values(values):
+        if exit_status_of_values(values):
             return Reported(night + 1, any(part in each.parts for each in suspected_parts(values)))
     return Reported(None, False)
 
@@ -167,7 +167,7 @@ def compare(pairs: int) -> Iterator[str]:
     for number in range(pairs):
         host = Host(f"healthy {number}", healthy)
         alarms += sum(
-            status_of_values(host.check(night, healthy)) > 0 for night in range(HEALTHY_NIGHTS)
+            exit_status_of_values(host.check(night, healthy)) > 0 for night in range(HEALTHY_NIGHTS)
         )
     checks = pairs * HEALTHY_NIGHTS
     per_year = f"{alarms / pairs:.2f} in a host's year"
@@ -242,7 +242,7 @@ def fleet_reported(
         judged = compare_with_equal_hosts(
             host.check(night, true), own, [last_nights(values) for values in nights]
         )
-        if status_of_values(judged):
+        if exit_status_of_values(judged):
             return Reported(night + 1, any(part in each.parts for each in suspected_parts(judged)))
     return Reported(None, False)
 
@@ -284,7 +284,7 @@ def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[i
             own = {key: each[1 - RECENT :] for key, each in recent[number].items()}
             others = recent[:number] + recent[number + 1 :]
             judged = compare_with_equal_hosts(host.check(night, true), own, others)
-            reported += status_of_values(judged) > 0
+            reported += exit_status_of_values(judged) > 0
             by_equals += any(value.equals.is_clear for value in judged)
     return FLEETS[0] * HEALTHY_NIGHTS, reported, by_equals
 

@@ -28,7 +28,7 @@ from chaosity.hosts.runner_command import (
 from chaosity.result_folders import note_skipped_host, read_skipped_host
 from chaosity.slurm import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
-from chaosity.store.csv_tables import csv_text, without_formula
+from chaosity.store.csv_tables import csv_text, escape_formula
 from chaosity.store.profile_bundles import read_bundle
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_discovery import discover_topology
@@ -173,7 +173,7 @@ def test_a_formula_in_a_text_cell_gets_an_apostrophe(text):
 
 @pytest.mark.parametrize("text", ["-1.5", "+2", "-1e-9", "-inf", "-", "node0", "a=b", "'x", ""])
 def test_numbers_and_plain_texts_of_a_csv_file_are_unchanged(text):
-    assert without_formula(text) == text
+    assert escape_formula(text) == text
 
 
 # ---- archives ----

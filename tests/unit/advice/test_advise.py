@@ -30,7 +30,7 @@ from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
-from chaosity.twin.fitted_description import FittedParameter, read_fitted
+from chaosity.twin.fitted_description import FittedParameter, fitted_machine_of_description
 from chaosity.twin.machine_parameters import PARAMETERS
 from chaosity.twin.model_values import ALL
 from machines import SHIPPED_MACHINES, configuration_folder, planned, run_chaosity, simulated
@@ -235,7 +235,9 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     faults = faults_of_findings(analyse_host(table, host.component_facts), host.topology)
     fitted = fit_machine(table, points, host.topology, faults)
     known = map_of_results(table, points, host.topology, fitted)
-    truth = MachineMap(host.topology, read_fitted(host.machine, host.topology, "truth"))
+    truth = MachineMap(
+        host.topology, fitted_machine_of_description(host.machine, host.topology, "truth")
+    )
     package0 = tuple(core.cpus[0] for core in host.topology.cores if core.package == 0)
     far = dict.fromkeys(host.topology.packages[1].nodes, 1 / 2)
     values = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chaosity.cli.check import print_result
-from chaosity.health.check_host import CheckResult
+from chaosity.health.check_host import HostCheckResult
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.judge_check_values import CheckedValue
 from nightly_checks import check_points
@@ -37,7 +37,7 @@ def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str
         if each.parts != slow.parts
     ]
     values.append(CheckedValue(slow, (20.0, 20.0, 20.0), 100.0, 0.05, disturbed))
-    result = CheckResult("server", "2026-11-25T02:00:00.000Z", 44.0, values)
+    result = HostCheckResult("server", "2026-11-25T02:00:00.000Z", 44.0, values)
     print_result(result, every=False)
     return str(capsys.readouterr().out)
 

@@ -11,8 +11,8 @@ from chaosity.health.check_series import (
     COLUMNS,
     SERIES_FILE,
     earlier_values,
-    last_checks,
     read_series,
+    time_of_last_check_by_point,
 )
 from chaosity.health.judge_check_values import Expectation, MapValue
 from strategies import change_text, changed, check_any_input, simulated_records, write_text
@@ -42,7 +42,7 @@ STATES = "".join(
 def parse_series(text: str, folder: Path) -> None:
     write_text(folder / SERIES_FILE, text)
     rows = read_series(folder)
-    last_checks(rows)
+    time_of_last_check_by_point(rows)
     Expectation({KEY: MapValue(4e10, 3, 1e-4)}, earlier_values(rows, {}))
     if rows:
         point = {**simulated_records()[0]["point"], "experiment": KEY[0], "point": KEY[1]}

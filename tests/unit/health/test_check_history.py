@@ -201,7 +201,7 @@ def test_a_wrong_time_is_refused(tmp_path, time):
     check = few_checks()[0]
     row = f"{time},{','.join(check.key)},{check.metric},1,1,1,0,0,no"
     (tmp_path / SERIES_FILE).write_text(f"{','.join(COLUMNS)}\n{row}\n")
-    with pytest.raises(UserError, match=r"checks\.csv: a time has not the form"):
+    with pytest.raises(UserError, match=r"checks\.csv: a time does not have the form"):
         read_check_history(tmp_path)
 
 
@@ -268,5 +268,5 @@ def test_the_largest_loss_comes_first():
 
 def test_a_wrong_time_is_one_sentence():
     rows = [row | {"time": f"x{row['time']}"} for row in series([100.0] * 30 + [50.0] * 10)]
-    with pytest.raises(UserError, match=r"checks\.csv: a time has not the form"):
+    with pytest.raises(UserError, match=r"checks\.csv: a time does not have the form"):
         lasting_losses(rows)

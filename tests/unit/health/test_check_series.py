@@ -13,8 +13,8 @@ from chaosity.health.check_series import (
     SERIES_FILE,
     append_check,
     earlier_values,
-    last_checks,
     read_series,
+    time_of_last_check_by_point,
 )
 from chaosity.health.judge_check_values import Expectation, MapValue
 from nightly_checks import check_points
@@ -43,7 +43,7 @@ def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
         check_points()[0].key: [99.12345678901234, 98.0],
         check_points()[1].key: [101.0],
     }
-    assert last_checks(rows) == dict.fromkeys(
+    assert time_of_last_check_by_point(rows) == dict.fromkeys(
         (check_points()[0].key, check_points()[1].key), "2026-11-25T01:00:00.000Z"
     )
     assert len((tmp_path / SERIES_FILE).read_text().splitlines()) == 5

@@ -7,9 +7,9 @@ import random
 from statistics import fmean, median
 
 from chaosity.health.choose_check_points import (
+    check_point_of_single_part,
     choose_check_points,
-    fit_into_time,
-    point_of_single_part,
+    split_by_available_time,
 )
 from machines import server
 from nightly_checks import check_points
@@ -54,7 +54,7 @@ def test_of_nearly_equal_values_the_luckiest_is_not_expected():
     paths = [
         point
         for point in server().points
-        if (check := point_of_single_part(point)) and len(check.parts) == 2
+        if (check := check_point_of_single_part(point)) and len(check.parts) == 2
     ]
     keys = [(point["experiment"], point["point"]) for point in paths]
     chance, lucky = random.Random(1), []
@@ -72,7 +72,7 @@ def test_a_point_without_a_value_in_the_map_is_left_out():
 def test_what_does_not_fit_is_measured_by_the_next_checks():
     checked: dict[tuple[str, str], str] = {}
     for night in range(6):
-        taken, left = fit_into_time(check_points(), checked, 10.0)
+        taken, left = split_by_available_time(check_points(), checked, 10.0)
         assert taken and sum(each.seconds for each in taken) <= 10.0
         assert len(taken) + len(left) == len(check_points())
         checked |= {each.key: str(night) for each in taken}

@@ -15,7 +15,7 @@ from chaosity.health.judge_check_values import (
     Expectation,
     MapValue,
     compare_with_equal_hosts,
-    status_of_values,
+    exit_status_of_values,
     suspected_parts,
 )
 from chaosity.store.measurements import less_is_better
@@ -55,7 +55,7 @@ def checked(own, others):
 def test_a_node_that_was_slow_in_its_own_map_is_a_warning_of_this_node(hosts):
     others = [nights(seed) for seed in range(hosts)]
     values = checked(nights("own", sick=["node5"], loss=0.12), others)
-    assert status_of_values(values) == WARNING
+    assert exit_status_of_values(values) == WARNING
     assert {each.parts for each in suspected_parts(values)} == {("node5",)}
     reported = [value for value in values if value.clear_losses]
     assert {value.equals.hosts for value in reported} == {hosts}
@@ -65,7 +65,7 @@ def test_a_node_that_was_slow_in_its_own_map_is_a_warning_of_this_node(hosts):
 
 def test_three_equal_hosts_are_too_few():
     values = checked(nights("own", sick=["node5"], loss=0.5), [nights(seed) for seed in range(3)])
-    assert status_of_values(values) == FINE
+    assert exit_status_of_values(values) == FINE
     assert {value.equals.hosts for value in values} == {0}
 
 
@@ -76,7 +76,7 @@ def test_healthy_fleets_give_no_alarm():
         five = fleet[number : number + 5]
         for own in five:
             values = checked(own, [other for other in five if other is not own])
-            assert status_of_values(values) == FINE
+            assert exit_status_of_values(values) == FINE
 
 
 def test_a_faster_host_and_a_loss_below_five_per_cent_are_no_warning():
@@ -85,7 +85,7 @@ def test_a_faster_host_and_a_loss_below_five_per_cent_are_no_warning():
     parts = {part for check in check_points() for part in check.parts}
     for loss, status in ((-0.2, FINE), (0.04, FINE), (0.06, WARNING)):
         values = checked(nights("own", sick=parts, loss=loss, **calm), others)
-        assert status_of_values(values) == status
+        assert exit_status_of_values(values) == status
 
 
 def test_points_that_too_few_equal_hosts_check_are_not_compared():

@@ -17,7 +17,7 @@ from chaosity.health.judge_check_values import (
     CheckedValue,
     Expectation,
     MapValue,
-    status_of_values,
+    exit_status_of_values,
     suspected_parts,
 )
 from chaosity.store.measurements import less_is_better
@@ -51,7 +51,7 @@ def named(values):
 
 def test_a_host_as_in_its_map_is_fine():
     values = check_with(lambda _: 0.0)
-    assert status_of_values(values) == FINE
+    assert exit_status_of_values(values) == FINE
     assert named(values) == []
     assert {len(value.values) for value in values} == {1}
 
@@ -62,14 +62,14 @@ def test_slow_memory_of_a_virtual_machine_is_only_a_warning(is_drive):
     part = next(name for name, read in drives.items() if bool(read) == is_drive)
     virtual = Expectation(known(), {}, in_virtual_machine=True)
     values = check_with(lambda check: 0.5 if part in check.parts else 0.0, virtual)
-    assert status_of_values(values) == (FAULTY if is_drive else WARNING)
+    assert exit_status_of_values(values) == (FAULTY if is_drive else WARNING)
     assert named(values) == [(part,)]
 
 
 @pytest.mark.parametrize("part", ["node5", "drive-0000-01-00-0"])
 def test_a_slow_part_is_a_fault_of_this_part_after_three_measurements(part):
     values = check_with(lambda check: 0.2 if part in check.parts else 0.0)
-    assert status_of_values(values) == FAULTY
+    assert exit_status_of_values(values) == FAULTY
     assert named(values) == [(part,)]
     assert all(len(each.values) == (3 if part in each.check.parts else 1) for each in values)
     assert {round(each.tonight.loss, 6) for each in values} == {0.0, 0.2}
@@ -97,16 +97,18 @@ def test_two_faults_are_two_suspects_with_the_larger_loss_first():
 def test_if_all_is_slow_no_single_part_is_accused():
     values = check_with(lambda _: 0.2)
     assert named(values) == [()]
-    assert status_of_values(values) == FAULTY
+    assert exit_status_of_values(values) == FAULTY
 
 
 def test_a_small_loss_is_a_warning():
-    assert status_of_values(check_with(lambda c: 0.08 if "node5" in c.parts else 0.0)) == WARNING
+    assert (
+        exit_status_of_values(check_with(lambda c: 0.08 if "node5" in c.parts else 0.0)) == WARNING
+    )
 
 
 def test_a_loss_while_other_programs_ran_is_only_a_warning():
     values = check_with(lambda c: 0.3 if "node5" in c.parts else 0.0, disturbed=True)
-    assert status_of_values(values) == WARNING
+    assert exit_status_of_values(values) == WARNING
     assert {len(value.values) for value in values if value.tonight.is_clear} == {MOST_REPLICATES}
 
 
@@ -144,7 +146,7 @@ def test_without_time_for_quiet_measurements_a_loss_stays_a_warning():
 def test_a_single_disturbance_is_outvoted():
     slow = iter([0.5])
     values = check_with(lambda c: next(slow, 0.0) if c is check_points()[0] else 0.0)
-    assert status_of_values(values) == FINE
+    assert exit_status_of_values(values) == FINE
     assert len(values[0].values) == 3
 
 
@@ -162,11 +164,11 @@ def test_a_latency_of_twice_the_expected_is_a_loss_of_all():
 def test_earlier_checks_correct_what_a_short_measurement_gives():
     earlier = {each.key: [90.0, 90.5, 91.0, 90.2] for each in check_points()}
     values = check_with(lambda c: 0.1 if less_is_better(c.metric) else 0.095)
-    assert status_of_values(values) != FINE
+    assert exit_status_of_values(values) != FINE
     values = check_with(
         lambda c: -0.095 if less_is_better(c.metric) else 0.095, Expectation(known(), earlier)
     )
-    assert status_of_values(values) == FINE
+    assert exit_status_of_values(values) == FINE
 
 
 def test_quiet_earlier_checks_tell_smaller_losses():
@@ -193,7 +195,7 @@ def test_a_loss_that_hides_in_a_night_is_reported_by_several_nights(loss):
     }
     values = check_with(lambda c: loss * (c is slow), Expectation(known(), earlier), 0.005)
     assert named(values) == ([("node5",)] if loss else [])
-    assert status_of_values(values) == (WARNING if loss else FINE)
+    assert exit_status_of_values(values) == (WARNING if loss else FINE)
     assert not any(each.tonight.is_clear for each in values)
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from chaosity.prediction.drive_set_bounds import (
     NoisyValue,
     bound_drive_set,
-    lowest_cover,
-    raise_to_best_subset,
+    lowest_sum_of_cover,
+    values_raised_to_best_subset,
 )
 
 NODE_OF = {f"{node}{drive}": node for node in range(4) for drive in "ab"}
@@ -48,7 +48,7 @@ def machines(draw):
 def test_the_truth_lies_within_the_bounds(gives, chosen, wanted):
     known = {frozenset({name}) for name in DRIVES} | chosen
     measured = {drives: exact(gives(drives)) for drives in known}
-    bounds = bound_drive_set(wanted, measured, NODE_OF, raise_to_best_subset(measured))
+    bounds = bound_drive_set(wanted, measured, NODE_OF, values_raised_to_best_subset(measured))
     truth = gives(wanted) * (1 + 1e-12)
     assert bounds.upper.value * (1 + 1e-12) >= gives(wanted)
     assert bounds.lower is None or bounds.lower.value <= truth
@@ -92,7 +92,7 @@ def test_lowest_cover_is_that_of_all_combinations(family, wanted):
         for parts in chain.from_iterable(combinations(family, n) for n in range(1, len(family) + 1))
         if wanted <= frozenset().union(*parts)
     ]
-    found = lowest_cover(wanted, {own: exact(value) for own, value in family.items()})
+    found = lowest_sum_of_cover(wanted, {own: exact(value) for own, value in family.items()})
     assert (found.value if found else None) == (min(covers) if covers else None)
 
 
@@ -116,7 +116,7 @@ def test_bounds_of_named_sets():
 def test_a_disturbed_large_set_limits_no_smaller_set_to_less_than_was_measured():
     values = {("0a",): 7, ("1a",): 7, ("0a", "1a"): 14, ("0a", "1a", "2a", "3a"): 9}
     measured = {frozenset(own): NoisyValue(value, 0.01) for own, value in values.items()}
-    raised = raise_to_best_subset(measured)
+    raised = values_raised_to_best_subset(measured)
     assert raised == {frozenset({"0a", "1a", "2a", "3a"}): measured[frozenset({"0a", "1a"})]}
     bounds = bound_drive_set(frozenset({"0a", "1a", "2a"}), measured, NODE_OF, raised)
     assert bounds.upper.value == pytest.approx(14)

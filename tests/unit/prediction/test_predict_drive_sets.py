@@ -13,8 +13,8 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.prediction.predict_drive_sets import (
     audit_predictions,
     drive_set_models,
+    find_contradicted_drive_sets,
     predict_drive_sets,
-    violated_bounds,
 )
 from chaosity.store.left_out_points import PREDICTION_COLUMNS
 from machines import is_small_drive_set, leave_out, planned
@@ -116,7 +116,7 @@ def test_a_wrong_model_fails_its_own_audit_and_widens_the_intervals(sparse, pred
 
 
 def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
-    surprises = violated_bounds(drive_set_models(*sparse))
+    surprises = find_contradicted_drive_sets(drive_set_models(*sparse))
     pairs = {each.point: each for each in surprises if "nodes" in each.point}
     [slow] = pairs.values()
     assert slow.point == "storage=node5+nodes0,3drives"
@@ -137,10 +137,14 @@ def test_a_pair_that_shares_a_path_surprises_and_names_its_neighbours(sparse):
 )
 def test_a_set_outside_its_bounds_surprises(sparse, factor, reason):
     name = "storage=node5+nodes0-1drives"
-    before = {each.point for each in violated_bounds(drive_set_models(*sparse))}
+    before = {each.point for each in find_contradicted_drive_sets(drive_set_models(*sparse))}
     assert name not in before
     changed = with_values(sparse, {name: factor})
-    [found] = [each for each in violated_bounds(drive_set_models(*changed)) if each.point == name]
+    [found] = [
+        each
+        for each in find_contradicted_drive_sets(drive_set_models(*changed))
+        if each.point == name
+    ]
     assert found.reason.startswith(reason)
     assert found.neighbours
 

@@ -16,7 +16,7 @@ from chaosity.store.values_normal_for_processor import (
     BANDWIDTH,
     LATENCY,
     compare_with_published_values,
-    values_of_own_nodes,
+    own_memory_value_by_kernel,
 )
 from machines import planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
@@ -41,7 +41,7 @@ def scaled(table, share):
 
 def at_published_rate(host, share):
     """The table of a host whose reads give this share of the published rate."""
-    own = values_of_own_nodes(host.true_table, BANDWIDTH)["read"]
+    own = own_memory_value_by_kernel(host.true_table, BANDWIDTH)["read"]
     return scaled(host.true_table, share * 175.80175e9 / own)
 
 

@@ -13,12 +13,12 @@ from chaosity.store.profile_anonymisation import (
     public_device_model,
     public_host_firmware,
     public_memory,
-    public_processor,
+    public_processor_model,
     public_version,
 )
 
 FORMS = [
-    public_processor,
+    public_processor_model,
     public_device_model,
     public_device_firmware,
     public_host_firmware,
@@ -50,7 +50,7 @@ QEMU NVMe Ctrl"""
 @pytest.mark.parametrize(
     ("form", "text", "published"),
     [
-        *((public_processor, name, name) for name in PROCESSORS.splitlines()),
+        *((public_processor_model, name, name) for name in PROCESSORS.splitlines()),
         *((public_device_model, name, name) for name in DEVICES.splitlines()),
         # The firmware of a host is a known vendor, a version and microcode.
         *(
@@ -129,5 +129,5 @@ def test_no_text_with_the_serial_number_of_the_device_is_published(serial, words
 def test_no_serial_number_passes_in_a_text_of_the_host(serial):
     assume(any(sign.isdigit() for sign in serial))
     for text in (f"HPE {serial}", f"1 x {serial}", f"AMD EPYC {serial}", serial):
-        for form in (public_processor, public_host_firmware, public_memory):
+        for form in (public_processor_model, public_host_firmware, public_memory):
             assert serial not in str(form(text))

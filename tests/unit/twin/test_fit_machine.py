@@ -18,8 +18,8 @@ from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import (
     FittedMachine,
     FittedParameter,
+    fitted_machine_of_description,
     named_description,
-    read_fitted,
 )
 from chaosity.twin.machine_parameters import with_capacity
 from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
@@ -131,7 +131,7 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
     true = model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
     check_document(document, MachineFile, "twin.yaml")
-    for machine in found, read_fitted(document, whole.topology, "twin.yaml"):
+    for machine in found, fitted_machine_of_description(document, whole.topology, "twin.yaml"):
         [drives] = predict_loads(machine, whole.topology, point["loads"])
         assert drives.low and drives.high and drives.low < 0.6 * true < true < drives.high
         unsure = undetermined_parameters(machine, whole.topology, point["loads"])
@@ -153,7 +153,7 @@ def test_a_slow_part_keeps_what_it_gives_although_nothing_determines_what_the_ot
     assert found.values[factor.parameter] * found.values[capacity] == pytest.approx(true, rel=0.02)
     # A description keeps it, and other values of the capacity leave it as it is.
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
-    for machine in found, read_fitted(document, read.topology, "twin.yaml"):
+    for machine in found, fitted_machine_of_description(document, read.topology, "twin.yaml"):
         changed = with_capacity(machine.values, capacity, 2 * machine.values[capacity])
         assert changed[factor.parameter] * changed[capacity] == pytest.approx(true, rel=0.02)
 
@@ -170,7 +170,7 @@ def test_memory_without_cores_has_a_capacity_of_its_own() -> None:
     document = named_description(found, "twin", "node01", "nps1", simulated=True)
     check_document(document, MachineFile, "twin.yaml")
     assert document["memory"]["nodes"]["2"] == pytest.approx(2.6e10, rel=0.01)
-    again = read_fitted(document, host.topology, "twin.yaml")
+    again = fitted_machine_of_description(document, host.topology, "twin.yaml")
     assert again.values[cxl.parameter] == pytest.approx(cxl.value, rel=1e-4)
 
 

@@ -15,8 +15,8 @@ from chaosity.errors import UserError
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.twin.fitted_description import (
     FittedMachine,
+    fitted_machine_of_description,
     named_description,
-    read_fitted,
 )
 from chaosity.twin.predict_loads import joined_loads, predict_loads
 from machines import SMALL_MACHINES, SimulatedHost
@@ -54,7 +54,9 @@ def test_a_file_of_a_fit_predicts_as_the_fit_does(
 ) -> None:
     by_name = {point["point"]: point for point in host.points}
     loads = joined_loads([by_name[LOCAL], by_name[REMOTE]], host.topology)
-    again = read_fitted(read_machine_description(twin, host.topology), host.topology, str(twin))
+    again = fitted_machine_of_description(
+        read_machine_description(twin, host.topology), host.topology, str(twin)
+    )
     for first, second in zip(
         *(predict_loads(machine, host.topology, loads) for machine in (fitted, again)), strict=True
     ):

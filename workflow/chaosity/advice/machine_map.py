@@ -33,8 +33,8 @@ from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     ParameterUses,
-    memory_kinds,
-    model_of,
+    capacities_of_memory_without_cores,
+    model_with_values,
     sorted_parameters,
     with_capacity,
 )
@@ -102,7 +102,7 @@ class MachineMap:
     @cached_property
     def model(self) -> QuickModel:
         """Return the model with the fitted values."""
-        return QuickModel(model_of(self.fitted.values, self.topology, self._description))
+        return QuickModel(model_with_values(self.fitted.values, self.topology, self._description))
 
     @cached_property
     def _models_with_less(self) -> dict[Parameter, QuickModel]:
@@ -156,7 +156,10 @@ class MachineMap:
     @cached_property
     def _without_data(self) -> set[Parameter]:
         """Return the parameters of which neither a fit nor a description says anything."""
-        return {*PARAMETERS, *memory_kinds(self.topology)} - self.fitted.known
+        return {
+            *PARAMETERS,
+            *capacities_of_memory_without_cores(self.topology),
+        } - self.fitted.known_parameters
 
     @cached_property
     def _uses(self) -> ParameterUses:
@@ -175,7 +178,7 @@ class MachineMap:
         now = self.fitted.values
         changed = {own for own in values.keys() | now.keys() if values.get(own) != now.get(own)}
         same_routes = None if any(own.changes_routes for own in changed) else self.model
-        return QuickModel(model_of(values, self.topology, self._description), same_routes)
+        return QuickModel(model_with_values(values, self.topology, self._description), same_routes)
 
     @cached_property
     def _description(self) -> MachineDescription:
@@ -376,8 +379,8 @@ class MachineMap:
         for place, (own, model) in enumerate(self._models_with_less.items()):
             if (
                 (own.section == "latency_ns" and latency)
-                or own.limits_waiting
-                or any(map(own.limits, busy))
+                or own.is_bytes_in_flight
+                or any(map(own.affects_fullness_of, busy))
             ):
                 slopes[place] = math.log(predicted / predicted_by(model)) / _STEP
         variance = float(slopes @ self.fitted.covariance @ slopes)
@@ -386,7 +389,7 @@ class MachineMap:
         half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), error)
         ends, undetermined = [value], {}
         for missing, changed, model in self._other_models:
-            if any(own.limits(name) for own in changed for name in every):
+            if any(own.affects_fullness_of(name) for own in changed for name in every):
                 ends.append(value_by(model))
                 if abs(math.log(ends[-1] / value)) > MATTERS_FOR_PREDICTION:
                     undetermined[missing.name] = missing.measured_by

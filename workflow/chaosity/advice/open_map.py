@@ -30,7 +30,11 @@ from chaosity.result_folders import measured_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, configuration_name
 from chaosity.twin.fit_results import ResultsToFit, read_described_machine
-from chaosity.twin.fitted_description import FittedMachine, named_description, read_fitted
+from chaosity.twin.fitted_description import (
+    FittedMachine,
+    fitted_machine_of_description,
+    named_description,
+)
 from chaosity.twin.model_values import ALL
 
 MODEL_FILE = "model.json"
@@ -124,7 +128,7 @@ def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> Fitt
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
             check_document(document["machine"], MachineFile, str(kept))
-            found = read_fitted(document["machine"], results.topology, str(kept))
+            found = fitted_machine_of_description(document["machine"], results.topology, str(kept))
             if found.parameters and ALL in found.errors:
                 return found
     tell(f"Fitting the model to the results, once; this can take minutes. It is kept in {kept}.")

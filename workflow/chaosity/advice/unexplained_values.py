@@ -13,7 +13,7 @@ from chaosity.records.record_format import Point
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
-from chaosity.twin.machine_parameters import can_be_fitted, model_of
+from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
 from chaosity.twin.model_values import cell_medians, departs
 from chaosity.twin.predict_loads import model_values
 
@@ -47,7 +47,7 @@ def find_slow_pairs(
         fitted: the fitted machine.
     """
     alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
-    model = model_of(fitted.values, topology, fitted.description)
+    model = model_with_values(fitted.values, topology, fitted.description)
     # Metric, node of the cores, node of the memory -> measured and predicted values.
     found: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
     for (number, _, metric), (median, _, _) in cell_medians(measured, alone).items():

@@ -42,7 +42,7 @@ CellNames = tuple[int | str, int | str]  # initiator and target
 SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
 
-# Names in JSON of attributes that have another name in Python.
+# Attribute -> its name in JSON, where the two names differ.
 _JSON_NAMES = {"compared_with": "siblings", "groups": "classes"}
 _SETTINGS = ConfigDict(
     alias_generator=lambda name: _JSON_NAMES.get(name, name), populate_by_name=True
@@ -50,7 +50,7 @@ _SETTINGS = ConfigDict(
 
 
 def _digits(most: int) -> PlainSerializer:
-    """Return what writes a number in JSON with `most` digits, and as null if it is not finite."""
+    """Return a serializer to JSON: a number gets `most` digits; one that is not finite is null."""
 
     def _rounded(value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
@@ -97,24 +97,26 @@ class Anomaly(_JsonResult):
     observed: _Quantity  # the measured median, in the metric's unit
     expected: _Quantity  # the value that follows from comparable cells, in the metric's unit
     loss_percent: _Loss  # how much worse the observed value is, in per cent of the expected value
-    # loss_percent_low, loss_percent_high: 95 % interval of the loss; None when it is unknown.
+    # loss_percent_low, loss_percent_high: ends of the loss's 95 % interval; None if the interval is
+    # unknown.
     loss_percent_low: _LossOrNone
     loss_percent_high: _LossOrNone
-    # Probability that this is not noise, adjusted for all comparisons, 0 to 1. Those of a host are
-    # all comparisons of all its tests.
+    # Probability, 0 to 1, that the loss is not noise, adjusted for the number of comparisons. For a
+    # host, these are the comparisons of all its tests together.
     confidence: Annotated[float, _digits(6)]
     p_value: Annotated[float, _digits(3)] = (
-        1.0  # probability that noise alone shows this anywhere in its own test
+        1.0  # probability that noise alone shows such a loss in any comparison of the same test
     )
-    n: int  # replicates of `observed`
+    n: int  # replicates of each cell behind `observed`; the smallest number if cells differ
     compared_with: str  # description of the comparable cells
     sentence: str  # what is wrong, in one sentence
-    advice: str  # what to look at
+    advice: str  # what the reader should check on the machine
     cells: tuple[CellNames, ...] = ()  # all cells (initiator, target) that the anomaly explains
-    # The slice of the tidy table (experiment, kernel, ...); empty for a matrix.
+    # Column -> value of the analysed slice of the tidy table (experiment, kernel, ...); empty for a
+    # matrix that was analysed alone.
     where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()  # sentences with further evidence for the same fault
-    doubt: str = ""  # why it is only a suspicion, as a sentence; empty for a finding
+    doubt: str = ""  # why the anomaly is only a suspicion, as a sentence; empty for a finding
 
     @property
     def loss_as_share_of_better_value(self) -> float:
@@ -124,7 +126,11 @@ class Anomaly(_JsonResult):
 
     @property
     def suspected_words(self) -> str:
-        """What is suspected, in words that say who uses what: the data can flow either way."""
+        """What is suspected, as a heading such as "Slow component: node 3".
+
+        For a path, the text says who accesses what, because data flows in one direction in reads
+        and in the other direction in writes.
+        """
         first, places = self.components[0] if self.components else "", [*self.components]
         source, is_path, sink = first.partition("->")
         if self.kind != AnomalyKind.SLOW_PATH or first.startswith("link "):
@@ -161,7 +167,7 @@ class Anomaly(_JsonResult):
         known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
         rows = measurements.where(**known).rows
         cells = {(str(initiator), str(target)) for initiator, target in self.cells}
-        # A cell of a matrix of nodes has the numbers of the nodes, another cell the names.
+        # A node matrix names its cells by node numbers; all other cells have place names.
         places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
         own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
         return rows[np.array(own, dtype=bool)]
@@ -174,19 +180,19 @@ def _node_name(place: int | str) -> str:
 def shared_initiator_and_target(
     cells: Iterable[CellNames],
 ) -> tuple[int | str | None, int | str | None]:
-    """Return the initiator and the target of all cells; None for the one in which cells differ."""
+    """Return the initiator and the target that all cells share; None where the cells differ."""
     ends: tuple[set[int | str], ...] = tuple(map(set, zip(*cells, strict=True)))
     initiator, target = (names.pop() if len(names) == 1 else None for names in ends)
     return initiator, target
 
 
 @dataclass(frozen=True, config=_SETTINGS)
-class CellGroup(_JsonResult):
+class ComparableCells(_JsonResult):
     """Cells that should be equal on a healthy machine, because of the machine's structure."""
 
     name: str  # name of the group, such as local, same package, far
     cells: tuple[tuple[int, int], ...]  # (initiator, target) of each cell
-    typical: _Quantity  # median over the cells, in the metric's unit
+    typical: _Quantity  # median of the cells' values, in the metric's unit
 
     @computed_field  # type: ignore[prop-decorator] # as pydantic's manual says
     @property
@@ -200,7 +206,7 @@ def no_problems_text(
 ) -> str:
     """Return the sentences for a host without findings: what was tested and what was not.
 
-    `detectable_loss_percent` is the smallest loss that each of the tests detects, None if unknown.
+    `detectable_loss_percent` is the smallest loss that every test detects, None if unknown.
     """
     values = {"checked": checked, "untested": untested, "loss": detectable_loss_percent}
     return write_text("anomalies", "no_problems", **values)
@@ -213,18 +219,22 @@ class Findings(_JsonResult):
     metric: str | None  # name of the matrix's metric; None for a host, which has several metrics
     verdict: str  # the result in one sentence
     structure: str  # description of which cells should be equal
-    # Nodes of each package, as given or learned; None without packages.
+    # Nodes of each package, as given or learned; None if no packages explain the values.
     packages: tuple[tuple[int, ...], ...] | None
-    groups: tuple[CellGroup, ...]  # the cell groups of a matrix, the best first; empty for a host
-    anomalies: tuple[Anomaly, ...]  # those with the largest product of loss and certainty first
-    # Smallest detectable loss of a single cell in per cent (95 % power), or None.
+    # the cell groups of a matrix, the best first; empty for a host
+    groups: tuple[ComparableCells, ...]
+    # Anomalies without a doubt. Of a matrix: the largest loss first; of a host: the largest product
+    # of loss and confidence first.
+    anomalies: tuple[Anomaly, ...]
+    # Smallest detectable loss of a single cell in per cent (95 % power); None if nothing could be
+    # compared.
     detectable_loss_percent: _Noise
-    noise_percent: _Noise  # assumed or measured scatter, in per cent of a value
+    noise_percent: _Noise  # standard deviation of one value in per cent; None for a host
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made
     suspicions: tuple[Anomaly, ...] = ()  # anomalies of a host with a doubt, sorted as `anomalies`
-    untested: tuple[str, ...] = ()  # kinds of places of a host that no test covers
-    unusable: str = ""  # why the results are useless and what to do; empty if they are not
+    untested: tuple[str, ...] = ()  # kinds of places of a host, such as drives, that no test covers
+    unusable: str = ""  # why the results are useless and what to do; empty if they are usable
 
 
 def advice_text(name: str) -> str:
@@ -257,25 +267,28 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
-# Kinds in which a value is compared with a single better one, and those in which with a group.
+# Kinds of anomalies that compare a value with one better value, and kinds that compare a value with
+# a group of values.
 _AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 _AGAINST_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-# If fewer than half of the replicates are disturbed or imprecise, the others decide the median.
+# If fewer than half of the replicates are disturbed or imprecise, the good replicates decide the
+# median.
 _HALF = 0.5
-# Other programs and slow clocks take up to half of the speed of a single run; a loss of 60 % or
-# more in one run is a fault.
+# Other programs and slow clocks cost a single run at most half of its speed. So a loss of 60 % or
+# more is taken for a fault, even in a single run.
 _DISTURBANCE = 0.6
-# An interval of this half width, as a share of the median, includes zero.
+# An interval includes zero if its half width is at least this share of the median.
 _USELESS_PRECISION = 1.0
 
 
 def add_doubt(
     anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
 ) -> Anomaly:
-    """Return the anomaly with its certainty over all tests of the host, and its doubt if any.
+    """Return the anomaly with its confidence over all tests of the host, and with a doubt if any.
 
-    A finding is clear over all tests of the host (Bonferroni). `measurements` are its valid rows;
-    `unusable` says whether its results are useless.
+    An anomaly is doubtful if its loss is not clear over all tests of the host together
+    (Bonferroni), or if its measurements are not reliable. `measurements` are the host's valid rows;
+    `unusable` says whether the host's results are useless.
     """
     p, low, doubt = min(1.0, anomaly.p_value * tests_count), anomaly.loss_percent_low, ""
     if unusable:
@@ -294,7 +307,7 @@ def add_doubt(
 
 
 def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
-    """Return the anomaly as a suspicion, if there is a doubt."""
+    """Return the anomaly as a suspicion with this doubt, or unchanged if `doubt` is empty."""
     if not doubt:
         return anomaly
     advice = f"Measure it again before anything else. {anomaly.advice}"
@@ -302,7 +315,7 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
-    """Return a doubt, as a sentence, on an anomaly of one run of one cell; otherwise empty."""
+    """Return a sentence that doubts an anomaly of one run of one cell; otherwise empty."""
     one_value = anomaly.kind in _AGAINST_ONE_CELL or (
         anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
     )
@@ -311,9 +324,10 @@ def doubt_of_single_run(anomaly: Anomaly) -> str:
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
-    """Return the share of the anomaly's cells with a median that disturbed replicates may decide.
+    """Return the share of the anomaly's cells with remarks in at least half of the replicates.
 
-    A cell can have several points, such as one alone and one with all cores; the worst one counts.
+    Such replicates may decide the median. A cell can have several points, such as one alone and one
+    with all cores; the point with the most remarks counts.
     """
     rows = anomaly.rows_of_cells(measurements)
     remarked = rows["remarks"].notna()
@@ -325,7 +339,7 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
 def without_disturbed_replicates(measurements: Measurements) -> Measurements:
     """Return the valid rows without replicates that other programs or a slow clock disturbed.
 
-    A load keeps its disturbed replicates if it has no other one.
+    A load of which all replicates were disturbed keeps them.
     """
     rows, disturbed = measurements.rows, disturbed_mask(measurements.rows)
     loads = [rows[name] for name in (*POINT, "load", "metric")]
@@ -333,10 +347,11 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:
-    """Return why results are useless and what to do, as sentences; empty if they are not.
+    """Return why results are useless and what to do, as sentences; empty if they are usable.
 
-    `measurements` are valid rows of rates and times. The share of disturbed replicates counts them.
-    The width of an interval leaves them out if the cell has other replicates.
+    Results are useless if at least half of the replicates were disturbed, or if at least half of
+    the cells have an interval with a half width above the median. The intervals leave out disturbed
+    replicates if the cell has others. `measurements` are valid rows of rates and times.
     """
     if not len(measurements):
         return ""

@@ -49,9 +49,9 @@ _TOO_FEW = 2
 # A suspect needs at least this many departing cells. A single departing cell is reported as a cell.
 _LEAST_CELLS = 2
 CELL = "cell"  # a single cell as a suspect
-# Share of a component's cells that have to depart. Noise may hide the others.
+# Share of a suspect's cells that have to depart; noise may hide the loss of the other cells.
 _DEPARTING_SHARE = 0.75
-# A median over more than two values varies pi/2 as much as their mean, as a variance.
+# Variance of the median of more than two values, divided by the variance of their mean.
 _MEDIAN_VARIANCE = np.pi / 2.0
 # Probability with which the smallest detectable loss is found.
 _POWER = 0.95
@@ -62,8 +62,8 @@ Labels = NDArray[np.int_]
 def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
     """Return the typical score of each group on a healthy machine.
 
-    It is the median of the group. For an even number of cells it is the better of the two middle
-    scores: faults make values worse, so the better score shows what the machine can do.
+    The typical score is the median of the group; for an even number of cells, the better of the two
+    middle scores: faults make values worse, so the better score shows what the machine can do.
     """
     expected = np.full(labels.max() + 1, np.nan)
     for label in range(len(expected)):
@@ -74,8 +74,8 @@ def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) ->
 
 
 @dataclass(frozen=True)
-class Comparison(Generic[Name]):
-    """Cells compared with what is expected of them; the attributes are those of `GroupedCells`."""
+class ComparedCells(Generic[Name]):
+    """Cells, compared with their expected scores; `GroupedCells` explains the attributes."""
 
     cells: ScoredCells[Name]
     expected: Scores
@@ -94,10 +94,11 @@ class Comparison(Generic[Name]):
     def departure_of_suspect(
         self, suspect: SuspectedComponent, remaining: Mask, comparisons: int, least_cells: int
     ) -> Departure | None:
-        """Return the departure of the suspect's remaining cells if it is clear and most depart.
+        """Return the departure of the suspect's remaining cells if it is clear for most of them.
 
-        A slow part limits cells only to the bandwidth that it carries. So if some of its cells do
-        not depart, only those cells count that should get more than this.
+        A slow component limits its cells only to the bandwidth that the component carries. So if
+        some of the cells do not depart, only cells count that should get more than this bandwidth.
+        `remaining` is the mask of the cells that no other departure explains.
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self.departing_mask
@@ -119,16 +120,16 @@ class Comparison(Generic[Name]):
 
 
 class GroupedCells(Generic[Name]):
-    """Cells with their groups.
+    """Cells in groups that should be equal, compared with the expected scores of these groups.
 
     Attributes:
         cells: the cells.
-        labels: number of each cell's group.
+        labels: number of each cell's group; -1 for a cell without a group.
         expected: expected score of each cell.
-        departures: score of each cell minus the expected one.
+        departures: score of each cell minus its expected score.
         scatter: how much departures scatter without faults.
         where: the slice of the tidy table; empty for a matrix.
-        structural: what each cell differs from its group by the structure of the machine.
+        structural: difference of each cell from its group that the machine's structure explains.
         limits: highest score of each cell that other measured values allow; NaN: no limit.
     """
 
@@ -148,39 +149,40 @@ class GroupedCells(Generic[Name]):
         self.compare_with_cells_without_fault(cells.measured_mask)
 
     def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
-        """Compare all cells with the medians of their groups, over the cells without a known fault.
+        """Compare all cells with the medians of the cells of their groups without a known fault.
 
-        `unexplained` are these cells: no finding explains them.
+        `unexplained` is the mask of the cells without a known fault: no departure found so far
+        explains them.
         """
         found = self._against(unexplained)
-        # A group without such a cell is compared with itself.
+        # A group in which all cells have a known fault is compared with its own median.
         itself = self.expected_scores(self.labels >= 0)
         self.expected: Scores = np.where(np.isnan(found.expected), itself, found.expected)
         self.departures: Scores = self.cells.log_score - self.expected
         self.scatter: ScatterWithoutFaults = found.scatter
 
     @property
-    def comparison(self) -> Comparison[Name]:
-        """All cells, compared with what is expected of them."""
-        return Comparison(self.cells, self.expected, self.departures, self.scatter)
+    def comparison(self) -> ComparedCells[Name]:
+        """All cells, compared with their expected scores."""
+        return ComparedCells(self.cells, self.expected, self.departures, self.scatter)
 
-    def _against(self, references: Mask) -> Comparison[Name]:
-        """Return all cells compared with the reference cells; NaN in a group without any."""
+    def _against(self, references: Mask) -> ComparedCells[Name]:
+        """Return all cells, compared with their group's reference cells; NaN if there are none."""
         expected = self.expected_scores(references)
         departures = self.cells.log_score - expected
         labels = np.where(references, self.labels, -1)
         scatter = estimate_scatter_without_faults(self.cells, departures, self.labels, labels)
-        return Comparison(self.cells, expected, departures, scatter)
+        return ComparedCells(self.cells, expected, departures, scatter)
 
     def expected_scores(self, references: Mask) -> Scores:
-        """Return the median of each cell's group over the reference cells, or its limit if lower.
+        """Return each cell's expected score: the median of its group, or the cell's limit if lower.
 
-        It is NaN where the group has no reference cell.
+        The median is that of the group's reference cells, and NaN without such cells.
         """
         known = references & (self.labels >= 0)
         alike = pd.Series((self.cells.log_score - self.structural)[known])
         medians = alike.groupby(self.labels[known]).median()
-        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # label -1 takes the last
+        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # label -1: the last
         of_groups[medians.index] = medians
         expected: Scores = of_groups[self.labels] + self.structural
         return np.where(self.limits < expected, self.limits, expected)
@@ -188,9 +190,9 @@ class GroupedCells(Generic[Name]):
     def loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
-        """Return the loss of a cell against a cell that it should equal or exceed, if it is clear.
+        """Return a cell's loss against a cell that it should equal or exceed; None if unclear.
 
-        `error` is the standard deviation of the difference of both cells.
+        `error` is the standard deviation of the difference of the two scores.
         """
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
         return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
@@ -198,7 +200,7 @@ class GroupedCells(Generic[Name]):
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
 
-        Losses below `scatter.matters` are not reported, so a cell has to lose more than that.
+        Losses below `scatter.matters` are not reported, so a cell has to lose more than this.
         `tests_count` is the number of tests of one machine; each is one more chance of a false
         alarm.
         """
@@ -218,15 +220,18 @@ class GroupedCells(Generic[Name]):
     ) -> list[Departure]:
         """Return the departing suspects and single cells; those that explain most loss come first.
 
-        What a departure explains is no longer compared, and the others are compared without it.
+        Cells that a departure explains are not tested again, and no other cell is compared with
+        them.
 
         Args:
-            suspects: in the order of preference.
+            suspects: components that may be slow. Of two that explain about as much loss, the first
+                is chosen.
             excluded: mask of the cells that are not reported.
             tests_count: number of tests of one machine; each is one more chance of a false alarm.
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
-        # Each suspect is a hypothesis, as each cell is; those with the same cells are one.
+        # Each suspect and each cell is a hypothesis; suspects with the same cells are one
+        # hypothesis.
         masks = [suspect.cells & remaining for suspect in suspects]
         of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
         comparisons = (int(remaining.sum()) + len(of_several)) * tests_count
@@ -243,11 +248,11 @@ class GroupedCells(Generic[Name]):
                 self.compare_with_cells_without_fault(remaining)
         return found
 
-    def explained_by(self, departure: Departure, comparison: Comparison[Name]) -> Mask:
-        """Return the mask of cells that a departure explains: its own, and others of its suspect.
+    def explained_by(self, departure: Departure, comparison: ComparedCells[Name]) -> Mask:
+        """Return the mask of the cells that a departure explains: its own, and more of its suspect.
 
-        The others are those that depart in `comparison`, which compares them with the cells outside
-        of the suspect.
+        More cells of the suspect count as explained if they depart in `comparison`, which compares
+        them with cells outside of the suspect.
         """
         assert departure.suspect is not None
         own = mask_of_cells(departure.cells, self.departures.shape)
@@ -260,10 +265,10 @@ class GroupedCells(Generic[Name]):
         comparisons: int,
         least_cells: int,
     ) -> tuple[Departure, Mask] | None:
-        """Return the suspect that explains most of the loss of the remaining cells, and which.
+        """Return the departure that explains most loss, and the mask of the cells that it explains.
 
-        A suspect is compared with the cells outside of it. Its own cells do not show how fast the
-        machine is without the fault, or how much its cells scatter.
+        The cells of a suspect are compared with cells outside of the suspect, because its own cells
+        show neither how fast the machine is without the fault nor how much healthy cells scatter.
         """
         best, most = None, 0.0
         for suspect in suspects:
@@ -274,17 +279,17 @@ class GroupedCells(Generic[Name]):
             if departure is None:
                 continue
             explained = self.explained_by(departure, outside)
-            # A larger suspect that includes cells without a loss explains no more.
+            # A larger suspect does not explain more by also including cells without a loss.
             losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
             if np.nansum(losses) > most * 1.05:
                 best, most = (departure, explained), float(np.nansum(losses))
         return best
 
     def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
-        """Return whether a suspect is worth a test.
+        """Return whether a suspect with the remaining cells `own` is worth a test.
 
-        It is worth one if enough of its cells depart, or if it has most cells of a group and so
-        decides the median.
+        A suspect is worth a test if enough of its cells depart, or if it has most cells of a group,
+        so that it decides the group's median.
         """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
@@ -297,7 +302,7 @@ class GroupedCells(Generic[Name]):
     def build_anomaly(
         self,
         departure: Departure,
-        found: str,
+        text_key: str,
         names: Iterable[object],
         components: tuple[str, ...],
         *,
@@ -309,12 +314,13 @@ class GroupedCells(Generic[Name]):
     ) -> Anomaly:
         """Return the anomaly for a departure from the group or from a reference cell.
 
-        `found` is a key of `found` in ``templates/texts/anomalies.yaml``: the kind, the begin of
-        the sentence with these `names`, and the advice. The sentence ends with `than`. `reference`
-        is the position of the reference cell. `cells` are the positions of the explained cells, by
-        default those of the departure. `seen_at` is the initiator and target that the anomaly
-        names. Default with a reference: those of the first explained cell; without one: those of
-        all explained cells. The other arguments are attributes of `Anomaly`.
+        `text_key` is a key below `found` in ``templates/texts/anomalies.yaml``, where the kind, the
+        begin of the sentence and the advice are. `names` are inserted into the begin of the
+        sentence, which ends with `than`. `reference` is the position of the reference cell. `cells`
+        are the positions of the explained cells, by default those of the departure. `seen_at` is
+        the initiator and target that the anomaly names. Default with a reference: those of the
+        first explained cell; without one: those of all explained cells. The other arguments are
+        attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
@@ -334,7 +340,7 @@ class GroupedCells(Generic[Name]):
         )
         between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
         values = values_and_loss_text(metric, observed, expected, percent, between)
-        text = fixed_texts("anomalies")["found"][found]
+        text = fixed_texts("anomalies")["found"][text_key]
         words = (place_words(name) if isinstance(name, str) else name for name in names)
         what = text["text"].format(*words)
         compared = [*positions, *([] if reference is None else [reference])]
@@ -354,7 +360,7 @@ class GroupedCells(Generic[Name]):
             n=int(min(self.cells.n[position] for position in compared)),
             compared_with=compared_with,
             sentence=f"{what[:1].upper()}{what[1:]} {values}{than}.",
-            advice=advice_text(text.get("advice", found)),
+            advice=advice_text(text.get("advice", text_key)),
             cells=places,
             where=self.where,
         )
@@ -365,7 +371,8 @@ class TidyTableSliceCells(GroupedCells[str]):
 
     Attributes:
         first_rows: (initiator, target) -> first row of the tidy table.
-        untested: mask of cells that have too few comparable cells to know which cell is wrong.
+        untested: mask of cells with so few comparable cells that any of these could be the slow
+            one.
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:
@@ -389,7 +396,7 @@ class TidyTableSliceCells(GroupedCells[str]):
                 self.untested |= part
 
     def each_initiator_or_target(self, part: str, axis: int) -> Iterator[SuspectedComponent]:
-        """Yield each initiator (axis 0) or target (axis 1) as a suspect; `part` says what it is."""
+        """Yield each initiator (axis 0) or target (axis 1) as a suspect of the kind `part`."""
         for number, name in enumerate((self.cells.rows, self.cells.columns)[axis]):
             of_axis = np.indices(self.labels.shape)[axis]
             yield SuspectedComponent(part, name, of_axis == number)

@@ -1,8 +1,8 @@
 """Give each cell of a table of initiators and targets a score, and find clearly low scores.
 
 A score is the logarithm of a value, since disturbances and faults multiply values. For metrics of
-which less is better it is the negative logarithm. So a larger `log_score` is always better, and a
-difference of 0.1 is about 10 %.
+which less is better, the score is the negative logarithm. So a larger `log_score` is always better,
+and a difference of 0.1 is about 10 %.
 
 A departure of a cell from its group counts when it is statistically clear, adjusted for all tested
 cells (Bonferroni), and large enough to matter. Departures of several cells that share an initiator,
@@ -33,49 +33,54 @@ from chaosity.store.measurements import less_is_better
 # Name of an initiator or a target: a node number in a node matrix, else a place name.
 Name = TypeVar("Name", int, str)
 Position = tuple[int, int]  # row and column of a cell
-Mask = NDArray[np.bool_]  # of cells
-Scores = NDArray[np.float64]  # or their differences or errors
-# The noise of a single run is unknown. Repeated runs of STREAM and MLC on quiet servers differ by
-# about 1 %; this assumes twice as much.
+Mask = NDArray[np.bool_]  # which cells are meant
+Scores = NDArray[np.float64]  # scores of cells, or their differences or standard errors
+# Noise of a single run, which no replicates show, as a share of the value. Repeated runs of STREAM
+# and MLC on quiet servers differ by about 1 %; this assumes twice as much.
 ASSUMED_NOISE = 0.02
 # Equal parts of a machine are not exactly equal: the two sockets of the published machines differ
 # by up to 1.6 %.
 NATURAL_SCATTER = 0.01
-# Cells of which fewer have replicates, or are in a block, were chosen: by what they showed before.
+# If less than this share of the cells has replicates, or is in a block, these cells were chosen by
+# their earlier values, so they do not represent all cells.
 _MOST = 0.5
-# An assumed noise is taken as certain: it has as many degrees of freedom as that needs.
+# Degrees of freedom of an assumed noise: so many that it counts as certain.
 _CERTAIN = 1e6
-# Number of values -> what makes their median absolute deviation from the median an unbiased
-# standard deviation, beside the factor of large samples (Croux and Rousseeuw, Time-efficient
+# Number of values -> factor that makes their median absolute deviation an unbiased standard
+# deviation, in addition to the factor for large samples (Croux and Rousseeuw, Time-efficient
 # algorithms for two highly robust estimators of scale, 1992).
 _SMALL_SAMPLE_FACTORS = {
     **{2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206},
     **{6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107},
 }
-# Probability of any false alarm on a healthy host, in all its tests together. What is clear only in
-# its own test, of all cells of one matrix or table, is a suspicion.
+# Probability of at least one false alarm on a healthy host, in all its tests together. A loss that
+# keeps this level only in its own test, of all cells of one matrix or table, is a suspicion.
 HOST_FALSE_ALARM_LEVEL = 0.01
-# A single run has no replicates to confirm it.
+# Highest confidence in an anomaly, with replicates and with single runs.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
 # The scatter is estimated from at least this many cells.
 _MIN_CELLS = 6
 
 
-def mad_to_deviation(count: int) -> float:
-    """Return a standard deviation over the median absolute deviation of `count` normal values."""
+def mad_to_deviation_factor(count: int) -> float:
+    """Return the standard deviation divided by the median absolute deviation of `count` values.
+
+    The values are assumed to be normally distributed.
+    """
     return MAD_TO_DEVIATION * _SMALL_SAMPLE_FACTORS.get(count, count / (count - 0.8))
 
 
 @dataclass(frozen=True)
 class ScoredCells(Generic[Name]):
-    """A table of measured cells."""
+    """A table of cells, with a score for each measured cell."""
 
     metric: str  # full name of the metric
     rows: tuple[Name, ...]  # initiators
     columns: tuple[Name, ...]  # targets
     log_score: Scores  # score of each cell, NaN where nothing was measured; shape (rows, columns)
     n: NDArray[np.intp]  # replicates of each cell; same shape
-    # Standard deviation of the logarithm of a single replicate: what is usual, and of each cell.
+    # noise, own_noise: standard deviation of the logarithm of a single replicate, over all cells
+    # and of each cell.
     noise: float
     own_noise: Scores
     freedom: float  # degrees of freedom of `noise`; 0 when the noise is assumed
@@ -157,7 +162,7 @@ def score_cells(
     columns: Sequence[Name],
     blocks: ArrayLike | None = None,
 ) -> ScoredCells[Name]:
-    """Return the scored cells of replicates.
+    """Return the cells with the median scores of their replicates.
 
     The noise does not contain the drift that all cells of a replicate block share.
 
@@ -179,7 +184,8 @@ def score_cells(
     logs = pd.Series(sign * np.log(values.to_numpy(float)))
     if blocks is not None:
         # The drift of a block is the typical departure of its values from the cells' medians. A
-        # block of few cells has none: they may have been measured again since they were disturbed.
+        # block of few cells gets no drift: its cells may have been measured again because they were
+        # disturbed.
         own = (logs - logs.groupby(cells).transform("median")).groupby(np.asarray(blocks))
         whole = own.transform("size") >= _MOST * len(np.unique(cells))
         logs -= own.transform("median").where(whole, 0.0)
@@ -190,7 +196,8 @@ def score_cells(
     prior = VariancePrior(_CERTAIN, ASSUMED_NOISE**2, 1)
     if measured:
         # The cells are tested together, so their common noise counts. `estimate_noise` moderates
-        # that of each cell by it, and finds the cells whose replicates contradict each other.
+        # the noise of each cell by the common noise, and finds the cells whose replicates
+        # contradict each other.
         alone = estimate_noise(known, cells, number).own_variance
         prior = fit_common_variance(alone[n > 1], n[n > 1].astype(float) - 1.0)
     noise = estimate_noise(known, cells, number, prior)
@@ -209,25 +216,25 @@ def score_cells(
 
 @dataclass(frozen=True)
 class ScatterWithoutFaults:
-    """How much the cells of a group differ without a fault."""
+    """How much the cells of a group differ on a healthy machine."""
 
     # Standard deviation of each cell's departure from its group; an array like the cells.
     error: Scores
     own: Scores  # standard deviation of each cell's score alone
-    # Degrees of freedom of `error` and `own`; infinite where these are assumed. `NATURAL_SCATTER`
-    # is assumed, so there is more freedom the more it exceeds the noise.
+    # Degrees of freedom of `error` and `own`; infinite if both are assumed. `NATURAL_SCATTER` is
+    # assumed, so the freedom grows with its share of the variance.
     freedom: float
-    # Standard deviation between equal parts of a healthy machine; 0 if the noise hides it. All
-    # cells of a part have the difference of this part.
+    # Standard deviation between equal parts of a healthy machine; 0 with single runs, of which
+    # `error` includes all scatter. All cells of a part differ by as much as the part.
     natural: float
-    single: float  # standard deviation of a single replicate, as a share of its value
+    single: float  # standard deviation of one replicate with `natural`, as a share
     matters: float  # smallest loss that is reported, as a share of the expected value
 
     def confidence_in_loss(self, loss: float, error: float, comparisons: int) -> float:
         """Return the probability that a loss is not noise; 0 for a loss too small to matter.
 
         `loss` is a difference of logarithms and `error` its standard deviation, computed from the
-        scatter. `comparisons` is the number of tested cells.
+        scatter. `comparisons` is the number of tested cells and suspects.
         """
         if loss <= -np.log1p(-self.matters):
             return 0.0
@@ -241,7 +248,7 @@ class ScatterWithoutFaults:
         error: float,
         comparisons: int,
     ) -> Departure | None:
-        """Return a departure with its interval if the loss is clear and large enough to matter."""
+        """Return a departure with its interval; None if the loss is unclear or does not matter."""
         confidence = self.confidence_in_loss(loss, error, comparisons)
         if confidence <= 1.0 - HOST_FALSE_ALARM_LEVEL:
             return None
@@ -254,7 +261,7 @@ class SuspectedComponent:
     """A component that may be at fault, and the cells that depend on it."""
 
     part: str  # kind of the component, such as target or drive
-    name: int | str | tuple[int, int]  # node number, place name, or the two packages of a path
+    name: int | str | tuple[int, int]  # node number, place name, or two packages or nodes
     cells: Mask  # mask of its cells
 
 
@@ -283,17 +290,19 @@ def estimate_scatter_without_faults(
         cells: the cells.
         departures: each cell's difference from its group.
         groups: number of each cell's group, -1 without one.
-        references: as `groups`, but only for cells that show the scatter. Default: all cells do.
+        references: as `groups`, but -1 also for cells that do not count for the scatter. Default:
+            all cells count.
     """
     references = groups if references is None else references
     sizes = np.bincount(references[references >= 0], minlength=int(groups.max()) + 1)
     size = np.where(groups >= 0, sizes[np.maximum(groups, 0)], 0)
-    # In a group of one or two cells, one cell is the expected score, so it always departs by 0.
+    # In a group of one or two cells, the expected score is that of one cell, which always departs
+    # by 0.
     counts = (size > 2) & (references >= 0) & cells.measured_mask
     informative = departures[counts]
     spread = 0.0
     if len(informative) >= _MIN_CELLS:
-        factors = np.array([mad_to_deviation(int(number)) for number in size[counts]])
+        factors = np.array([mad_to_deviation_factor(int(number)) for number in size[counts]])
         deviations = np.abs(informative - np.median(informative)) * factors
         spread = float(np.median(deviations))
     if cells.freedom:

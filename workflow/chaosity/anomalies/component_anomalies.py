@@ -36,16 +36,16 @@ from chaosity.units import format_count
 
 
 @dataclass
-class CheckResult:
-    """Result of the tests of one kind of component, or of matrices or sweeps."""
+class AnomalyTestResult:
+    """Result of the tests of one kind of component, of node matrices, or of sweeps over sizes."""
 
-    noun: str = ""  # kind of component; empty if `tested` is set otherwise
+    noun: str = ""  # kind of component that `tested` counts; empty if it counts none
     tested: str = ""  # what was tested; empty if nothing could be compared
     anomalies: list[Anomaly] = field(default_factory=list)  # the detected anomalies
-    # Names of the components for which there were others to compare with.
+    # Names of the components that could be compared with others of their kind.
     compared: set[str] = field(default_factory=set)
-    # Number of tests of the host -> smallest detectable loss of a single cell in per cent; one
-    # function for each slice.
+    # One function for each slice: it takes the number of tests of the host, and returns the
+    # smallest detectable loss of a single cell in per cent.
     detectable: list[Callable[[int], float]] = field(default_factory=list)
     tests_count: int = 0  # number of tests, each with its own adjustment for its comparisons
 
@@ -63,7 +63,7 @@ class CheckResult:
         if self.compared:
             self.tested = format_count(len(self.compared), f"comparable {self.noun}")
 
-    def typical_detectable_percent(self, tests_count: int) -> float | None:
+    def typical_detectable_loss_percent(self, tests_count: int) -> float | None:
         """Return the typical detectable loss in per cent, for this number of tests of the host."""
         losses = [least(tests_count) for least in self.detectable]
         return float(np.median(losses)) if losses else None
@@ -71,7 +71,7 @@ class CheckResult:
 
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str], units: Mapping[int, str]
-) -> CheckResult:
+) -> AnomalyTestResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
     `rows` must be valid rows of loads alone that each access one memory node, from slices with
@@ -79,7 +79,7 @@ def find_slow_initiators_and_memory(
     has several kinds; cores of different kinds are not comparable. `units` is the first
     processing unit of each node.
     """
-    check = CheckResult("initiator")
+    check = AnomalyTestResult("initiator")
     for where, part in rows.comparable_slices():
         own = part.rows.assign(
             known_distance=part.rows["distance"].astype(float).fillna(-1.0),
@@ -104,26 +104,27 @@ def _slow_on_memory(
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     nodes = str(cells.first_rows[source, target]["initiator_nodes"])
-    # Cores of several nodes find it slow, those of its own node too: they share only the memory.
+    # If cores of several nodes find the target slow, also those of its own node, they share only
+    # the target's memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         return cells.build_anomaly(departure, "memory", (target,), (target,))
     if departure.suspect is not None or on_one_target:
         unit = _single_unit(source, units) or source
         return cells.build_anomaly(departure, "processing_units", (unit,), (unit,))
-    # The path between the nodes is suspected, whichever unit of the node it was seen from.
+    # The path between the nodes is suspected, whichever unit of the node the initiator is.
     path = initiator_to_target_name(f"node{nodes}", target)
     return cells.build_anomaly(departure, "path_of_units", (source, target), (path,))
 
 
 def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
     """Return the processing unit of a name such as node3_threads1; None for several units."""
-    count, nodes = threads_of_nodes(initiator)
+    count, nodes = thread_count_and_nodes_of_name(initiator)
     return units.get(nodes[0]) if count == 1 and nodes else None
 
 
-def threads_of_nodes(initiator: str) -> tuple[int, list[int]]:
-    """Return threads and nodes of a name such as node3_threads2; 0 threads for other names.
+def thread_count_and_nodes_of_name(initiator: str) -> tuple[int, list[int]]:
+    """Return how many threads and which nodes a name such as node3_threads2 has; other names: 0.
 
     The first thread runs on the first processing unit of the node.
     """
@@ -133,13 +134,15 @@ def threads_of_nodes(initiator: str) -> tuple[int, list[int]]:
     return name.count or 0, [node for group in name.groups for node in group.nodes_in_name]
 
 
-def find_slow_drives_and_drive_paths(rows: Measurements, models: Mapping[str, str]) -> CheckResult:
+def find_slow_drives_and_drive_paths(
+    rows: Measurements, models: Mapping[str, str]
+) -> AnomalyTestResult:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
     `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
     is not in `models` (drive -> model) is not compared.
     """
-    check = CheckResult("drive")
+    check = AnomalyTestResult("drive")
     for where, part in rows.comparable_slices():
         own = part.rows.assign(model=[models.get(name, name) for name in part.rows["target"]])
         cells = TidyTableSliceCells(own, where, ("relation", "model"))
@@ -217,9 +220,9 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
             )
 
 
-# Levels of the factor with the direction of the data: into the cores, or out of them.
+# The factor with the direction of the data, and its levels: into the cores, and out of them.
 ACCESS, READS, WRITES = "access", "reads", "writes"
-# The columns in which all cells of a link agree: it is used by several kernels.
+# Columns that are equal in all cells of a link. Several kernels use a link, so `kernel` is not one.
 _OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
 _Direction = tuple[int, int]  # the packages from which and to which data flows
 
@@ -229,8 +232,8 @@ def package_read_and_write_bandwidths(
 ) -> Measurements:
     """Return the rates at which all cores of a package read and write all memory of a package.
 
-    Adds the columns `access`, `source` (package of the initiator) and `package` (of the target).
-    Without both reads and writes there are no rows. `memory` are rows of loads alone.
+    Adds the columns `access`, `source` (package of the initiator) and `package` (of the target). If
+    there are only reads or only writes, the result is empty. `memory` are rows of loads alone.
     """
     of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
@@ -253,21 +256,22 @@ def _nodes(text: Any) -> tuple[int, ...]:
 def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
     """Return the package of the nodes in a text such as 0-3.
 
-    It is -1 if the nodes are in several packages, if one is in none, or if the text has no nodes.
+    The result is -1 if the nodes are in several packages, if a node is in no package, or if the
+    text has no nodes.
     """
     found = {package_of_node.get(node, -1) for node in _nodes(nodes)}
     return found.pop() if len(found) == 1 else -1
 
 
-def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> CheckResult:
+def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> AnomalyTestResult:
     """Find slow links between packages, in each direction.
 
     Args:
         loads: rows of `package_read_and_write_bandwidths`.
-        weakest_nodes: package -> bandwidth of its slowest node from its own memory, as a share of
-            what is usual for a node of this machine.
+        weakest_nodes: package -> bandwidth that its slowest node gets from its own memory, as a
+            share of the usual bandwidth of a node of this machine.
     """
-    check = CheckResult()
+    check = AnomalyTestResult()
     for key, part in loads.groups_by_columns(_OF_ALL_KERNELS):
         where = {
             name: None if pd.isna(value) else str(value)
@@ -284,14 +288,14 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
 
 
 class PackageLinkCells(TidyTableSliceCells):
-    """Bandwidths of packages from packages: a row for each kernel and initiator.
+    """Bandwidths of the links between packages: a row for each kernel and initiator.
 
     The cores of a package read and write the memory of another package, all nodes at the same time,
     so they fill the link. A read by package 0 from package 1 and a write by package 1 to package 0
-    use the same direction of the link, so a slow direction shows in both. With two packages, its
-    reference is the opposite direction; with more packages, the comparable links. Memory of a
-    package that lost a module limits the same loads: what it allows is the limit of each cell, and
-    `explained_findings` decides between a node and a link.
+    use the same direction of the link, so a slow direction shows in both. With two packages, a
+    direction is compared with the opposite direction; with more packages, with comparable links. A
+    node that lost a memory module slows the same loads. So the bandwidth that the memory allows is
+    the limit of each cell, and `explained_findings` decides whether the node or the link is slow.
 
     Attributes:
         packages: numbers of the packages.
@@ -301,7 +305,7 @@ class PackageLinkCells(TidyTableSliceCells):
     def __init__(
         self, rows: pd.DataFrame, where: SliceKey, weakest_nodes: Mapping[int, float]
     ) -> None:
-        """Compare each cell with its group, and with what its packages can do at all."""
+        """Compare each cell with its group, and with the most that its packages can do."""
         self.packages = sorted({*rows["source"], *rows["package"]})
         rows = rows.assign(kernel=rows["kernel"].fillna(""), reader=rows["initiator"])
         groups = [_comparable_links(own, where) for _, own in rows.groupby("kernel")]
@@ -319,14 +323,14 @@ class PackageLinkCells(TidyTableSliceCells):
         }
         between = [position for position in self.directions if self.facts[position]["link"] >= 0]
         self.untested = ~mask_of_cells(between, self.labels.shape)
-        self.limits = self._most_of_packages(weakest_nodes)
+        self.limits = self._limits_by_packages(weakest_nodes)
         self.compare_with_cells_without_fault(self.cells.measured_mask)
 
-    def _most_of_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
-        """Return the highest score that memory and cores of a cell's packages allow, else NaN.
+    def _limits_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
+        """Return the highest score that both packages of a cell allow; NaN within a package.
 
-        What the packages get from their own memory shows both limits. Pages lie on all nodes of the
-        target in turn, so its slowest node limits all of them.
+        What a package gets from its own memory shows what its memory and its cores allow. Pages lie
+        on all nodes of the target in turn, so its slowest node limits the whole load.
         """
         most = np.full(self.labels.shape, np.nan)
         own: dict[str, dict[int, float]] = {}  # kernel -> package -> score on its own memory
@@ -345,7 +349,8 @@ class PackageLinkCells(TidyTableSliceCells):
     def suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each direction of each link as a suspect.
 
-        With more than two packages also both directions of a link, and all links of a package.
+        With more than two packages, suspects are also both directions of a link, and all links of a
+        package.
         """
         suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
             ("link", pair, [pair]) for pair in permutations(self.packages, 2)
@@ -362,7 +367,7 @@ class PackageLinkCells(TidyTableSliceCells):
 
     def find_anomalies(self) -> Iterator[Anomaly]:
         """Yield an anomaly for each slow link, and each path that is slow in one kernel only."""
-        opposite = len(self.packages) == 2  # packages: the only comparable cell
+        opposite = len(self.packages) == 2  # the other direction is all there is to compare with
         for departure in self.find_departing_suspects_and_cells(
             list(self.suspects()), self.untested
         ):
@@ -400,12 +405,12 @@ def _comparable_links(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
     return pd.Series([found[pair] for pair in values.index], rows.index)
 
 
-def weakest_node_of_each_package(
+def share_of_weakest_node_by_package(
     memory: Measurements, packages: PackageNodes | None
 ) -> dict[int, float]:
-    """Return package -> bandwidth of its slowest node from its own memory, see `find_slow_links`.
+    """Return package -> share of the usual bandwidth that its slowest node gets from its memory.
 
-    `memory` are valid rows of loads alone.
+    `memory` are valid rows of loads alone; see `find_slow_links`.
     """
     rows = memory.where(initiator_kind="node", relation="same_node").rows
     rows = rows[~rows["metric"].map(less_is_better).astype(bool)]

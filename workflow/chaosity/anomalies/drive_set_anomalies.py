@@ -1,11 +1,12 @@
 """Find drives that are slow only together, and drive sets that lose bandwidth by adding drives.
 
-Drives together reach at most the sum of what their parts reach, and at most what comparable sets
-reach: drives of the same models on nodes of the same relations to the initiator. A set below both
-has lost something that no smaller set shows. The suspects are each set, read by all initiators or
-by those of one relation, and the way from one package to the drives of another. If nearly all sets
-of an initiator are slow, the drives are not at fault. If sets with the same departure involve all
-nodes of comparable sets, the departure is structural. Neither is reported.
+A drive set reaches at most the sum of what its parts reach, and at most what comparable sets reach.
+Comparable sets have drives of the same models, on nodes of the same relations to the initiator. A
+set below both limits has a loss that no smaller set shows. The suspects are each set, read by all
+initiators or by those of one relation, and the way from one package to the drives of another. If
+nearly all sets that an initiator reads are slow, the drives are not at fault. If sets with the same
+departure involve all nodes of comparable sets, the departure is structural. Neither of these two
+cases is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, SliceKey
-from chaosity.anomalies.cell_groups import Comparison, TidyTableSliceCells
+from chaosity.anomalies.cell_groups import ComparedCells, TidyTableSliceCells
 from chaosity.anomalies.cell_log_scores import (
     Departure,
     Mask,
@@ -27,7 +28,7 @@ from chaosity.anomalies.cell_log_scores import (
     SuspectedComponent,
     cell_positions_in_mask,
 )
-from chaosity.anomalies.component_anomalies import CheckResult
+from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import (
@@ -43,9 +44,9 @@ from chaosity.units import format_count
 
 # Two losses are alike if the smaller is at least this share of the larger: both have noise.
 _SIMILAR = 0.4
-_MOST_INITIATORS = 8  # in a sentence
+_MOST_INITIATORS = 8  # most initiators that a sentence names
 _FAST_ALONE = "None of these drives is slow alone, so replacing a drive does not help."
-_FEWEST_ALIKE = 3  # drives of a model, to know how fast one is alone
+_FEWEST_ALIKE = 3  # fewest drives of a model that show its speed
 # The parts of a machine that can be suspected.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
@@ -56,7 +57,7 @@ def find_slow_drive_sets(
     models: Mapping[str, str],
     slow_drives: Sequence[Anomaly],
     drives: Mapping[int, Sequence[str]],
-) -> CheckResult:
+) -> AnomalyTestResult:
     """Find drives that are slow together, and sets slower than a part of their drives.
 
     Args:
@@ -66,14 +67,14 @@ def find_slow_drive_sets(
         slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
         drives: node -> its drives, as far as they are known without a measurement.
     """
-    check = CheckResult("drive set")
+    check = AnomalyTestResult("drive set")
     sets = drives_by_node_of_sets(rows, drives)
     slices = [
         DriveSetCells(part.rows, where, sets, models)
         for where, part in rows.comparable_slices()
         if not less_is_better(str(where["metric"]))
     ]
-    check.tests_count = 1 if slices else 0  # drives that are slow together, in all slices
+    check.tests_count = 1 if slices else 0  # one test covers all slices
     for cells in slices:
         check.add_tested_cells(cells, axis=1)
         check.anomalies += _losses_by_adding_drives(cells)
@@ -100,7 +101,7 @@ class DriveSetCells(TidyTableSliceCells):
         drives: drives of each column; empty if they are unknown.
         nodes: nodes of the drives of each column; empty if the drives are unknown.
         drives_of_node: node -> its drives.
-        parts: columns of the smaller sets that each column contains.
+        parts: for each column, the columns of smaller sets that are parts of its set.
         initiator_nodes: nodes of each row.
     """
 
@@ -115,7 +116,7 @@ class DriveSetCells(TidyTableSliceCells):
         compositions = _compositions(rows, sets, models)
         places = zip(rows["initiator"], rows["target"], strict=True)
         rows = rows.assign(composition=[compositions[place] for place in places])
-        # Larger sets come later: a smaller one explains their loss.
+        # Smaller sets come first, because the loss of a set explains that of larger sets.
         super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
         columns = [sets.get(name, {}) for name in self.cells.columns]
         self.models = models
@@ -143,12 +144,12 @@ class DriveSetCells(TidyTableSliceCells):
             self.compare_with_cells_without_fault(self.tested_mask)
 
     def _sums_of_parts(self) -> Scores:
-        """Return the score of the smallest sum of parts of each set; infinite without parts."""
+        """Return the score of each set's smallest sum of parts; infinite without parts."""
         values = np.exp(self.cells.log_score)
         column_of = {drives: column for column, drives in enumerate(self.drives) if drives}
         least = np.full(values.shape, np.inf)
         for whole, column in column_of.items():
-            # Of a large machine only some sets are measured, but each node.
+            # On a large machine only some sets are measured, but the drives of each node are.
             divisions = [{frozenset([drive]) for drive in whole}]
             divisions += [{whole & self.drives_of_node[node] for node in self.nodes[column]}]
             if len(self.nodes[column]) > 1:
@@ -164,8 +165,9 @@ class DriveSetCells(TidyTableSliceCells):
     def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
         """Yield what can be slow, smaller sets first.
 
-        First drive sets seen from all initiators, then all sets of as many nodes between two
-        packages, then drive sets seen from initiators of the same relation, then initiators.
+        The order: each drive set, read by all initiators; all sets of equally many nodes that one
+        package reads from another; each drive set, read by initiators of the same relation; each
+        initiator.
         """
         columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
         for column in columns:
@@ -174,7 +176,9 @@ class DriveSetCells(TidyTableSliceCells):
             for near, far in permutations(range(len(packages)), 2):
                 near_rows = [nodes <= set(packages[near]) for nodes in self.initiator_nodes]
                 of_far = [
-                    len(nodes) == size and nodes <= set(packages[far]) and self.is_whole(column)
+                    len(nodes) == size
+                    and nodes <= set(packages[far])
+                    and self.has_all_drives_of_its_nodes(column)
                     for column, nodes in enumerate(self.nodes)
                 ]
                 cells = np.logical_and.outer(near_rows, of_far) & self.tested_mask
@@ -191,24 +195,24 @@ class DriveSetCells(TidyTableSliceCells):
         cells[rows, column] = True
         return SuspectedComponent(part, self.cells.columns[column], cells & self.tested_mask)
 
-    def is_whole(self, column: int) -> bool:
+    def has_all_drives_of_its_nodes(self, column: int) -> bool:
         """Return whether a set has all drives of its nodes."""
         every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
         return len(self.drives[column]) == every
 
-    def explained_by(self, departure: Departure, comparison: Comparison[str]) -> Mask:
+    def explained_by(self, departure: Departure, comparison: ComparedCells[str]) -> Mask:
         """Return the mask of the cells that a departure explains.
 
-        If drives are slow together, their smaller sets are slow too, and larger sets may lose as
-        much. The sum of the slow parts is all that sets of several nodes of a package can reach, so
-        these need no such step.
+        If drives are slow together, sets of some of these drives are slow too, and larger sets may
+        lose as much. After a slow path between packages, larger sets need no such step, because
+        their limit is the sum of their slow parts.
         """
         explained = super().explained_by(departure, comparison)
         assert departure.suspect is not None
         if departure.suspect.part == _INITIATOR:
             return explained
         slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
-        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # all see slow drives
+        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # slow for all
         columns = [any(drives <= each for each in slow) for drives in self.drives]
         found = explained | np.logical_and.outer(rows, columns)
         if departure.suspect.part == _PACKAGES:
@@ -225,7 +229,7 @@ class DriveSetCells(TidyTableSliceCells):
         most = np.full(self.labels.shape, -np.inf)
         for anomaly in slow_drives:
             columns = [not drives.isdisjoint(anomaly.components) for drives in self.drives]
-            # A path from one initiator says nothing about the others.
+            # A slow path from one initiator says nothing about other initiators.
             sources = {initiator for initiator, _ in anomaly.cells}
             is_path = anomaly.kind == AnomalyKind.SLOW_PATH
             rows = [not is_path or name in sources for name in self.cells.rows]
@@ -236,9 +240,9 @@ class DriveSetCells(TidyTableSliceCells):
         return explained
 
     def are_fast_alone(self, positions: Sequence[Position], slow_drives: Sequence[Anomaly]) -> bool:
-        """Return whether each drive of some cells is known to be as fast alone as its model.
+        """Return whether each drive of some cells is known to be as fast as others of its model.
 
-        How fast a drive is, the initiator that reads it fastest says.
+        The speed of a drive is its bandwidth from the initiator that reads it fastest.
         """
         drives = frozenset[str]().union(*(self.drives[column] for _, column in positions))
         alone: dict[str, float] = {}
@@ -267,7 +271,7 @@ class DriveSetCells(TidyTableSliceCells):
     def with_suspect(
         self, departure: Departure, suspects: Sequence[SuspectedComponent]
     ) -> Departure:
-        """Return the departure; one of a single cell gets the suspect that is only this cell."""
+        """Return the departure with a suspect; of a single cell, it is this cell alone."""
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
@@ -276,23 +280,23 @@ class DriveSetCells(TidyTableSliceCells):
         return replace(departure, suspect=next(same, alone))
 
     def is_no_fault_of_drives(self, departure: Departure) -> bool:
-        """Return whether an initiator may be slow instead, or the machine is built so."""
+        """Return whether a slow initiator, or how the machine is built, may be the cause."""
         assert departure.suspect is not None
         return (
             departure.suspect.part == _INITIATOR
-            or self._may_be_of_initiator(departure)
+            or self._may_be_slow_initiator(departure)
             or self._is_structural(departure)
         )
 
-    def _may_be_of_initiator(self, departure: Departure) -> bool:
-        """Return whether all slow cells are of one initiator, which reads no other set faster."""
+    def _may_be_slow_initiator(self, departure: Departure) -> bool:
+        """Return whether one initiator has all slow cells, and should read no other set faster."""
         rows, columns = map(list, zip(*departure.cells, strict=True))
         most = self.cells.log_score[rows, columns].max() + self.scatter.matters / 2.0
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
     def _is_structural(self, departure: Departure) -> bool:
-        """Return whether sets of this size lose alike at all nodes, as the machine is built so."""
+        """Return whether sets of equally many nodes lose alike at all nodes of the machine."""
         size = len(self.nodes[departure.cells[0][1]])
         alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
         departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)
@@ -308,8 +312,8 @@ def _compositions(
 ) -> dict[tuple[str, str], str]:
     """Return initiator and drive set -> a text that is equal for comparable sets.
 
-    Each node of the set has a relation, its distance in the SLIT, and the models of its drives.
-    Drives of unknown model are not comparable.
+    The text has, for each node of the set, its relation to the initiator, its distance in the SLIT,
+    and the models of its drives. Drives of unknown model are not comparable.
     """
     columns = ["initiator", "target", "target_nodes", "relation", "distance"]
     cells = list(rows[columns].drop_duplicates(["initiator", "target"]).itertuples(index=False))
@@ -349,12 +353,16 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         found, components = "shared_drive_path", nodes
-        # Of drives that were only read together, a single one can be the reason.
+        # If the drives were only read together, a single slow drive can be the reason.
         read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == _DRIVES or not read_alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
             found, components = "drives_together", [*nodes, *drives]
-        some = "" if cells.is_whole(columns[0]) else f"first {len(cells.drives[columns[0]])} "
+        some = (
+            ""
+            if cells.has_all_drives_of_its_nodes(columns[0])
+            else f"first {len(cells.drives[columns[0]])} "
+        )
         readers = _readers_text(initiators)
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
         values = some, list_of_places(nodes), readers
@@ -382,9 +390,12 @@ def _readers_text(initiators: Sequence[str]) -> str:
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
-    """Yield drive sets that have less bandwidth than a subset of their drives."""
+    """Yield the worst drive set of each node that has less bandwidth than a subset of its drives.
+
+    All sets with drives of several nodes count as one node here.
+    """
     scores, found = cells.cells.log_score, dict[frozenset[int], list[tuple[Departure, Position]]]()
-    # The best of several parts is selected, so noise alone makes it better than the whole.
+    # The best of several parts is selected, so noise alone can make it better than the whole set.
     comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)
     for column, parts in enumerate(cells.parts):
         gains = np.nan_to_num(scores[:, parts] - scores[:, [column]], nan=-np.inf)

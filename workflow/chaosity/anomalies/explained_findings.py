@@ -1,9 +1,9 @@
-"""Merge findings of one place, and find which finding of a host explains another.
+"""Merge findings of one place, and find which finding of a host explains another finding.
 
-A finding explains another if all cells of the other use its component, and do not lose more than
-the component costs them. There is one rule for each way in which cells use a component. Here it is
-decided whether the memory of a node is slow, as without a module, or a link: `_limits_its_end`,
-`_is_link_of_all_cells` and `_is_node_behind_link`.
+A finding explains a second one if all cells of the second finding use the component of the first,
+and lose no more than this component costs them. There is one rule for each way in which cells use a
+component. The rules `_limits_its_end`, `_is_link_of_all_cells` and `_is_node_behind_link` decide
+whether a link is slow, or the memory of a node, for example because a module is missing.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames, loss_text
-from chaosity.anomalies.component_anomalies import package_of_nodes, threads_of_nodes
+from chaosity.anomalies.component_anomalies import package_of_nodes, thread_count_and_nodes_of_name
 from chaosity.place_names import node_name, packages_of_link
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_words
 
-# Anomalies of one place by several kernels, metrics or experiments are merged into one, with at
-# most this many sentences on the others.
+# Anomalies of one place by several kernels, metrics or experiments are merged into one, which has
+# at most this many sentences on the anomalies merged into it.
 _MAX_ALSO = 3
 # A path that loses more than this many times what its slow node loses has a fault of its own.
 _MORE_LOSS = 1.5
-# A path that gets less than this share of what the link carries is slow for another reason. Other
-# kernels, and data of which less is in caches, get somewhat less.
+# A path that gets less than this share of what a slow link carries is slow for another reason than
+# the link. Somewhat less is normal for other kernels, and for data of which less is in caches.
 _SAME_RATE = 0.75
-# A node whose paths lose as much as a link, to within this many per cent, is the reason for both.
+# If the paths of a node lose as much as a link, or less by at most this many percentage points, the
+# node is the reason for both losses.
 _SAME_LOSS_PERCENT = 5.0
-# Kinds that another anomaly may explain, and that explain no other.
-_SECONDARY = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
+# Kinds of anomalies that explain no other anomaly.
+_NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
 
 
 @dataclass(frozen=True)
 class HostPlaces:
     """Which places of a host lie within which other places."""
 
-    # Package of each node, and of each initiator or target by name, see `packages_of_places`.
+    # Node, or name of an initiator or target -> its package, see `packages_of_places`.
     packages: Mapping[int | str, int]
     first_units: Mapping[int, str]  # node -> its first processing unit
 
@@ -43,7 +44,7 @@ class HostPlaces:
 def packages_of_places(
     rows: Measurements, package_of_node: Mapping[int, int]
 ) -> dict[int | str, int]:
-    """Return node, or name of an initiator or target -> its package, if it is in a single one."""
+    """Return node, or name of an initiator or target -> its package; only places in one package."""
     found: dict[int | str, int] = dict(package_of_node.items())
     for end in ("initiator", "target"):
         places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
@@ -53,10 +54,10 @@ def packages_of_places(
 
 
 def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Keep one anomaly of each kind and place: one without doubt, if any, with the most cells.
+    """Return one anomaly for each kind and place: without doubt, if possible, and with most cells.
 
     One slow component can cause several anomalies: one kernel shows that a node's memory is slow
-    for all nodes, and another that it is slow for its own node.
+    for all nodes, and another kernel shows that this memory is slow for its own node.
     """
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
@@ -75,7 +76,7 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
 
 
 def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
-    """Sort key: without doubt first, most cells, whole nodes before parts, highest confidence."""
+    """Sort key: without doubt first, then most cells, whole nodes before parts, most confidence."""
     by_units = isinstance(anomaly.initiator, str)
     return (
         bool(anomaly.doubt),
@@ -93,8 +94,8 @@ def _source_text(anomaly: Anomaly) -> str:
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
-def without_explained(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
-    """Return the anomalies that no other one explains, each with sentences on those it explains."""
+def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
+    """Return the anomalies that no other anomaly explains, with sentences on what each explains."""
     causes_of = {
         number: [
             cause
@@ -106,7 +107,7 @@ def without_explained(found: Sequence[Anomaly], places: HostPlaces) -> list[Anom
     shown = [number for number, causes in causes_of.items() if not causes]
     sentences: dict[int, list[str]] = {number: [] for number in shown}
     for number, causes in causes_of.items():
-        # A suspicion explains no finding, and what is explained explains no other.
+        # A suspicion explains no finding, and an explained anomaly explains no other anomaly.
         usable = [
             cause
             for cause in causes
@@ -127,9 +128,9 @@ def _with_explained(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
 
 
 def _explains(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether an anomaly explains another."""
+    """Return whether the anomaly `cause` explains `anomaly`."""
     rules = _RULES.get(AnomalyKind(anomaly.kind), ())
-    return cause.kind not in _SECONDARY and any(rule(cause, anomaly, places) for rule in rules)
+    return cause.kind not in _NEVER_CAUSES and any(rule(cause, anomaly, places) for rule in rules)
 
 
 def _has_all_cells(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
@@ -142,10 +143,9 @@ def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) ->
 
 
 def _limits_its_end(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
-    """Return whether a slow component limits all cells of an anomaly of fewer cells.
+    """Return whether a slow component (`cause`) limits all cells of an anomaly with fewer cells.
 
-    A slow memory limits all its paths, also those that no test of their own calls slow, and also
-    the cores that use it.
+    Slow memory limits all paths to it, and all cores that use it.
     """
     if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
         return False
@@ -158,7 +158,7 @@ def _limits_its_end(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
 
 
 def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
-    """Return the names of the initiators and of the targets."""
+    """Return the names of all initiators of the cells, and of all their targets."""
     return [
         {node_name(end) if isinstance(end, int) else end for end in ends}
         for ends in zip(*cells, strict=True)
@@ -166,23 +166,24 @@ def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
 
 
 def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow processing unit is one of several threads that lose less."""
-    _, nodes = threads_of_nodes(anomaly.components[0])
+    """Return whether a slow unit (`cause`) runs a thread of an anomaly that loses no more."""
+    _, nodes = thread_count_and_nodes_of_name(anomaly.components[0])
     is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
     loss = cause.loss_as_share_of_better_value
     return is_thread and anomaly.loss_as_share_of_better_value <= loss
 
 
 def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether all reads of an anomaly use a slow link and get what it carries."""
+    """Return whether all reads of an anomaly use a slow link (`cause`) and get what it carries."""
     across = _is_across(cause, anomaly, places, both_ways=False)
     return across and anomaly.observed >= _SAME_RATE * cause.observed
 
 
 def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether paths of one of several nodes lose as much as a link seems to lose.
+    """Return whether paths of one node (`cause`) lose as much as a link (`anomaly`) seems to lose.
 
-    The pages of the link's loads lie on all nodes. The paths may be slow for reads and for writes.
+    The package of this node has several nodes, and the loads that test the link have pages on all
+    of them, so a slow node also slows these loads. The paths may have either direction of the link.
     """
     if (
         _is_across(cause, anomaly, places, both_ways=False)
@@ -198,7 +199,10 @@ def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -
 
 
 def _is_across(link: Anomaly, anomaly: Anomaly, places: HostPlaces, *, both_ways: bool) -> bool:
-    """Return whether all reads of an anomaly use a link in its slow direction, or `both_ways`."""
+    """Return whether all reads of an anomaly use a link in its slow direction, or in any direction.
+
+    Any direction counts with `both_ways`.
+    """
     slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
     slow += [pair[::-1] for pair in slow if both_ways]
     package = places.packages.get
@@ -219,7 +223,7 @@ _OF_SLOW_PARTS: tuple[_Rule, ...] = (
     _is_link_of_all_cells,
     _is_node_behind_link,
 )
-# Kind of an anomaly -> the rules by which another explains it.
+# Kind of an anomaly -> the rules by which another anomaly may explain it.
 _RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
     AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
     AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,

@@ -17,19 +17,19 @@ from chaosity.anomalies.anomaly_results import (
     without_disturbed_replicates,
 )
 from chaosity.anomalies.component_anomalies import (
-    CheckResult,
+    AnomalyTestResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
     find_slow_links,
     package_read_and_write_bandwidths,
-    weakest_node_of_each_package,
+    share_of_weakest_node_by_package,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.explained_findings import (
     HostPlaces,
     merge_findings_of_one_place,
     packages_of_places,
-    without_explained,
+    without_explained_anomalies,
 )
 from chaosity.anomalies.latency_sweep_anomalies import (
     TOGETHER,
@@ -108,7 +108,8 @@ def host_component_facts(
 def why_results_are_unusable(measurements: Measurements) -> str:
     """Return why the results of a host are useless and what to do; empty if they are not.
 
-    Whatever reads the results says it first. `measurements` is the tidy table of the host.
+    The report and all commands that show results say this first. `measurements` is the tidy table
+    of the host.
     """
     return reason_for_unusable_results(_valid_rates_and_times(measurements))
 
@@ -116,7 +117,7 @@ def why_results_are_unusable(measurements: Measurements) -> str:
 def _valid_rates_and_times(measurements: Measurements) -> Measurements:
     """Return the valid rows of rates and times, without percentiles.
 
-    A few slow accesses decide percentiles, so they scatter more than the medians.
+    A few slow accesses decide percentiles, so percentiles scatter more than medians.
     """
     performance = measurements.performance_rows()
     of_few = performance.rows["metric"].map(is_percentile).astype(bool)
@@ -136,14 +137,14 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     valid = without_disturbed_replicates(valid)
     rows = valid.single_load_rows()
     has_links = len(parts.packages or ()) > 1
-    kinds: dict[str, list[CheckResult]] = {
+    kinds: dict[str, list[AnomalyTestResult]] = {
         kind: [] for kind in _KINDS if kind != _LINKS or has_links
     }
     structure, limits = "not measured", tuple[str, ...]()
     if len(rows):
         memory = _comparable(rows.where(target_kind=["node", "nodes"]))
         between = package_read_and_write_bandwidths(memory, parts.packages)
-        weakest = weakest_node_of_each_package(memory, parts.packages)
+        weakest = share_of_weakest_node_by_package(memory, parts.packages)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
         structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)
         if _LINKS in kinds:
@@ -167,11 +168,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for anomaly in check.anomalies
     ]
     places = HostPlaces(packages_of_places(rows, parts.package_of_node), parts.first_units)
-    merged = without_explained(merge_findings_of_one_place(doubted), places)
+    merged = without_explained_anomalies(merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     certain = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
-        check.tested: check.typical_detectable_percent(tests_count)
+        check.tested: check.typical_detectable_loss_percent(tests_count)
         for check in checks
         if check.tested
     }
@@ -198,9 +199,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     )
 
 
-def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str, list[CheckResult]]:
+def _check_memory(
+    memory: Measurements, parts: HostComponentFacts
+) -> tuple[str, list[AnomalyTestResult]]:
     """Test the node matrices, and the initiators that are parts of nodes."""
-    # Sparse matrices are compared by the topology instead.
+    # Cells of a matrix with many gaps are compared by the topology instead, as those of drives are.
     matrices = [
         (where, matrix)
         for where, matrix in memory.node_matrices()
@@ -208,10 +211,11 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
     ]
     distances = _slit_entries(memory)
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
-    check = CheckResult()
+    check = AnomalyTestResult()
     structures: list[str] = []
     for where, matrix in matrices:
-        # A SLIT is about time. Bandwidth is compared with it only where no latency was measured.
+        # A SLIT is about time. Bandwidth is compared with a SLIT only where no latency was
+        # measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
         units = parts.first_units if where.get("initiator_kind") == "pu" else {}
         found, analysis, _ = analyse_one_of_matrices(
@@ -223,7 +227,7 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
         structures += [analysis.structure.description] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:
-        # Slow parts, and remote better than local; each counts all matrices.
+        # Two tests, each over all matrices: slow parts, and remote memory better than local memory.
         check.tests_count += 2
         number = format_count(len(matrices), "node matrix", "node matrices")
         check.tested = f"{number}{' and the SLIT' if distances else ''}"
@@ -237,7 +241,7 @@ def _check_memory(memory: Measurements, parts: HostComponentFacts) -> tuple[str,
 
 def _check_drives(
     rows: Measurements, parts: HostComponentFacts
-) -> tuple[list[CheckResult], list[CheckResult]]:
+) -> tuple[list[AnomalyTestResult], list[AnomalyTestResult]]:
     """Test drives and drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
@@ -250,9 +254,9 @@ def _check_drives(
 def _comparable(rows: Measurements) -> Measurements:
     """Return the rows of loads whose values can be compared between initiators.
 
-    A sweep over sizes keeps only its largest size, which measures memory. Core-to-core transfers
-    are left out: they are between initiator and responder. So are co-running loads in published
-    data, which the column `mode` shows.
+    Of a sweep over sizes, only the largest size is kept, since it measures memory. Core-to-core
+    transfers are left out: they are between initiator and responder. Loads of published data that
+    ran at the same time as others are left out too; the factor `mode` shows them.
     """
     if not len(rows):
         return rows
@@ -273,7 +277,7 @@ def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
 
 
 def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
-    """Return the anomaly, with the description of its first component that has one."""
+    """Return the anomaly with a sentence that describes the first component with a description."""
     for name in anomaly.components:
         if name in parts.descriptions:
             words = place_words(name)

@@ -1,8 +1,9 @@
 """Anomalies of latency over the working set: contention within a node, and inversions.
 
-Document 003 shows both on an EPYC. Contention: half of the cores are slower when all cores run,
-though each of them alone is as fast as the others. Inversion: at the largest size, the core of a
-node that was faster becomes the slower one.
+Contention: some initiators of a node are slower than the others when all run at the same time,
+although each of them is as fast as the others alone. Inversion: at one size, an initiator is
+clearly slower than the others of its node, although it was faster at smaller sizes. Document 003
+shows both on an EPYC: contention of half of the cores, and an inversion at the largest size.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from chaosity.anomalies.cell_log_scores import (
     MAX_CONFIDENCE,
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
-from chaosity.anomalies.component_anomalies import CheckResult
+from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.place_names import list_of_places, natural_sort_key, place_words
 from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
 from chaosity.statistics.ratios import compare_latency_together_and_alone
@@ -35,19 +36,19 @@ from chaosity.store.measurements import Measurements
 from chaosity.text_templates import write_text
 
 SERIAL = "serial"
-# Other levels of the mode, in which loads run at the same time, and which loads these are.
+# Levels of the factor `mode` in which loads run at the same time -> text for these loads.
 TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
-# An initiator is usually faster if it was faster at this many sizes in a row.
+# An initiator counts as usually faster only if it was faster at this many sizes with a clear lead.
 _MIN_SIZES = 3
-# A lead (logarithm of a ratio) that is larger than the noise of a single run.
+# A lead, see `_inversions`, that is larger than the noise of a single run, in either direction.
 _CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
 
 
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
 
-    `x` is the size in bytes, `level` is the mode, and `rest` has the other factors as
-    JSON. `rows` must be valid rows of a latency.
+    `x` is the size in bytes, `level` is the level of the factor `mode`, and `rest` has the other
+    factors as JSON. `rows` must be valid rows of times.
     """
     with_columns = rows.with_columns(
         x=pd.to_numeric(rows.factor_level_of_each_row("bytes"), errors="coerce"),
@@ -63,16 +64,16 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
 
 def find_contention_and_inversions(
     sweeps: Measurements,
-) -> tuple[CheckResult, dict[AnomalyKind, str]]:
+) -> tuple[AnomalyTestResult, dict[AnomalyKind, str]]:
     """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns.
 
     Returns:
-        The result of one test for each place where there could be contention and one for
-        inversions; and kind of anomaly -> why it could not be found, as a sentence.
+        The result of the tests: one for each node and mode with possible contention, and one for
+        inversions. Then a dictionary: kind of anomaly -> why it could not be found, as a sentence.
     """
     columns = ["experiment", "load", "benchmark", "metric"]
-    check = CheckResult(tests_count=1)
-    looks: list[list[_Look]] = []
+    check = AnomalyTestResult(tests_count=1)
+    possible: list[list[_PossibleInversion]] = []
     most_sizes = 0
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
@@ -81,16 +82,18 @@ def find_contention_and_inversions(
             together = own.rows[own.rows["level"] == level]
             check.tests_count += together["initiator_nodes"].nunique()
         for (level,), side in own.groups_by_columns(["level"]):
-            looks += _looks(side.rows, {**where, "mode": str(level)})
+            possible += _possible_inversions(side.rows, {**where, "mode": str(level)})
             most_sizes = max(most_sizes, side.rows["x"].nunique())
-    check.anomalies += _inversions(looks)
-    untested = _reasons_for_untested_kinds(sweeps.rows, most_sizes, has_looks=any(looks))
+    check.anomalies += _inversions(possible)
+    untested = _reasons_for_untested_kinds(
+        sweeps.rows, most_sizes, has_possible_inversions=any(possible)
+    )
     check.tested = "latency over sizes" * (AnomalyKind.CONTENTION not in untested)
     return check, untested
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Yield, for each node, the initiators that are slower than the others when all run."""
+    """Yield an anomaly for each node with initiators that are slow only when all run."""
     together = where["mode"]
     found = compare_latency_together_and_alone(Measurements(rows), together, SERIAL)
     if found.start is None:
@@ -152,7 +155,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
 
 
 def _reasons_for_untested_kinds(
-    rows: pd.DataFrame, most_sizes: int, *, has_looks: bool
+    rows: pd.DataFrame, most_sizes: int, *, has_possible_inversions: bool
 ) -> dict[AnomalyKind, str]:
     """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence."""
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
@@ -163,14 +166,14 @@ def _reasons_for_untested_kinds(
         measured = sorted(rows["level"].unique())
         text = write_text("anomalies", "no_contention", measured=measured)
         reasons[AnomalyKind.CONTENTION] = text
-    if not has_looks:
+    if not has_possible_inversions:
         sizes = {"smaller_sizes": most_sizes - 1, "needed": _MIN_SIZES}
         reasons[AnomalyKind.INVERSION] = write_text("anomalies", "no_inversions", **sizes)
     return reasons
 
 
 def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
-    """Return, for each group, the mean logarithm of the chosen rows minus that of the others."""
+    """Return, for each group, the mean log value of the chosen rows minus that of the others."""
     logs = rows.assign(log=np.log(rows["value"].astype(float)))["log"]
     keys = [rows[name] for name in by]
     above, below = (logs[part].groupby([key[part] for key in keys]) for part in (chosen, ~chosen))
@@ -179,15 +182,15 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
 
 
 def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
-    """Return the ends of the loss's 95 % interval in per cent, and the p-value of no loss."""
+    """Return both ends of the loss's 95 % interval in per cent, and the p-value of "no loss"."""
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
     return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))
 
 
 @dataclass(frozen=True)
-class _Look:
-    """A size at which an initiator should be faster than the others of its node."""
+class _PossibleInversion:
+    """A size at which an initiator should be faster than the other initiators of its node."""
 
     where: dict[str, str]  # experiment, load, benchmark, metric and mode
     rows: pd.DataFrame  # rows of all initiators of the node at all sizes
@@ -195,16 +198,18 @@ class _Look:
     medians: pd.DataFrame
     initiator: str  # the initiator that was faster at the last smaller sizes with a clear order
     position: int  # row of the size in `medians`
-    lead: float  # logarithm of its latency divided by the mean of the others at this size
+    lead: float  # its lead at this size, see `_inversions`
     usual: pd.Series  # the leads of `initiator` at smaller sizes, from the first clear lead on
 
 
-def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:
+def _possible_inversions(
+    rows: pd.DataFrame, where: dict[str, str]
+) -> Iterator[list[_PossibleInversion]]:
     """Yield, for each node, every size at which the order of its initiators could be inverted."""
     for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
         medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
         logs = medians.apply(np.log)
-        looks: list[_Look] = []
+        possible: list[_PossibleInversion] = []
         for initiator in medians.columns if medians.shape[1] > 1 else ():
             lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
             for position in range(_MIN_SIZES, len(lead)):
@@ -213,46 +218,48 @@ def _looks(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[list[_Look]]:
                     usual = lead.loc[clear.index[0] :].iloc[: -(len(lead) - position)]
                     own_lead = float(lead.iloc[position])
                     name = str(initiator)
-                    looks.append(_Look(where, own, medians, name, position, own_lead, usual))
-        yield looks
+                    possible.append(
+                        _PossibleInversion(where, own, medians, name, position, own_lead, usual)
+                    )
+        yield possible
 
 
-def _inversions(looks_of_nodes: Sequence[Sequence[_Look]]) -> Iterator[Anomaly]:
-    """Yield at most one inversion for each node: a usually fast initiator is clearly slower.
+def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> Iterator[Anomaly]:
+    """Yield at most one inversion for each node: a usually faster initiator is clearly slower.
 
-    A lead is how much faster an initiator is than the others. The mean of its usual leads must
-    differ clearly from zero, and its lead at this size must differ clearly from this mean. The
-    scatter comes from the differences of usual leads between neighbouring sizes, pooled over all
-    initiators. Both tests are corrected for the number of all comparisons (Bonferroni). The level
-    is 5 % if the data have a single replicate block, else
-    `HOST_FALSE_ALARM_LEVEL`.
+    The lead of an initiator is the logarithm of its latency, minus the mean logarithm of the other
+    initiators' latencies: negative if it is faster. The mean of its leads at smaller sizes must be
+    clearly below zero, and its lead at this size clearly above this mean. The scatter comes from
+    the differences of the leads between neighbouring smaller sizes, pooled over all initiators. The
+    tests of both means are corrected for the number of all comparisons (Bonferroni). The level is 5
+    % if the data have a single replicate block, else `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
-    for looks in looks_of_nodes:
-        last = {look.initiator: look for look in looks}
-        steps += [np.diff(look.usual) for look in last.values()]
+    for possible in possible_of_nodes:
+        last = {case.initiator: case for case in possible}
+        steps += [np.diff(case.usual) for case in last.values()]
     squares = np.square(np.concatenate([[], *steps]))
     # Successive differences have twice the variance, and two thirds of the freedom (von Neumann).
     variance, freedom = float(squares.sum()) / 2.0 / max(len(squares), 1), len(squares) / 1.5
-    count = sum(len(looks) for looks in looks_of_nodes)
-    for looks in looks_of_nodes:
-        for look in looks:
-            usual, own = float(look.usual.mean()), 1.0 / len(look.usual)
-            scores = -usual / np.sqrt(own), (look.lead - usual) / np.sqrt(1.0 + own)
+    count = sum(len(possible) for possible in possible_of_nodes)
+    for possible in possible_of_nodes:
+        for case in possible:
+            usual, own = float(case.usual.mean()), 1.0 / len(case.usual)
+            scores = -usual / np.sqrt(own), (case.lead - usual) / np.sqrt(1.0 + own)
             p = stats.t.sf(min(scores) / (np.sqrt(variance) or 1e-6), freedom)
-            found = _clear_inversion(look, 1.0 - count * float(p))
+            found = _clear_inversion(case, 1.0 - count * float(p))
             if found is not None:
                 yield found
                 break
 
 
-def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
-    """Return the inversion at a size if its lead and its replicates are clear too."""
-    if look.lead < _CLEAR_LEAD:
+def _clear_inversion(case: _PossibleInversion, confidence: float) -> Anomaly | None:
+    """Return the inversion if its lead, confidence and replicates are clear; otherwise None."""
+    if case.lead < _CLEAR_LEAD:
         return None
-    initiator, where = look.initiator, look.where
-    size = float(look.medians.index[look.position])
-    here = look.rows[look.rows["x"] == size]
+    initiator, where = case.initiator, case.where
+    size = float(case.medians.index[case.position])
+    here = case.rows[case.rows["x"] == size]
     blocks = int(here["replicate"].nunique())
     logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
     low, high = None, None
@@ -262,9 +269,9 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None
     nodes, target = here["initiator_nodes"].iloc[0], str(here["target"].iloc[0])
-    at_size = look.medians.iloc[look.position]
+    at_size = case.medians.iloc[case.position]
     rest = at_size.drop(initiator)
-    loss_percent = 100.0 * float(np.expm1(look.lead))
+    loss_percent = 100.0 * float(np.expm1(case.lead))
     others = list_of_places(rest.index)
     return Anomaly(
         kind=AnomalyKind.INVERSION,
@@ -287,7 +294,7 @@ def _clear_inversion(look: _Look, confidence: float) -> Anomaly | None:
             size=size,
             node=nodes,
             initiator=place_words(initiator),
-            before=-100.0 * float(np.expm1(look.usual.median())),
+            before=-100.0 * float(np.expm1(case.usual.median())),
             others=others,
             percent=loss_percent,
             mode=where["mode"],

@@ -19,7 +19,7 @@ from scipy import stats
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
     AnomalyKind,
-    CellGroup,
+    ComparableCells,
     Findings,
     doubt_of_single_run,
     shorten_list,
@@ -55,12 +55,12 @@ from chaosity.units import format_quantity, join_with_and
 # Parts of a node matrix that can be suspected.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
-PROCESSING_UNITS = "processing_units"  # some of a node
+PROCESSING_UNITS = "processing_units"  # some units of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
-# Most cells that a note names.
+# The largest number of cells that a note names.
 _MAX_NAMED = 8
-# Noise makes equal losses different. So a loss is similar to another if it is at least this share
-# of it.
+# Noise makes equal losses different. So a loss is similar to a second loss if it is at least this
+# share of the second.
 _SIMILAR = 0.4
 
 
@@ -121,18 +121,18 @@ def analyse_one_of_matrices(
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
         tests_count: number of tests of one machine, here of matrices; each is one more chance of a
             false alarm.
-        units: node -> the only processing unit that stands for it as an initiator. Default: all of
-            its units do.
+        units: node -> its only processing unit that ran the loads. Default: all units of each node
+            ran them.
 
     Returns:
-        The anomalies, the largest loss first; the analysis; what the check of packages and SLIT
-        notes.
+        The anomalies, the largest loss first; the analysis; the notes of the check of packages and
+        SLIT.
     """
     values = pd.Series(dict(matrix.samples)).explode()
     blocks = None
     if matrix.blocks:
         blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
-    # The order of the nodes in the matrix says nothing.
+    # The order of the nodes in the matrix has no meaning.
     nodes = sorted(matrix.initiators), sorted(matrix.targets)
     cells = score_cells(matrix.metric, values, *nodes, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
@@ -169,16 +169,19 @@ def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
-def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[CellGroup]:
+def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[ComparableCells]:
     for label, name in enumerate(structure.names):
         positions = cell_positions_in_mask(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
         names = tuple(cells.initiator_and_target(position) for position in positions)
-        yield CellGroup(name, names, cells.value_of_score(typical))
+        yield ComparableCells(name, names, cells.value_of_score(typical))
 
 
 def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
-    """Add an anomaly of a cell against a better one, or its sentence to the reason of the loss."""
+    """Add the anomaly to `found`, or its sentence to an anomaly with the same worse cell.
+
+    `anomaly` compares a cell with a better one.
+    """
     worse = anomaly.cells[-1]
     for number, each in enumerate(found):
         if worse in each.cells and each.kind != AnomalyKind.SLIT_MISMATCH:
@@ -216,10 +219,10 @@ class MatrixAnalysis(GroupedCells[int]):
 
     Attributes:
         structure, tests_count, units: the arguments of `analyse_one_of_matrices`.
-        remote_better: remote cells that are better than a local cell, see
+        remote_better: pairs of a remote cell and a worse local cell, see
             `_remote_cells_better_than_local`.
         labels: group of each cell; -1 if it was not measured or does not represent its group.
-        found: cells and components that differ from what their group predicts.
+        found: departures of components and of single cells.
     """
 
     def __init__(
@@ -234,8 +237,8 @@ class MatrixAnalysis(GroupedCells[int]):
         self.remote_better = _remote_cells_better_than_local(cells, structure)
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
-            # This cell is better than local memory and better than its group. It is an exception,
-            # so the other cells of the group are not compared with it.
+            # A remote cell that is better than local memory and better than its group is an
+            # exception, so the other cells of the group are not compared with it.
             group = structure.labels == structure.labels[remote]
             group[remote] = False
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
@@ -252,13 +255,13 @@ class MatrixAnalysis(GroupedCells[int]):
 
     @property
     def has_comparable_cells(self) -> bool:
-        """Whether a loss is detectable: in groups of one cell it is not."""
+        """Whether a group has several cells, so that a loss is detectable."""
         return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return the smallest detectable loss of a cell, in per cent.
 
-        Each of the `tests_count` tests tests all matrices.
+        Each of the `tests_count` tests of the host covers all matrices.
         """
         return super().smallest_detectable_loss_percent(tests_count * self.tests_count)
 
@@ -319,7 +322,7 @@ class MatrixAnalysis(GroupedCells[int]):
             yield replace(anomaly, also=self._opposite_direction(source, target, part))
 
     def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
-        """Return a sentence on the opposite direction of a slow path, if it is not slow."""
+        """Return a sentence on the opposite direction of a slow path, unless it is slow too."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
         if part != PATH or not (opposite & ~self.comparison.departing_mask).any():
             return ()
@@ -344,8 +347,9 @@ def _remote_cells_better_than_local(
 ) -> list[tuple[Position, Position]]:
     """Return pairs of positions: a remote cell, and a local cell that is clearly worse.
 
-    A remote cell is compared with the local cell of its initiator and with that of its target. Only
-    nodes with units and memory count, since memory of another kind (HBM) can be better.
+    A remote cell is compared with the local cell of its initiator and with that of its target.
+    Targets without processing units do not count, since memory of their kind (HBM) can be better
+    than the memory of other nodes.
     """
     if structure.kind == NONE:
         return []
@@ -379,7 +383,7 @@ def losses_explained_by_node_position(
     """Return the part of each departure, at most 0, that the position of its nodes explains.
 
     A node that is far from the links of its package is slightly slower as initiator and as target.
-    This is structural when every package has such a node; in a single node it is a fault.
+    The loss is structural if every package has such a node, and a fault if only one package has.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:
@@ -401,7 +405,8 @@ def _node_effects(
 ) -> Scores:
     """Return the median departure of each row if every package has a similar node, else 0.
 
-    It is at most what all packages have. A node whose cells are missing may be the similar one.
+    The loss is limited to what the worst nodes of all packages lose. A node that was not measured
+    counts as a similar node.
     """
     known = ~np.isnan(part).all(axis=1)
     effects = np.zeros(len(part))

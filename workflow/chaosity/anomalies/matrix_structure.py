@@ -31,8 +31,8 @@ SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
 Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
-# Hops between neighbours of smaller gaps. Noise alone may leave such gaps, so these groups are
-# known only beside other hops.
+# Hops between nearest neighbours that only a small gap of scores shows. Noise alone may leave such
+# a gap, so these groups get `KNOWN_BONUS` only if there are also HOPS.
 UNCLEAR_HOPS = "unclear hops"
 # A departure of more than three standard deviations is not noise; beyond that, its size says
 # nothing about the structure.
@@ -40,19 +40,19 @@ CAP = 9.0
 # Faults make values worse. A cell that is better than its group contradicts the group twice as
 # much.
 BETTER_COSTS = 2.0
-# Known packages and distances are rejected only for more than one pair of nodes that departs in
-# both directions, and so are hops: nearest neighbours determine all of their groups.
+# Known packages, distances and hops are rejected only if more than one pair of nodes departs in
+# both directions. Hops count as known because nearest neighbours determine all of their groups.
 KNOWN_BONUS = 2.0 * CAP + 2.0
 # Share of the cells that has to be measured to learn the structure; some points may have failed.
 ENOUGH_CELLS = 0.75
-# Structure below a few per cent does not matter, however small the noise is.
+# Differences below a few per cent are no structure that matters, however small the noise is.
 LEAST_SCALE = 0.03
 # Gaps between sorted scores that can separate groups. The near and far nodes of a four-socket
 # Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines. A fault can
 # fill a small gap.
 GAPS = (0.06, 0.1, 0.2)
-# With more pairs of nodes that were measured in no direction, none of them is tried as neighbours:
-# each pair doubles the hypotheses.
+# If more pairs of nodes were measured in neither direction, no such pair is tried as neighbours,
+# because each pair doubles the number of hypotheses.
 _MOST_UNKNOWN_PAIRS = 2
 
 
@@ -85,7 +85,8 @@ def learn_matrix_structure(
 ) -> EqualCellGroups:
     """Return the hypothesis that explains a node matrix best.
 
-    Given packages and entries of the SLIT are tried too; given packages exclude others.
+    Given packages and entries of the SLIT are tried too. If packages are given, no other packages
+    are tried.
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
@@ -99,7 +100,8 @@ def learn_matrix_structure(
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
-    # Equal groups under several names get the first name: packages say more than steps.
+    # Of several hypotheses with the same groups, the first is returned: packages say more than
+    # steps.
     return _ordered(cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels)))
 
 
@@ -193,10 +195,10 @@ def _one_sided(cells: ScoredCells[int]) -> Mask:
 
 
 def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Labels:
-    """Return the rank of each cell of a one-sided node by its score (0 is best); -1 for all others.
+    """Return the rank of each cell of a one-sided node by its score (0 is best); other cells: -1.
 
-    The nearest initiators of all such nodes are comparable, and so on. If there is only one such
-    node, no node is comparable, so each of its cells is a group of its own.
+    The nearest initiators of all such nodes are comparable, then the second nearest, and so on. If
+    there is only one such node, no node is comparable, so each of its cells is a group of its own.
     """
     ranks = np.full(one_sided.shape, -1)
     lines: list[tuple[slice | int, slice | int]] = [
@@ -262,8 +264,9 @@ def _by_steps(
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups of remote cells, for two models of a machine.
 
-    In one, the cells of a group have similar values (a step). In the other, they are the same
-    number of hops apart, where a hop leads to a nearest neighbour.
+    In the first model, the cells of a group have similar values (a step). In the second model, the
+    nodes of each cell of a group are the same number of hops apart; a hop leads to a nearest
+    neighbour.
     """
     for steps in of_value:
         if len(steps) < 2:
@@ -277,16 +280,20 @@ def _by_steps(
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _by_hops(cells, remote, remote & (remote_scores == best))
-    # So it does if noise closes the gaps. Noise also makes such neighbours of equal nodes.
+    # The nearest nodes also stay the same if noise closes the gaps. But among equal nodes, noise
+    # alone makes one the nearest, so hops between them are unclear.
     for nearest in (_nearest_in_one_direction(cells, remote), *near):
         yield from _by_hops(cells, remote, nearest, UNCLEAR_HOPS)
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
-    """Return one nearest node for each node, as in a one-way ring: together they score highest."""
+    """Return one nearest node for each node, as in a one-way ring.
+
+    The sum of their scores is highest.
+    """
     scores = np.where(remote, cells.log_score, np.nan)
     best, least = np.nanmax(scores), np.nanmin(scores)
-    # A node is not near to itself, and one that lacks units or memory is near to none.
+    # A node is not near to itself, and a node that lacks units or memory is near to no other node.
     far = least - len(cells.rows) * (best - least + 1.0)
     scores = np.where(remote, cells.log_score, far)
     nearest = np.median(scores.max(axis=1)) - 2.0 * cells.typical_standard_error
@@ -297,7 +304,7 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
-    """Yield the pairs of nodes above each gap between scores that noise seldom leaves."""
+    """Yield, for each gap of scores that noise seldom leaves, the node pairs above this gap."""
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
@@ -319,7 +326,10 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
 def _by_hops(
     cells: ScoredCells[int], remote: Mask, nearest: Mask, kind: str = HOPS
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield groups that are hops between nearest neighbours, if more hops are not better."""
+    """Yield a group for each number of hops, unless more hops have better scores.
+
+    A hop leads to a nearest neighbour.
+    """
     hops = {name: part & remote for name, part in _cells_by_hops(nearest).items()}
     typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
     if hops and typical == sorted(typical, reverse=True):
@@ -329,7 +339,7 @@ def _by_hops(
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, distances: SlitEntries | None
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield one group for each distance of the SLIT, if it has all pairs of nodes."""
+    """Yield one group for each distance of the SLIT, if the SLIT has all pairs of nodes."""
     known = distances or {}
     table = np.array([[known.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     if not np.isnan(table[remote]).any():
@@ -338,7 +348,7 @@ def _by_distances(
 
 
 def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask]]:
-    """Yield steps of value that join both directions of a node pair, then steps that do not.
+    """Yield steps of value that join both directions of a node pair, then steps by direction.
 
     The better direction decides the step of both, so a direction that became slow stays in its
     group, and a direction that was not measured gets a group. Steps that differ by direction, as in
@@ -403,8 +413,8 @@ def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
 def _cells_by_hops(nearest: Mask) -> Groups:
     """Return the cells of each number of hops; empty if nearest neighbours do not explain them.
 
-    Each node must have a node two hops away. Not every node needs one at three or more hops: one in
-    the middle of a row or of a mesh may have none.
+    Each node must have a node two hops away. Not every node needs a node at three or more hops: in
+    the middle of a row or of a mesh there may be none.
     """
     if nearest.shape[0] != nearest.shape[1]:
         return {}

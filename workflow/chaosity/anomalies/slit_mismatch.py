@@ -1,11 +1,12 @@
 """Check whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
 
-They are compared with the structure that is learned from the matrix alone. Each distance of the
-SLIT stands for a group of cells: the group in which most pairs of nodes with this distance were
-measured. This group is never better than the group of a smaller distance. A pair in another group
-is wrong: a single one, all pairs of a distance that is out of order, or the far pairs of a SLIT
-with one distance. A SLIT is about time: memory of another kind (HBM, CXL) has another bandwidth at
-any distance, so bandwidths are only compared within one kind.
+The distances and packages are compared with the structure that is learned from the matrix alone.
+Each distance of the SLIT stands for a group of cells: the group in which most pairs of nodes with
+this distance were measured. The group of a distance is never better than the group of a smaller
+distance. The entry of a pair in another group is wrong. Wrong can be a single pair, all pairs of a
+distance that is out of order, or the far pairs of a SLIT with only one distance. A SLIT is about
+time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so bandwidths are
+only compared within one kind.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from chaosity.units import format_quantity
 # The given packages are rejected when they cost this much more than the learned structure: the
 # cost of one more group and of one departing cell.
 _CLEARLY_WORSE = 20.0
-# Difference of two groups that a SLIT can express: its entries are in steps of a tenth of the local
-# distance.
+# Smallest difference between the scores of two groups that a SLIT can express: its entries are in
+# steps of a tenth of the local distance.
 _SLIT_STEP = 0.1
-# A node is the reason for wrong pairs with at least this many others.
+# A node is the reason for wrong pairs if its pairs with at least this many other nodes are wrong.
 _SEVERAL = 3
 # Most pairs that a sentence names.
 _MAX_NAMED = 6
@@ -57,10 +58,10 @@ _MAX_NAMED = 6
 
 @dataclass(frozen=True)
 class PackagesAndSlitCheck:
-    """What the comparison of the packages with the SLIT found."""
+    """What the comparison of the firmware's packages and SLIT with the measurements found."""
 
     anomalies: tuple[Anomaly, ...] = ()  # anomalies of the kind slit_mismatch
-    # Structure to use instead of the given structure; None to keep the given one.
+    # Structure to use instead of the given structure; None to keep the given structure.
     structure: EqualCellGroups | None = None
     notes: tuple[str, ...] = ()  # observations that are not anomalies
 
@@ -75,7 +76,7 @@ def check_packages_and_slit(
 
     Args:
         cells: the matrix.
-        structure: learned with the packages and distances among the hypotheses.
+        structure: learned from the matrix, with these packages and distances among the hypotheses.
         packages: nodes of each package, as the firmware reports.
         distances: (initiator, target) -> entry of the SLIT.
     """
@@ -89,7 +90,7 @@ def check_packages_and_slit(
     notes: list[str] = []
     instead = None
     if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
-        # The given packages were not selected, or only with steps that contradict them.
+        # The given packages were not selected, or only with groups that contradict them.
         rejected = structure.kind != PACKAGES or not are_values_better_within_packages(
             cells, structure
         )
@@ -154,11 +155,11 @@ def _mismatch(
     compared_with: str,
     others: Sequence[NodePair] = (),
 ) -> Anomaly:
-    """Return the anomaly of pairs of nodes; its place is the first pair.
+    """Return a SLIT mismatch of node pairs; its initiator and target are those of the first pair.
 
     The loss is what a program loses when it places memory by the firmware's table: the difference
-    of the `scores`. `others` are the pairs that they are compared with; a cable is no reason for a
-    difference of kinds of memory.
+    of the `scores`. `others` are the pairs that the `pairs` are compared with. If `pairs` and
+    `others` have memory of different kinds, the advice names no cable.
     """
     kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
     worse, better = sorted(scores)
@@ -184,10 +185,10 @@ def _mismatch(
 
 
 def nodes_in_common(pairs: Sequence[NodePair]) -> list[int]:
-    """Return few nodes of which each pair has at least one; all nodes if none is in several pairs.
+    """Return few nodes of which each pair has at least one, or all if any may be the reason.
 
-    A node that changed places with another is in all pairs that are wrong. Each of the nodes must
-    be in pairs with several others, otherwise either node of a pair can be the reason.
+    If a node changed places with another, all wrong pairs contain it. So each returned node must be
+    in at least three pairs; otherwise either node of a pair can be the reason.
     """
     remaining = {frozenset(pair) for pair in pairs}
     found = []
@@ -209,7 +210,10 @@ def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
 def _pairs_to_compare(
     cells: ScoredCells[int], distances: SlitEntries
 ) -> list[dict[NodePair, Position]]:
-    """Return pair -> position, for measured pairs with an entry in the SLIT."""
+    """Return pair -> position, for measured pairs with an entry in the SLIT.
+
+    Each dictionary has the pairs that are compared with each other.
+    """
     positions = cell_positions_in_mask(cells.measured_mask)
     named = {cells.initiator_and_target(position): position for position in positions}
     known = {pair: position for pair, position in named.items() if pair in distances}
@@ -273,7 +277,7 @@ def _wrong_entries(
 def _group_of_each_distance(
     labels: Mapping[NodePair, int], distances: SlitEntries, typical: Mapping[int, float]
 ) -> dict[float, int]:
-    """Return distance -> the group that its pairs should be in, so that fewest are in another.
+    """Return distance -> the group of its pairs, so that the fewest pairs are in another group.
 
     The group of a larger distance is not better. Groups whose difference does not matter count as
     one. `typical` is the score of each group.
@@ -287,8 +291,8 @@ def _group_of_each_distance(
         for label, number in counts.items()
         if number == max(counts.values())
     }
-    # Group -> number of pairs that are right, of different groups, and the groups so far. Of two
-    # equally good choices, the distances rather tell groups apart.
+    # Group -> number of right pairs, number of different groups, and the groups chosen so far. Of
+    # two choices with equally many right pairs, the one with more groups is taken.
     best: dict[int, tuple[int, int, tuple[int, ...]]] = dict.fromkeys(usual, (0, 0, ()))
     for _, counts in sorted(of_distance.items()):
         right = {

@@ -76,7 +76,7 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
         return (finished - began).total_seconds(), is_valid, point["definition"]
 
     try:
-        seconds, is_valid, definition = kept.reading(path, "", read)
+        seconds, is_valid, definition = kept.kept_or_new_reading(path, "", read)
     except ValueError:
         return 0.0, False, None
     return float(seconds), bool(is_valid), str(definition)

@@ -15,7 +15,7 @@ from chaosity.errors import UserError
 from chaosity.units import format_quantity, join_with_and
 
 if TYPE_CHECKING:
-    from chaosity.anomalies.anomaly_results import CellGroup, Findings
+    from chaosity.anomalies.anomaly_results import ComparableCells, Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.read_node_matrix_csv import NodeMatrix
 
@@ -113,7 +113,7 @@ def print_findings(findings: Findings) -> None:
         print_line(f"{note.rstrip('.')}.")
 
 
-def _group_row(group: CellGroup, metric: str) -> tuple[str, str, str]:
+def _group_row(group: ComparableCells, metric: str) -> tuple[str, str, str]:
     """Return the name of a group, its typical value and its first cells."""
     cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_CELLS]]
     if len(group.cells) > _MOST_CELLS:

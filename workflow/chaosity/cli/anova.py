@@ -167,10 +167,10 @@ def _read_csv_texts(path: Path) -> pd.DataFrame:
     """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
     import pandas as pd
 
-    from chaosity.store.csv_tables import read_csv_table
+    from chaosity.store.csv_tables import read_csv_or_mlc_table
 
-    table = read_csv_table(path)
-    place = table.place(table.first_line)
+    table = read_csv_or_mlc_table(path)
+    place = table.place_of_line(table.first_line)
     for column, name in enumerate(table.names, start=1):
         if not name:
             raise UserError(f"column {column} has no name", place)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chaosity.health.check_history import CheckHistory, ValueSeries
-    from chaosity.health.check_host import CheckResult, HostCheck
+    from chaosity.health.check_host import HostCheck, HostCheckResult
     from chaosity.health.judge_check_values import CheckedValue, Suspect
 
 
@@ -147,7 +147,7 @@ def _findings_of_the_map(folder: Path) -> str:
     return f"; the map itself has {findings}: chaosity anomalies {folder}" if number else ""
 
 
-def print_result(result: CheckResult, *, every: bool, of_the_map: str = "") -> None:
+def print_result(result: HostCheckResult, *, every: bool, of_the_map: str = "") -> None:
     """Print a line for each suspected component: what is wrong, and what to do.
 
     `every` says whether to print all values too; `of_the_map` is a clause on the map's findings.
@@ -255,7 +255,7 @@ def _show_progress(point: str) -> None:
         sys.stderr.flush()
 
 
-def _document(result: CheckResult) -> dict[str, Any]:
+def _document(result: HostCheckResult) -> dict[str, Any]:
     """Return the result of a check as the document that ``--json`` prints."""
 
     def value(each: CheckedValue) -> dict[str, Any]:

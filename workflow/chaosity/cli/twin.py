@@ -189,8 +189,8 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
     from chaosity.prediction.predict_drive_sets import (
         audit_predictions,
         drive_set_models,
+        find_contradicted_drive_sets,
         predict_drive_sets,
-        violated_bounds,
     )
     from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE, measured_table
     from chaosity.store.left_out_points import PREDICTION_COLUMNS
@@ -205,7 +205,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
     predictions, audit = predict_drive_sets(models), audit_predictions(models)
     predictions["method"] += f"; {audit.text}"
     write_parquet_table(predictions, folder / PREDICTIONS_FILE, PREDICTION_COLUMNS)
-    surprises = violated_bounds(models)
+    surprises = find_contradicted_drive_sets(models)
     if as_json:
         document = {"predicted": len(predictions), "unmeasured": len(unmeasured)}
         print_json({**document, "audit": asdict(audit), "surprises": [*map(asdict, surprises)]})

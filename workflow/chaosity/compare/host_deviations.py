@@ -1,11 +1,12 @@
-"""Find how far each host deviates from the others in each cell, and how likely that is by chance.
+"""Find how far each host deviates from other hosts in each cell, and how likely that is by chance.
 
 A host is compared with the scatter of the *other* hosts, not with that of its own replicates.
 Outlier hosts are named one by one, the clearest first. The other hosts are then tested without the
-named host, since it shifts their median and scatter.
+named host, since a named host shifts their median and scatter.
 
-With three hosts, only two others show how much equal hosts differ in a cell: a test with one degree
-of freedom finds nothing. But all cells of a metric scatter similarly, so variances are moderated.
+With three hosts, only two other hosts show how much equal hosts differ in a cell: a test with one
+degree of freedom finds nothing. But all cells of a metric scatter similarly, so variances are
+moderated.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _Values = NDArray[np.float64]
 class HostDeviations:
     """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested."""
 
-    deviation: _Values  # logarithm of the host's value divided by the median of the others
+    deviation: _Values  # logarithm of (host's value / median of the other hosts)
     p: _Values  # probability of the deviation by chance, adjusted for all cells of all hosts
     detectable: _Values  # smallest detectable deviation, as a logarithm
 
@@ -49,7 +50,7 @@ def find_outliers_one_by_one(
 
     The deviations of an outlier host are those from the round in which it was named. The deviations
     of the other hosts are those from the last round. The arguments are those of
-    `scatter_of_other_hosts`.
+    `scatter_and_median_of_other_hosts`.
     """
     hosts = logs.shape[1]
     remaining = np.full(hosts, True)
@@ -71,7 +72,7 @@ def find_outliers_one_by_one(
 
 def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> HostDeviations:
     """Return how far each host is from the median of the other hosts, and the p-values."""
-    freedom, spread, expected = scatter_of_other_hosts(logs, groups, within)
+    freedom, spread, expected = scatter_and_median_of_other_hosts(logs, groups, within)
     deviation = logs - expected
     with np.errstate(invalid="ignore"):
         p = np.asarray(2.0 * stats.t.sf(np.abs(deviation) / spread, freedom))
@@ -82,7 +83,7 @@ def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> Hos
     return HostDeviations(deviation, p, np.where(np.isnan(logs), np.nan, detectable))
 
 
-def scatter_of_other_hosts(
+def scatter_and_median_of_other_hosts(
     logs: _Values, groups: NDArray[np.str_], within: _Values, hosts: Collection[int] | None = None
 ) -> tuple[_Values, _Values, _Values]:
     """Return the value to expect of each host in each cell from the other hosts, and its scatter.
@@ -96,7 +97,8 @@ def scatter_of_other_hosts(
         logs: logarithms, shape (cells, hosts); NaN where a host has no value.
         groups: group of each cell.
         within: variance of a host's value that its own replicates cause, for each cell.
-        hosts: the tested hosts; others have no freedom and spread. Default: all hosts.
+        hosts: the tested hosts; all other hosts get NaN as freedom and spread. Default: all hosts
+            are tested.
     """
     own = ~np.isnan(logs)
     others = own.sum(axis=1, keepdims=True) - own
@@ -111,7 +113,7 @@ def scatter_of_other_hosts(
             known = others[place] - 1.0
             prior = fit_variance_prior(scatter[place], known)
             variance[place], freedom[place] = prior.shrink_variances(scatter[place], known)
-    # Hosts that differ less than their own replicates scatter do so by chance.
+    # Hosts that differ less than their own replicates scatter are so equal only by chance.
     variance = np.fmax(variance, np.where(np.isnan(variance), np.nan, within[:, np.newaxis]))
     # The tested host's value and the median of the other hosts scatter too.
     spread = np.sqrt(variance * (1.0 + variance_of_median(others)))
@@ -119,7 +121,7 @@ def scatter_of_other_hosts(
 
 
 def _variance_of_others(values: _Values) -> _Values:
-    """Return, for each value of a row, the variance of the row's other values; NaN for one."""
+    """Return, for each value, the variance of the other values of its row; NaN if only one."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -156,8 +158,8 @@ def find_cells_where_hosts_differ(
 ) -> pd.DataFrame:
     """Find cells in which hosts differ more than their replicates scatter, the widest range first.
 
-    Returns a row for each with its number `cell`, and its extreme values `low` and `high` divided
-    by the median.
+    Returns a row for each such cell: its number `cell`, and the lowest and highest value of a host,
+    divided by the hosts' median (`low` and `high`).
 
     Example: one half of the hosts has other memory modules than the other half. Then the scatter is
     so large that no host is an outlier, but the analysis of variance finds the difference. The

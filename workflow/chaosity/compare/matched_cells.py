@@ -66,9 +66,10 @@ _USED = {
 }
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
-# Two values do not show that their cell is disturbed. If they are moderated, and a quarter of the
-# cells scatters four times as much as the others, 14 of 60 comparisons of equal hosts report a
-# difference; from three values on it is 3 of 60 (n = 3) and 5 of 60 (n = 5).
+# Degrees of freedom from which on the variance of a cell is moderated. Two values do not show that
+# their cell is disturbed: if cells with two values were moderated too, and a quarter of the cells
+# scatters four times as much as the others, 14 of 60 comparisons of equal hosts at n = 2 would
+# report a difference. At n = 3 it is 3 of 60, and at n = 5 it is 5 of 60.
 _LEAST_FREEDOM = 2
 
 
@@ -80,26 +81,26 @@ class MatchedCells:
     # ("memory latency with co-running loads"), `company` (its co-running loads, "" without any),
     # `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages thp").
     cells: pd.DataFrame
-    # The logarithm `log` of each value; the index has `cell`, `side` and `block`. For a class it is
-    # the mean over its places.
+    # The logarithm `log` of each value; the index has `cell`, `side` and `block`. For a class,
+    # `log` is the mean over its places.
     values: pd.DataFrame
     # A row for each cell and side with a value: `n` blocks, `median`, `mean` and `variance` of
-    # their logarithms, its degrees of `freedom`; the number of `places`; the `threads` ("12", or
-    # "6-12" for places of a class; None if unknown).
+    # their logarithms, the variance's degrees of `freedom`; the number of `places`; the `threads`
+    # ("12", or "6-12" for places of a class; None if unknown).
     samples: pd.DataFrame
     keys: tuple[str, ...]  # columns of the key
 
 
-def prepare_sides(
+def prepare_sides_for_matching(
     tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
 ) -> tuple[str, list[Measurements], list[str]]:
-    """Return how cells are matched, the sides with all columns for it, and the key columns.
+    """Return how cells are matched, the sides with the columns for matching, and the key columns.
 
     Cells are matched by PLACE or CLASS, by default by PLACE where all sides are built alike. The
     sides differ on purpose in the columns `ignore`, such as `kernel`.
 
     Raises:
-        UserError: some sides are simulated and others are measured.
+        UserError: some sides are simulated, and other sides are measured.
     """
     sides = [_with_matching_columns(table) for table in tables]
     Measurements.refuse_mixed_origins(sides)
@@ -117,7 +118,7 @@ def prepare_sides(
     for number, side in enumerate(sides):
         side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
         sides[number] = Measurements(side.rows[[name for name in side.rows if name in _USED]])
-    return by, sides, [*key_columns(by, ignore), *configuration]
+    return by, sides, [*columns_equal_in_matched_cells(by, ignore), *configuration]
 
 
 def _with_matching_columns(measurements: Measurements) -> Measurements:
@@ -149,8 +150,9 @@ def _context(factors: object) -> str:
 def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
     """Return the column `configuration` if only cells of equal configurations are comparable.
 
-    That is so if a side has several configurations and another side has one of them. Otherwise the
-    list is empty, and configurations are compared with each other.
+    Only cells of equal configurations are comparable if a side has several configurations and
+    another side has one of them. Otherwise the list is empty, and configurations are compared with
+    each other.
     """
     found = [set(side.rows["configuration"]) for side in sides]
     several = any(len(names) > 1 for names in found)
@@ -183,7 +185,9 @@ def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
-def key_columns(by: str, ignore: Collection[str] = (), *, question: bool = True) -> list[str]:
+def columns_equal_in_matched_cells(
+    by: str, ignore: Collection[str] = (), *, question: bool = True
+) -> list[str]:
     """Return the names of the columns that have equal values in comparable cells.
 
     Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
@@ -228,7 +232,7 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
     )
 
 
-def gain_signs(cells: pd.DataFrame) -> NDArray[np.float64]:
+def signs_of_improvement(cells: pd.DataFrame) -> NDArray[np.float64]:
     """Return, for each cell, 1 if a larger value is better, and -1 for times."""
     return np.array([-1.0 if less_is_better(metric) else 1.0 for metric in cells["metric"]])
 
@@ -289,13 +293,15 @@ def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
     cells = cells.assign(company=cells.get("corunning", ""))
     records = cells.to_dict("records")
     return cells.assign(
-        group=[group_text(one["category"], one["metric"], bool(one["company"])) for one in records],
+        group=[
+            cell_group_text(one["category"], one["metric"], bool(one["company"])) for one in records
+        ],
         where=list(map(_place_text, records)),
         asked_words=list(map(_load_text, records)),
     )
 
 
-def group_text(category: str, metric: str, corunning: bool = False) -> str:
+def cell_group_text(category: str, metric: str, corunning: bool = False) -> str:
     """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
     words, measured = str(category).replace("_", " "), metric_words(str(metric))
     quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
@@ -304,7 +310,7 @@ def group_text(category: str, metric: str, corunning: bool = False) -> str:
     return f"{words} with co-running loads" if corunning else words
 
 
-def class_text(description: Mapping[Any, Any]) -> str:
+def cell_class_text(description: Mapping[Any, Any]) -> str:
     """Return the class of a cell: "node -> same package, drive"."""
     part, kind = (str(description[name]).replace("_", " ") for name in ("part", "target_kind"))
     drives = description.get("drives")
@@ -317,7 +323,7 @@ def class_text(description: Mapping[Any, Any]) -> str:
 def _place_text(cell: Mapping[Any, Any]) -> str:
     """Return initiator and target, or the class; of several configurations, with their names."""
     known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
-    place = f" {ARROW} ".join(known) or class_text(cell)
+    place = f" {ARROW} ".join(known) or cell_class_text(cell)
     configuration = cell.get("configuration")
     return f"{configuration}: {place}" if configuration else place
 
@@ -344,14 +350,14 @@ def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.D
     return samples.assign(variance=variance, freedom=freedom)
 
 
-def ratios(*samples: pd.DataFrame) -> pd.DataFrame:
+def ratios_with_intervals(*samples: pd.DataFrame) -> pd.DataFrame:
     """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
 
     A single table has differences within a replicate block, so drift between blocks cancels. Two
-    tables have the values of two runs. These values are not pairs: hours or days, and often a
-    reboot, are between them (Welch's test). The interval includes the scatter within the runs, but
-    not the differences between one run and the next. The ratio is that of the medians, so swapped
-    sides have the reciprocal ratio. The noise of the mean is that of the samples together.
+    tables have the values of two runs. The values of two runs are not pairs: hours or days, and
+    often a reboot, are between them (Welch's test). The interval includes the scatter within the
+    runs, but not the differences between one run and the next. The ratio is that of the medians, so
+    swapped sides have the reciprocal ratio.
     """
     median, mean = (
         samples[0][name] - samples[1][name] if len(samples) > 1 else samples[0][name]

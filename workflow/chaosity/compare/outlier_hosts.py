@@ -1,13 +1,13 @@
-"""Find outlier hosts: hosts that differ from others to which they should be equal.
+"""Find outlier hosts: hosts that differ from other hosts, although they should be equal.
 
-Equal servers differ by 1 or 2 %. Two runs on one server differ as much. So a host is compared, cell
-by cell, with the scatter of the *other* hosts and not with that of its own replicates. The scatter
-of hosts is taken as at least the scatter that follows from their replicates. The comparison works
-with one replicate too.
+Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So a host is
+compared, cell by cell, with the scatter of the *other* hosts and not with that of its own
+replicates. The scatter of hosts is taken as at least the scatter that follows from their
+replicates. The comparison works with one replicate too.
 
 A host is an outlier if one of its cells deviates from the median of the others by 5 % or more, and
 if chance would cause this in less than one of twenty comparisons of *all* hosts in *all* cells
-(Holm). The limit is strict, since a healthy host that is named costs a person a day.
+(Holm). The limit is strict, since a healthy host that is named by mistake costs a person a day.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from chaosity.compare.host_deviations import (
     find_cells_where_hosts_differ,
     find_outliers_one_by_one,
 )
-from chaosity.compare.matched_cells import ARROW, gain_signs, match_cells, prepare_sides
+from chaosity.compare.matched_cells import (
+    ARROW,
+    match_cells,
+    prepare_sides_for_matching,
+    signs_of_improvement,
+)
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import MATTERS, Ratio
 from chaosity.statistics.moderated_variances import variance_of_median
@@ -41,7 +46,8 @@ from chaosity.text_templates import write_sentences
 # 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
 MAX_HOSTS = 1000
 _OTHER = "all other loads"
-# More places of a kind are grouped by node, or else by package, so that a row fits on a page.
+# If there are more places of a kind, they are grouped by node, or else by package, so that a row of
+# the table fits on a page.
 _MOST_PLACES = 16
 
 
@@ -50,8 +56,8 @@ class HostVerdict:
     """The verdict on one host."""
 
     host: str  # name of the host
-    # Median over its cells, as a share of the others' median; below 1 is slower, for latency too;
-    # None without a cell.
+    # Median over the host's cells of its speed divided by the other hosts' median speed; below 1 is
+    # slower, for latency too. None if no cell was compared.
     speed: float | None
     # low, high: 95 % interval over the cells.
     low: float | None
@@ -65,7 +71,7 @@ class HostVerdict:
     # Smallest p-value of the host's large deviations, adjusted for all cells of all hosts; None
     # where there was no test.
     p_adjusted: float | None
-    differs: bool  # whether it is an outlier host
+    differs: bool  # whether the host is an outlier host
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def find_outlier_hosts(
     if len(tables) > MAX_HOSTS:
         remedy = f"compare at most {MAX_HOSTS} hosts at once"
         raise UserError(f"{len(tables)} hosts are too many", remedy=remedy)
-    by, sides, keys = prepare_sides(tables.values(), by)
+    by, sides, keys = prepare_sides_for_matching(tables.values(), by)
     matched, names = match_cells(sides, keys), tuple(tables)
     columns = range(len(names))
     n, medians, means, variances = (
@@ -212,7 +218,7 @@ def _verdict(
     if not known.any():
         unknown = (None, None, None, 0, len(known), 0, "no cell in common", None, None)
         return HostVerdict(name, *unknown, False)
-    typical = Ratio.of_many_cells(np.exp((gain_signs(cells) * deviation)[known]))
+    typical = Ratio.of_many_cells(np.exp((signs_of_improvement(cells) * deviation)[known]))
     worst = int(np.argmax(np.where(clear if clear.any() else known, np.abs(deviation), -1.0)))
     large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log1p(MATTERS))
     return HostVerdict(
@@ -253,9 +259,9 @@ def _resource_speeds(
     """Return the resources of equal hosts: nodes, paths, drives, and last all other cells.
 
     A resource is what one part of a host limits: the memory of a node from its own cores, a drive
-    from its own node, the paths between two packages. Of several loads on one place, the one with
-    the highest value counts, since a part limits this load and not a core. All other cells are one
-    resource. `logs` are the logarithms of the hosts' values, shape (cells, hosts); without
+    from its own node, the paths between two packages. Of several loads on one place, the load with
+    the highest value counts, since the part limits this load, and not a core. All other cells are
+    one resource. `logs` are the logarithms of the hosts' values, shape (cells, hosts); without
     `packages`, paths are grouped by relation.
     """
     typical = np.nanmedian(logs, axis=1)  # of the hosts, as a logarithm
@@ -269,7 +275,7 @@ def _resource_speeds(
     # An outlier in a cell that no resource shows must not be lost, and noise of a thousand cells
     # must not look like one: of the other cells only clear deviations count.
     clear = deviations.large_and_significant_mask
-    speed = deviations.deviation * gain_signs(cells)[:, np.newaxis]
+    speed = deviations.deviation * signs_of_improvement(cells)[:, np.newaxis]
     columns: dict[tuple[str, str], list[int]] = {}
     for group in dict.fromkeys(group for group, _, _ in chosen):
         own = {key: number for key, number in chosen.items() if key[0] == group}
@@ -289,7 +295,7 @@ def _resource_speeds(
 def _speeds(
     group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
 ) -> ResourceSpeeds:
-    # A clear deviation comes before a larger one that may be chance.
+    # A clear deviation comes before a larger deviation that chance may explain.
     rank = np.where(np.isnan(speed), -1.0, np.abs(speed) + 100.0 * clear)
     worst = np.take_along_axis(speed, rank.argmax(axis=0)[np.newaxis], axis=0)[0]
     shares = tuple(None if np.isnan(one) else float(np.exp(one)) for one in worst)
@@ -328,7 +334,7 @@ def _place_of_single_part(
 def _place_of_packages(
     words: str, sources: Sequence[int], targets: Sequence[int], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the group and the place of a load by a package on a package; None for any other."""
+    """Return the group and the place of a load by a package on a package; None for other loads."""
     ends = [{packages.get(node) for node in nodes} for nodes in (sources, targets)]
     if None in ends[0] | ends[1] or not len(ends[0]) == len(ends[1]) == 1:
         return None

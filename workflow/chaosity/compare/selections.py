@@ -15,7 +15,7 @@ from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
 from chaosity.store.profile_database import (
-    QUERIES,
+    PROFILE_FILTERS,
     find_profiles,
     is_duckdb_file,
     read_profile_measurements,
@@ -30,7 +30,7 @@ _MAX_SUGGESTED = 40
 class Selection:
     """A part of a tidy table."""
 
-    name: str  # for sentences, such as "epyc1 nps4"
+    name: str  # name in sentences, such as "epyc1 nps4"
     measurements: Measurements  # its rows
     pinned: Mapping[str, str]  # requested column -> its value
 
@@ -46,7 +46,7 @@ class Selection:
 def read_selections(texts: Iterable[str]) -> list[Selection]:
     """Read the selections that the texts name.
 
-    One text that names a database can give several: one for each profile.
+    A text that names a database can give several selections: one for each profile.
 
     Args:
         texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, the
@@ -55,7 +55,8 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
             For folders, the condition ``era`` selects history.parquet.
 
     Raises:
-        UserError: a file is missing or no tidy table, a column is unknown, or no row is left.
+        UserError: a file is missing or no tidy table, a column is unknown, or no row meets the
+            conditions.
     """
     found = [selection for text in texts for selection in _read(text)]
     names = Counter(selection.name for selection in found)
@@ -92,8 +93,8 @@ def _read(text: str) -> list[Selection]:
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
     """Return a selection for each profile of a database that meets the conditions."""
-    query = {key: value for key, value in conditions.items() if key in QUERIES}
-    rest = {key: value for key, value in conditions.items() if key not in QUERIES}
+    query = {key: value for key, value in conditions.items() if key in PROFILE_FILTERS}
+    rest = {key: value for key, value in conditions.items() if key not in PROFILE_FILTERS}
     profiles = find_profiles(path, **query)
     if not profiles:
         listed = ", ".join(f"{key} {value}" for key, value in query.items())

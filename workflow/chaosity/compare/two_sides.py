@@ -1,7 +1,8 @@
 """Compare two selections of the tidy table, cell by cell, with an overall verdict.
 
-Published data was measured with other programs. If two sides share a category and a metric but no
-question, the largest group of comparable cells of each side is matched, by class.
+Published data was measured with other programs, so its cells answer other questions. If two sides
+share a category and a metric but no question, the largest group of comparable cells of each side is
+matched, by class.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from chaosity.compare.matched_cells import (
     CLASS,
     QUESTION,
     MatchedCells,
-    class_text,
-    gain_signs,
-    group_text,
-    key_columns,
+    cell_class_text,
+    cell_group_text,
+    columns_equal_in_matched_cells,
     keys_of_rows,
     match_cells,
-    prepare_sides,
-    ratios,
+    prepare_sides_for_matching,
+    ratios_with_intervals,
     reduce_relations_to_own_or_other_node,
+    signs_of_improvement,
     summarise_logs,
     with_moderated_variances,
 )
@@ -39,14 +40,14 @@ from chaosity.units import metric_words
 # Verdicts on a cell.
 BETTER, WORSE = "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
-_MAX_LISTED = 3  # kinds of cells without a partner that a sentence names
+_MAX_LISTED = 3  # most kinds of cells without a partner that a sentence names
 # Columns that describe a cell in the table of cells; a cell may lack some of them.
 _DESCRIBED = (
     *("group", "company", "where", "asked_words"),
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
-# Kinds of initiators with the numbers of threads of both sides.
+# Columns with the kind of initiator, and with the numbers of threads on both sides.
 _THREADS = ["initiator_kind", "threads_left", "threads_right"]
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
@@ -120,7 +121,7 @@ def compare_selections(
     Raises:
         UserError: the sides have no comparable cell.
     """
-    by, sides, keys = prepare_sides((left, right), by, ignore)
+    by, sides, keys = prepare_sides_for_matching((left, right), by, ignore)
     paired = _of_one_run(sides)
     matched = match_cells(sides, keys)
     strict = _ratios(matched, paired=paired)
@@ -152,7 +153,9 @@ def compare_selections(
                 "comparison",
                 "notes",
                 names=names,
-                loose=[(group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()],
+                loose=[
+                    (cell_group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()
+                ],
                 threads=table[_THREADS].dropna().drop_duplicates().to_numpy().tolist(),
                 is_paired=paired,
                 is_of_two_hosts=is_of_two_hosts,
@@ -174,9 +177,9 @@ def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
 def _of_one_run(sides: _Sides) -> bool:
     """Return whether both sides come from one run, so that replicates of equal number are pairs.
 
-    That is so if both sides are of one host in one configuration and were measured in turns, in the
-    random order of a run. Periods of a history do not come from one run: they were measured one
-    after the other.
+    Both sides come from one run if they are of one host in one configuration and were measured in
+    turns, in the random order of a run. Periods of a history do not come from one run: they were
+    measured one after the other.
     """
     left, right = (side.valid_rows().rows for side in sides)
     hosts = pd.concat([left, right])[["host", "configuration"]].drop_duplicates()
@@ -189,7 +192,11 @@ def _of_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield what both sides measured with different programs or settings, matched by class."""
+    """Yield category and metric, with cells that both sides measured with different programs.
+
+    The programs or their settings differ, so the cells are matched by class. Each side's program is
+    given as text.
+    """
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
         for side in sides
@@ -203,10 +210,12 @@ def _loose_matches(
             reduce_relations_to_own_or_other_node(_largest_group(side, kernels)) for side in both
         ]
         kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
-        # A load waits for one cache line at a time. So the latency from a node is the latency from
-        # one of its units.
+        # A latency load waits for one cache line at a time. So the latency from a node is the
+        # latency from one of its units.
         any_kind = less_is_better(str(group[1])) and not kinds
-        keys = key_columns(CLASS, ["initiator_kind"] if any_kind else (), question=False)
+        keys = columns_equal_in_matched_cells(
+            CLASS, ["initiator_kind"] if any_kind else (), question=False
+        )
         table = _ratios(match_cells(chosen, keys), paired=False)
         if len(table):
             yield group, (table, [_program_text(dict(side.rows.iloc[0])) for side in chosen])
@@ -244,13 +253,15 @@ def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
     left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
     left, right = left.align(right, join="inner", axis=0)
     cells: pd.DataFrame = matched.cells.loc[left.index]
-    found = ratios(with_moderated_variances(left, cells), with_moderated_variances(right, cells))
+    found = ratios_with_intervals(
+        with_moderated_variances(left, cells), with_moderated_variances(right, cells)
+    )
     if paired:
         logs = matched.values["log"].unstack("side").dropna()
         differences = summarise_logs((logs[0] - logs[1]).groupby("cell"))
         pairs = differences.index
         of_pairs: pd.DataFrame = cells.loc[pairs]
-        found.loc[pairs] = ratios(with_moderated_variances(differences, of_pairs))
+        found.loc[pairs] = ratios_with_intervals(with_moderated_variances(differences, of_pairs))
         left.loc[pairs, "n"] = right.loc[pairs, "n"] = differences["n"]
     for name, side in (("left", left), ("right", right)):
         found[f"median_{name}"] = np.exp(side["median"])
@@ -263,7 +274,7 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with verdicts, sorted from the largest clear loss to the clear gains."""
     p_values = [None if pd.isna(p) else p for p in table["p"]]
     p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
-    gains = np.log(table["ratio"].to_numpy(dtype=float)) * gain_signs(table)
+    gains = np.log(table["ratio"].to_numpy(dtype=float)) * signs_of_improvement(table)
     equal = (p_adjusted >= LEVEL) | (np.abs(gains) < np.log1p(MATTERS))
     verdicts = np.select(
         [p_adjusted.isna(), equal, gains > 0.0], [NOT_TESTED, NO_DIFFERENCE, BETTER], WORSE
@@ -294,7 +305,7 @@ def _unmatched(
     for key, cell in zip(keys, alone.to_dict("records"), strict=True):
         if (cell["category"], cell["metric"]) not in loose:
             failed = ", failed or missing on the other side" if key in attempted else ""
-            found[f"{cell['experiment']}, {class_text(cell)}{failed}"] += 1
+            found[f"{cell['experiment']}, {cell_class_text(cell)}{failed}"] += 1
     return dict(found.most_common())
 
 

@@ -63,7 +63,8 @@ def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
     if machine is None:
         raise UserError("the file has no object of type Machine", "topology.xml")
     origin = host.origin("hwloc")
-    # The origin of the values stays in copies of the file. hwloc itself names host and processor.
+    # The XML says where its values are from, so copies of the file say so too. hwloc itself names
+    # host and processor.
     infos = {
         "Configuration": str(origin["configuration"]),
         "MeasuredAt": f"{origin['measured_at_first']} to {origin['measured_at_last']}",

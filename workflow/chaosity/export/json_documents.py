@@ -11,8 +11,8 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import (
     MeasuredHost,
-    bandwidth_samples,
     memory_matrix,
+    node_bandwidths_and_source,
     text_or_none,
 )
 from chaosity.place_names import node_name, package_name
@@ -79,7 +79,8 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     """Yield each drive set with the initiators that read it, the best initiator first.
 
     Initiators of one kind are compared with each other. If several experiments measured the set,
-    the experiment with the most initiators counts. Ratios to the best are paired by block.
+    the experiment with the most initiators counts. Ratios to the best initiator are paired by
+    block.
     """
     rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
@@ -178,9 +179,6 @@ def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> 
     return min(relations, key=_NEAREST_FIRST.index, default="unknown")
 
 
-_SCHEMA = 1  # the version of the document
-
-
 @dataclass(frozen=True)
 class InterleaveWeightsExport:
     """Interleave weights of a host."""
@@ -211,7 +209,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
             or the host is simulated.
     """
     host.refuse_simulated_values("the kernel")
-    matrix, source = bandwidth_samples(host)
+    matrix, source = node_bandwidths_and_source(host)
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     named: dict[str, tuple[int, ...]] = {node_name(node): (node,) for node in nodes}
     for package in host.topology.packages:

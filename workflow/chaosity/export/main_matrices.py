@@ -1,4 +1,4 @@
-"""The results of a host, and the three matrices that most readers of them want, with intervals.
+"""The results of a host, and the three matrices that most readers want, with intervals.
 
 The matrices are memory bandwidth and latency from node to node, and bandwidth from node to drive.
 The export formats and ``chaosity show`` take their values from here.
@@ -38,9 +38,9 @@ DRIVE_BANDWIDTH = "drive bandwidth"
 MEMORY = "memory_"
 # Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
-# Triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the mean of reads and
-# writes, and programs do both. This preference decides only between kernels with equally many pairs
-# of nodes.
+# The preferred kernel: triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the
+# mean of reads and writes, and programs do both. This preference decides only between kernels with
+# equally many pairs of nodes.
 _KERNEL = "triad"
 _NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
 
@@ -54,7 +54,7 @@ class MeasuredHost:
     topology: Topology
 
     def origin(self, export: str, *options: str) -> dict[str, str | None]:
-        """Return where the values of an export are from, and the command that writes it.
+        """Return where the values of an export are from, and the command that writes this export.
 
         The times are in UTC; simulated values have none, since nothing was measured.
         """
@@ -79,7 +79,7 @@ class MeasuredHost:
             raise UserError(f"{reader} must not use simulated values", str(self.folder))
 
     def memory_rows(self) -> Measurements:
-        """Return the rows of points with a single load of memory."""
+        """Return the rows of points with a single load, which accesses memory."""
         rows = self.measurements.single_load_rows()
         return rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
 
@@ -189,16 +189,16 @@ def read_main_matrices(host: MeasuredHost) -> dict[str, MainMatrix]:
 
 
 def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
-    """Return the matrix that says most about memory from node to node, or None.
+    """Return the most complete matrix of memory from node to node, or None if there is none.
 
-    Of several slices, the slice with the most pairs of nodes is selected. Equal slices are decided
-    by triad, then by the larger experiment, then by the number of replicates. `metric` is the full
-    name of bandwidth or latency.
+    Of several slices, the slice with the most pairs of nodes is selected. Of slices with equally
+    many pairs, triad is preferred, then the larger experiment, then the larger number of
+    replicates. `metric` is the full name of bandwidth or latency.
     """
     rows = host.memory_rows().where(metric=metric, initiator_kind=_STANDS_FOR_NODE[metric])
     rows = rows.node_to_node_rows()
     rows = rows.with_columns(levels=rows.rows["load_parameters"])
-    sizes, sweeps = rows.rows["experiment"].value_counts(), size_sweeps(rows)
+    sizes, sweeps = rows.rows["experiment"].value_counts(), experiments_with_several_sizes(rows)
     slices = [
         (where, part)
         for where, part in rows.comparable_slices()
@@ -229,7 +229,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
     return _matrix(quantity, metric, source, cells, part.valid_rows().node_matrix())
 
 
-def size_sweeps(rows: Measurements) -> set[str]:
+def experiments_with_several_sizes(rows: Measurements) -> set[str]:
     """Return experiments with several working-set sizes; some of their values are of caches."""
     sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}
@@ -273,7 +273,7 @@ def require_matrix(
     """Return the matrix of a quantity.
 
     Raises:
-        UserError: it was not measured.
+        UserError: the quantity was not measured.
     """
     if found := matrices.get(quantity):
         return found
@@ -281,7 +281,7 @@ def require_matrix(
     raise UserError(what, str(host.folder), "run `make run`")
 
 
-def bandwidth_samples(host: MeasuredHost) -> tuple[NodeMatrix, str]:
+def node_bandwidths_and_source(host: MeasuredHost) -> tuple[NodeMatrix, str]:
     """Return the bandwidths from node to node, for weights, and their source.
 
     Raises:
@@ -300,7 +300,7 @@ def read_bandwidths_alone_and_contended(
     """Return the bandwidths of all paths, measured one by one, and with all workers at once.
 
     Args:
-        path: CSV file, tidy table, or folder of results; for a CSV file the second is None.
+        path: CSV file, tidy table, or folder of results; for a CSV file the second result is None.
         unit: unit of the values in a CSV file, or None to infer it.
         workers: worker nodes.
 
@@ -315,13 +315,13 @@ def read_bandwidths_alone_and_contended(
         raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
     host = read_measured_host(path if path.is_dir() else path.parent)
     contended = find_contended_bandwidth_matrix(host.measurements, workers)
-    return bandwidth_samples(host)[0], contended
+    return node_bandwidths_and_source(host)[0], contended
 
 
 def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
     """Return (package or machine, several nodes of memory) -> kernel -> measured bandwidth.
 
-    The memory can be that of the package itself or of another one.
+    The memory can be that of the package itself or that of another package.
     """
     kinds = ["package", "machine"]
     rows = host.memory_rows().valid_rows()

@@ -21,9 +21,9 @@ from chaosity.export.main_matrices import (
     MEMORY_LATENCY,
     MainMatrix,
     MeasuredHost,
+    experiments_with_several_sizes,
     read_main_matrices,
     require_matrix,
-    size_sweeps,
 )
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
@@ -31,7 +31,7 @@ from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, make_environment
 from chaosity.topology.topology_model import SAME_NODE
 
-# Of healthy hosts, at most this share fails any of its references, like that of the findings.
+# At most this share of healthy hosts fails any reference, as for findings.
 _FALSE_ALARM_RATE = 0.01
 # A reference that accepts half or twice its value finds no fault worth a test.
 _LOWEST, _HIGHEST = -0.5, 1.0
@@ -106,7 +106,7 @@ def export_roofline_csv(host: MeasuredHost) -> str:
     """
     rows = host.memory_rows().valid_rows()
     rows = rows.where(metric=BANDWIDTH, initiator_kind=_KINDS, target_kind=["node", "nodes"])
-    rows = rows.select(~rows.rows["experiment"].isin(size_sweeps(rows)))
+    rows = rows.select(~rows.rows["experiment"].isin(experiments_with_several_sizes(rows)))
     if not len(rows):
         raise UserError("no bandwidth of memory was measured", str(host.folder), "run `make run`")
     cells = summarise_cells(rows).sort_values("median", ascending=False, kind="stable")
@@ -164,8 +164,9 @@ def _limits(
 def prediction_limits(estimate: Estimate) -> tuple[float, float]:
     """Return the limits of one further measurement, as shares of the median: -0.02, 0.02.
 
-    The interval of a median of n values has a half width of t s / sqrt(n) in logarithms. A further
-    value has one of t s sqrt(1 + 1/n), which is sqrt(n + 1) times as much.
+    The interval of a median of n values has a half width of t s / sqrt(n) in logarithms. The
+    interval of a further value has a half width of t s sqrt(1 + 1/n), which is sqrt(n + 1) times as
+    much.
     """
     assert estimate.low is not None and estimate.high is not None
     widening = math.sqrt(estimate.n + 1.0)

@@ -29,7 +29,7 @@ from chaosity.statistics.curves import RISE_PER_DOUBLING, LatencyStep
 from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
 from chaosity.statistics.ratios import (
     DIVERGING_RATIO,
-    LatencyDivergence,
+    LatencyTogetherAndAlone,
     compare_latency_together_and_alone,
     estimate_group_ratio_paired_by_block,
 )
@@ -312,7 +312,7 @@ def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
 
 
 def _divergence_statements(
-    found: LatencyDivergence, labels: dict[float, str], level: str, base: str
+    found: LatencyTogetherAndAlone, labels: dict[float, str], level: str, base: str
 ) -> Statements:
     """Yield statements on where latency of a level is above that of `base`; `labels`: of sizes."""
     ratios, limit = found.ratios, f"{DIVERGING_RATIO:g}"
@@ -345,7 +345,7 @@ def _divergence_statements(
         yield _slow_initiators(found, level, base)
 
 
-def _slow_initiators(found: LatencyDivergence, level: str, base: str) -> str:
+def _slow_initiators(found: LatencyTogetherAndAlone, level: str, base: str) -> str:
     """Return a statement on the initiators that are slower than others of their node."""
     if not found.slow:
         return f"no initiator is slower than others of its node with {level}"

@@ -73,7 +73,7 @@ def select_figure_data(
     if spec.kind not in ("heatmap", "bars", "lines") or spec.combine is not None or spec.sum:
         left_out = None
     if left_out is not None:
-        experiment = left_out.with_measured(measurements).where(experiment=spec.experiment)
+        experiment = left_out.appended_to_measured(measurements).where(experiment=spec.experiment)
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = _Columns(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
@@ -108,7 +108,7 @@ def select_figure_data(
     combined = _combine_points(spec, rows, by)
     marks = summarise_cells(combined, list(dict.fromkeys(["host", "configuration", *by])))
     if left_out is not None:
-        marks = left_out.mark_cells(marks)
+        marks = left_out.add_predictions_to_cells(marks)
     data = FigureData(spec, axes, marks, rows)
     if spec.bounds:
         bounds = _bounds(spec, measurements, topology)

@@ -2,10 +2,10 @@
 
 A series is divided into segments, each of them a level or a straight line (a drift), so that the
 sum of squared distances and of a penalty for each segment is smallest: optimal partitioning
-(Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is exact and has no
-chance in it. PELT (Killick and others, 2012) finds the same minimum, and is faster only where
-changes are many; the libraries that have it know no segments of both kinds, so a drift would be a
-staircase of changes.
+(Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is the exact minimum,
+and does not depend on chance. PELT (Killick and others, 2012) finds the same minimum, and is faster
+only where changes are many; the libraries that have it know no segments of both kinds, so a drift
+would be a staircase of changes.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from chaosity.statistics.estimates import MAD_TO_DEVIATION
 Numbers = NDArray[np.float64]
 Positions = int | NDArray[np.int_]
 
-# Penalties in variances of a value. With them, a healthy host with 57 values has less than one
-# false change in a year (`make bench BENCH_ARGUMENTS=history`).
+# Penalties for each segment, and for the slope of a line, in variances of a value. With them, a
+# healthy host with 57 values has less than one false change in a year (`make bench
+# BENCH_ARGUMENTS=history`).
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
 # A change that lasts for fewer nights is not reported, so two disturbed nights are not a change. A
 # drift needs a month.
 LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
-# Distance from the running median, in standard deviations, beyond which a value counts as this
-# distance: a single disturbed night is not a change.
+# A value that is farther from the running median than this many standard deviations counts as at
+# this distance, so a single disturbed night is not a change. The running median has this many
+# nights.
 _CLIP, _MEDIAN_NIGHTS = 3.5, 7
-# Standard deviation from night to night before it is known, and how many nights it counts as.
-# Runs of a machine differ by 1 to 2 % from boot to boot.
+# Standard deviation from night to night that is assumed at first, and the number of nights as which
+# this assumption counts. Runs of a machine differ by 1 to 2 % from boot to boot.
 _NIGHTLY, _NIGHTLY_COUNTS = 0.015, 8
-# Of the sum of squares with the change at another night over that with the best one, in variances:
-# the true night is below it in 95 of 100 series. Twice the 95 % point of the larger of two
-# exponential variables, which are the maxima of a random walk to either side (Yao 1987).
+# How much larger the sum of squares may be, in variances, with the change at another night than
+# with the change at the best night: in 95 of 100 series the true night is below this limit. The
+# limit is twice the 95 % point of the larger of two exponential variables, which are the maxima of
+# a random walk to either side (Yao 1987).
 _DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
 
 
@@ -53,7 +56,7 @@ class Segment:
     first: float
     last: float
     # For each position in the series, how much worse the fit is if the segment began there, in
-    # variances; infinite where this cannot be; of the first segment empty.
+    # variances; infinite where no segment can begin; empty for the first segment.
     excess: Numbers
 
     @property
@@ -68,7 +71,7 @@ class Segment:
 
 
 def date_interval(excess: Numbers) -> tuple[int, int]:
-    """Return the first and last position of a change with 95 %, see `Segment.excess`."""
+    """Return the first and last position in a change's 95 % interval, see `Segment.excess`."""
     [inside] = np.nonzero(excess <= excess.min() + _DATE_LIMIT)
     return int(inside[0]), int(inside[-1])
 
@@ -101,7 +104,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
 
 
 def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, bool]]:
-    """Return begin and end of each segment of `number` values, and whether it is a line."""
+    """Return begin and end of each segment of `number` values, and whether a line fits it."""
     costs, is_line = np.full(number + 1, np.inf), np.zeros(number + 1, bool)
     costs[0], before = -_PENALTY, np.zeros(number + 1, int)
     for end in range(min(LEAST_NIGHTS, number), number + 1):

@@ -23,7 +23,7 @@ from chaosity.components.component_history import ComponentLog
 from chaosity.errors import UserError
 from chaosity.health.change_points import LEAST_NIGHTS, Segment, date_interval, find_segments
 from chaosity.health.check_series import days_of_times, is_simulated_host, read_series
-from chaosity.health.choose_check_points import CheckPoint, point_of_single_part
+from chaosity.health.choose_check_points import CheckPoint, check_point_of_single_part
 from chaosity.health.judge_check_values import MATTERS, CheckedValue, suspected_parts
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
@@ -31,7 +31,8 @@ from chaosity.text_templates import write_text
 
 # With fewer checks, a few odd nights would be most of the series.
 _FEWEST_CHECKS = 7
-# Difference of the last median to the best running median below which there is no loss to report.
+# If the last median is worse than the best running median by less than this, there is no loss to
+# report.
 _LIKELY = 0.9 * MATTERS
 _TABLE = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
@@ -43,7 +44,7 @@ _NO_CHANGE = (None, math.nan, None, None, None, None)
 
 @dataclass(frozen=True)
 class ValueSeries:
-    """The values of one metric of a point over time, while the same part was in its place."""
+    """The values of one metric of a point over time, while the same component was in its place."""
 
     check: CheckPoint  # the point, its metric and its components
     times: tuple[str, ...]  # when each check began, in UTC, ascending
@@ -76,7 +77,7 @@ class _Event:
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """Return whether it is a drift, and whether the values are worse afterwards."""
+        """Return whether the event is a drift, and whether the values are worse afterwards."""
         return self.is_drift, (self.after < self.before) != less_is_better(self.series.check.metric)
 
     @property
@@ -97,17 +98,17 @@ class Change:
     is_worse: bool  # whether the values are worse afterwards
     is_drift: bool  # whether the values drift from `since` to `last`, and not step
     since: str  # the first check after the change
-    # first, last: its 95 % interval, as times of checks.
+    # first, last: 95 % interval of the date, as times of checks.
     first: str
     last: str
-    components: tuple[str, ...]  # what changed of components between the checks around the change
+    components: tuple[str, ...]  # changes of components between the checks around it, as text
 
 
 @dataclass(frozen=True)
 class CheckHistory:
     """The checks of a host."""
 
-    series: tuple[ValueSeries, ...]  # of all values
+    series: tuple[ValueSeries, ...]  # the series of all points
     changes: tuple[Change, ...]  # the newest first
     # Time of the first check after each change of components, and what changed, the oldest first.
     component_changes: tuple[tuple[str, str], ...]
@@ -159,8 +160,9 @@ class CheckHistory:
         """Return a row for each value: time, place, value, fitted value, segment and change.
 
         The columns of a change are filled in the first row after it: the value's change in per
-        cent, the 95 % interval of the date, the components that explain it, and what changed of
-        components. A drift is written where it begins, with its end as the end of the interval.
+        cent, the 95 % interval of the date, the components that explain the change, and how
+        components changed then. A drift is written where it begins; the interval then ends at the
+        end of the drift.
         """
         written: dict[tuple[int, str], list[object]] = {}
         for change in self.changes:
@@ -198,10 +200,10 @@ class LastingLoss:
 def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     """Return the losses that last until the end of a series of checks, the largest first.
 
-    The page of all hosts shows them; it reads the rows of `read_series`, but no points.
+    The page of all hosts shows these losses. For that page no points are read, only the rows of
+    `read_series`.
 
-    Raises:
-        UserError: a time is not one of ISO 8601.
+    Raises: UserError: a time does not have the form of ISO 8601.
     """
     found = []
     for (_, point, metric), values in _values_of_points(rows).items():
@@ -209,11 +211,12 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
         logs = [sign * math.log(value) for value in values.values()]  # larger is worse
         if len(logs) < _FEWEST_CHECKS:
             continue
-        # Most series have no loss at their end; this spares them the search, 40 ms for a year.
+        # Most series have no loss at their end. This test saves the search for a loss in such
+        # series, which takes 40 ms for a year of checks.
         if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
             continue
         segments = find_segments(logs, days_of_times(values))
-        # Before the change, afterwards, and the first check after it.
+        # Fitted value before the change, value after it, and position of the first check after it.
         changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
         changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]
         end = segments[-1].last
@@ -252,7 +255,7 @@ def read_check_history(folder: Path) -> CheckHistory:
     checks = {
         (*check.key, check.metric): check
         for point in read_points(folder / "points")
-        if (check := point_of_single_part(point))
+        if (check := check_point_of_single_part(point))
     }
     values, log = _values_of_points(rows), ComponentLog(folder)
     series = tuple(

@@ -24,16 +24,16 @@ from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_series import (
     append_check,
     earlier_values,
-    last_checks,
     read_series,
     recent_values,
     recent_values_of_equal_hosts,
+    time_of_last_check_by_point,
 )
 from chaosity.health.choose_check_points import (
     CheckPoint,
     PointKey,
     choose_check_points,
-    fit_into_time,
+    split_by_available_time,
 )
 from chaosity.health.judge_check_values import (
     CheckedValue,
@@ -41,7 +41,7 @@ from chaosity.health.judge_check_values import (
     MapValue,
     Suspect,
     compare_with_equal_hosts,
-    status_of_values,
+    exit_status_of_values,
     suspected_parts,
 )
 from chaosity.hosts.measure_point_on_host import (
@@ -70,14 +70,16 @@ from chaosity.store.tidy_table_from_records import read_points, status_and_value
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import read_topology
 
-# Slurm ends a HealthCheckProgram after 60 s. Ten are left for start, end and a slow measurement.
+# Slurm ends a HealthCheckProgram after 60 s. Ten seconds are left for start, end and a slow
+# measurement.
 CHECK_SECONDS = 50.0
 # Share of the time that the first measurements may take; the rest is for repeating slow values.
 _FIRST_SHARE = 0.85
 # A host is busy if other programs use more than this share of its processors.
 _MOST_BUSY_SHARE = 0.10
-_BUSY_LOOK_SECONDS = 1.0
-# A description takes a second; a check is too short to wait for a hung driver.
+_BUSY_MEASURED_SECONDS = 1.0
+# Longest wait for a host's description of itself, which takes a second. A check is too short to
+# wait for a hung driver.
 _DESCRIBE_SECONDS = 10.0
 # Number of undisturbed measurements by which a slow value is judged.
 REPLICATES_OF_SLOW_VALUE = 3
@@ -93,8 +95,8 @@ class HostBusyError(UserError):
 
 
 @dataclass
-class CheckResult:
-    """The result of a check."""
+class HostCheckResult:
+    """The result of a check of a host."""
 
     host: str  # name of the host
     moment: str  # when the check began, in UTC
@@ -109,7 +111,7 @@ class CheckResult:
     @property
     def status(self) -> int:
         """Return 0 for fine, 1 for a warning, 2 for a fault."""
-        return max(status_of_values(self.values), 1 if self.failed else 0)
+        return max(exit_status_of_values(self.values), 1 if self.failed else 0)
 
     @property
     def suspects(self) -> list[Suspect]:
@@ -145,7 +147,8 @@ def measure_and_judge(
 ) -> list[CheckedValue]:
     """Measure each point once, and slow ones again; return all values with what was expected.
 
-    Disturbed measurements of a slow point count only while there are too few others.
+    Disturbed measurements of a slow point count only if there are fewer than three undisturbed
+    ones.
 
     Args:
         points: the points.
@@ -165,7 +168,7 @@ def measure_and_judge(
         return expectation.judge(check, used, len(taken), disturbed=not enough)
 
     def is_open(value: CheckedValue, replicate: int) -> bool:
-        # A value that was slow once is measured to the end, so that the median has three.
+        # A point that was slow once is measured three times, so that its median is of three values.
         begun = len(value.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
         complete = len(value.values) >= REPLICATES_OF_SLOW_VALUE and not value.disturbed
         return begun or (value.tonight.is_clear and not complete)
@@ -182,7 +185,7 @@ def measure_and_judge(
 
 
 class HostCheck:
-    """A check of the host of ``results/HOST/CONFIGURATION``, which has its map.
+    """A check of the host whose map is in ``results/HOST/CONFIGURATION``.
 
     `with_equal_hosts`: whether to compare also with the recent checks of equal hosts.
 
@@ -216,10 +219,10 @@ class HostCheck:
         moment = utc_now_text()
         self.recent = recent_values(self.series, moment, mapped_at)
         self.equals = recent_values_of_equal_hosts(folder, moment) if with_equal_hosts else []
-        hosts = Counter(chain(last_checks(self.series), *self.equals))
+        hosts = Counter(chain(time_of_last_check_by_point(self.series), *self.equals))
         medians = {key: value.median for key, value in known.items()}
         chosen = choose_check_points(points, medians, topology, hosts)
-        # On a remote host, the user is the one who measured the map.
+        # On a remote host, the check has the same user as the map, who could read all drives.
         here = self.transport in (LOCAL, SLURM)
         self.points = [check for check in chosen if not here or may_read_drives(check)]
         self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
@@ -236,7 +239,7 @@ class HostCheck:
         progress: Callable[[str], None] = lambda _: None,
         *,
         ignore_load: bool = False,
-    ) -> CheckResult:
+    ) -> HostCheckResult:
         """Measure, judge, append the values to the series, and return the result.
 
         Args:
@@ -249,18 +252,19 @@ class HostCheck:
             UserError: no measurement is valid, or the host is lost.
         """
         if self.transport == SSH:
-            control_socket_folder()  # discovery made it; the last boot can have emptied /tmp
+            # discovery made this folder, but the last boot can have emptied /tmp
+            control_socket_folder()
         if self.transport in (LOCAL, SLURM):  # measured here
             self._refuse_another_machine()
             if not ignore_load:
                 refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
         is_simulated = self.transport == SIMULATED
-        result = CheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
+        result = HostCheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
         result.unreadable = self.unreadable
         if components := _present_components(self.host, self.folder):
             record_components_of_check(self.folder, result.moment, components)
-        checked = last_checks(self.series)
-        chosen, result.left = fit_into_time(self.points, checked, _FIRST_SHARE * seconds)
+        checked = time_of_last_check_by_point(self.series)
+        chosen, result.left = split_by_available_time(self.points, checked, _FIRST_SHARE * seconds)
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
 
         def has_time(check: CheckPoint) -> bool:
@@ -311,7 +315,7 @@ class HostCheck:
                 return
 
     def _measure(self, check: CheckPoint, replicate: int) -> Record:
-        """Measure a point, keep the record and return it; raise a UserError without an answer."""
+        """Measure a point, keep its record and return it; raise a UserError if the host is lost."""
         began = time.monotonic()
         # A check has no random order, so all its replicates are at position 0. The record keeps one
         # position: replicates are counted over all nights.
@@ -384,7 +388,7 @@ def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
 
 
 def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, str | None, bool]:
-    """Return the value of a record, the reason for none, and whether the host was disturbed."""
+    """Return the value of a record or None, why it is None, and whether the host was disturbed."""
     outcome = status_and_values_of_record(record)
     if outcome.status != VALID:
         return None, outcome.reason, False
@@ -393,10 +397,11 @@ def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, s
     return number, reason, "disturbed" in (outcome.remarks or "")
 
 
-def refuse_busy_host(lock: Path, seconds: float = _BUSY_LOOK_SECONDS) -> None:
+def refuse_busy_host(lock: Path, seconds: float = _BUSY_MEASURED_SECONDS) -> None:
     """Refuse the check of this machine if a measurement runs, or other programs use it.
 
-    `lock` is that of measurements; the use of the processors is measured for some `seconds`.
+    `lock` is the lock file of measurements. For `seconds` seconds it is measured how much the
+    processors are used.
 
     Raises:
         HostBusyError: somebody works on the host.

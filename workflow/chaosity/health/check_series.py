@@ -81,14 +81,13 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
 def days_of_times(times: Iterable[str]) -> list[float]:
     """Return the times of checks in days since 1970.
 
-    Raises:
-        UserError: a time is not one of ISO 8601.
+    Raises: UserError: a time does not have the form of ISO 8601.
     """
     try:
         return [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in times]
     except (ValueError, OverflowError) as error:
         raise UserError(
-            f"a time has not the form 2026-03-14T02:00:00Z: {error}", SERIES_FILE
+            f"a time does not have the form 2026-03-14T02:00:00Z: {error}", SERIES_FILE
         ) from None
 
 
@@ -119,7 +118,7 @@ def recent_values(
 ) -> RecentValues:
     """Return the values of checks in the two weeks before a moment, by experiment and point.
 
-    See `earlier_values` for those that count.
+    See `earlier_values` for the values that count.
     """
     first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
     return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
@@ -144,7 +143,7 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
     return [values for values in found if values]
 
 
-def last_checks(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
+def time_of_last_check_by_point(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
     """Return experiment and point -> time of the last check that measured it."""
     return {(row["experiment"], row["point"]): row["time"] for row in rows}
 
@@ -165,7 +164,7 @@ def append_check(
         writer.writerow(COLUMNS)
     for value in values:
         tonight = value.tonight
-        # Values beside other programs would widen the scatter, and hide a loss.
+        # Values that were measured beside other programs would widen the scatter, and hide a loss.
         clear = "yes" if tonight.is_clear else "disturbed" if value.disturbed else "no"
         numbers = (f"{each:.6g}" for each in (value.expected, tonight.loss, tonight.limit))
         measured = (repr(value.value), len(value.values))

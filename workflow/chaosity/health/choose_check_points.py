@@ -1,8 +1,9 @@
-"""Choose the points of a check from a host's map: those that lose as much as a slow part loses.
+"""Choose the points of a check from a host's map: points that lose as much as a slow part loses.
 
-A load of one node against one node or one drive shows a fault of that part without dilution. Of
-two of these loads, the one that moves more data, or waits longer, is limited by the part more often
-than by a core or a cache. So the map decides, and no list of experiments.
+A load of one node against one node or one drive shows the whole loss by a fault of this node or
+drive. Of two of these loads, the one that moves more data, or waits longer, is limited by the part
+more often than by a core or a cache. So the values of the map decide which points are chosen, and
+not a list of experiments.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from chaosity.topology.topology_model import Topology
 
 # A check measures shorter than the map. Below 0.4 s, a load has too few samples for an interval.
 _MIN_SECONDS, _MAX_SECONDS = 0.4, 0.6
-# Starting a load and writing its record, beyond the estimate of the point.
+# Seconds for starting a load and writing its record, which the estimate of the point lacks.
 OVERHEAD_SECONDS = 0.25
 
-# Medians of a map that differ less are of loads that the same part limits.
+# If two medians of a map have at least this ratio, the same part limits both loads.
 _NEARLY_EQUAL = 0.97
 
 PointKey = tuple[str, str]
@@ -70,7 +71,7 @@ def choose_check_points(
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
         median = medians.get((point["experiment"], point["point"]))
-        check = point_of_single_part(point)
+        check = check_point_of_single_part(point)
         if check is None or median is None or not median > 0.0:
             continue
         place: tuple[object, ...] = check.parts
@@ -89,7 +90,7 @@ def choose_check_points(
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 
 
-def fit_into_time(
+def split_by_available_time(
     points: Iterable[CheckPoint], checked: Mapping[PointKey, str], seconds: float
 ) -> tuple[list[CheckPoint], list[CheckPoint]]:
     """Divide points into those that fit into a time and those left for the next check.
@@ -104,7 +105,7 @@ def fit_into_time(
     return taken, left
 
 
-def point_of_single_part(point: Point) -> CheckPoint | None:
+def check_point_of_single_part(point: Point) -> CheckPoint | None:
     """Return the point with the part that limits its load; None if several parts can limit it."""
     [load, *others] = point["loads"]
     target, sources = load["target"], load["initiator"]["nodes"]
@@ -120,7 +121,7 @@ def point_of_single_part(point: Point) -> CheckPoint | None:
         return CheckPoint(point, load, metric, (drive["component"],))
     if len(target["nodes"]) != 1:
         return None
-    nodes = dict.fromkeys(sources + target["nodes"])  # one if the node reads its own memory
+    nodes = dict.fromkeys(sources + target["nodes"])  # one node if it reads its own memory
     return CheckPoint(point, load, metric, tuple(map(node_name, nodes)))
 
 

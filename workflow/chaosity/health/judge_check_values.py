@@ -21,7 +21,7 @@ from statistics import fmean, median
 import numpy as np
 from scipy import stats
 
-from chaosity.compare.host_deviations import scatter_of_other_hosts
+from chaosity.compare.host_deviations import scatter_and_median_of_other_hosts
 from chaosity.health.change_points import variance_of_neighbours
 from chaosity.health.choose_check_points import CheckPoint, PointKey
 from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
@@ -35,7 +35,8 @@ _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 MATTERS = 0.02
 # A false alarm in this many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
-# Number of last checks that are judged together, and of first checks that they are compared with.
+# Number of last checks that are judged together, and number of first checks with which the last
+# ones are compared.
 RECENT, _REFERENCE = 7, 14
 # A loss that is a fault, and not only a warning: a single part that loses so much is broken.
 _FAULT = 0.10
@@ -59,7 +60,7 @@ class MapValue:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LossEvidence:
     """A loss by one kind of evidence, as a share: 0.1 is 10 % less bandwidth.
 
     A latency of twice the expected one is a loss of 1.0. A better value is a negative loss.
@@ -67,7 +68,7 @@ class Evidence:
 
     loss: float = 0.0
     limit: float = math.inf  # the smallest loss that chance does not explain
-    hosts: int = 0  # number of equal hosts that it is from; 0 without any
+    hosts: int = 0  # number of equal hosts that were compared
 
     @property
     def is_clear(self) -> bool:
@@ -85,8 +86,9 @@ class CheckedValue:
     expected: float  # the median of the map, corrected by the earlier checks
     limit: float  # the smallest loss of tonight that would be clear, as a share
     disturbed: bool = False  # whether other programs used the processors meanwhile
-    recent: Evidence = Evidence()  # the last `RECENT` checks together, of which this is the last
-    equals: Evidence = Evidence()  # the recent checks of this host and of equal hosts
+    # the last `RECENT` checks together, of which this is the last
+    recent: LossEvidence = LossEvidence()
+    equals: LossEvidence = LossEvidence()  # the recent checks of this host and of equal hosts
     # Whether the host is a virtual machine and the value one of its memory. A hypervisor can run
     # two of its processors on one core for minutes, which halves the bandwidth and shows in no
     # counter of the machine.
@@ -98,17 +100,17 @@ class CheckedValue:
         return median(self.values)
 
     @property
-    def tonight(self) -> Evidence:
+    def tonight(self) -> LossEvidence:
         """Return the loss against the expected value."""
         ratio = self.value / self.expected
         is_time = less_is_better(self.check.metric)
-        return Evidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
+        return LossEvidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
 
     @property
-    def clear_losses(self) -> list[Evidence]:
-        """Return the clear losses, in this order.
+    def clear_losses(self) -> list[LossEvidence]:
+        """Return the clear losses, tonight's loss first.
 
-        They are tonight's, the recent mean's, and that against equal hosts.
+        The loss of the recent checks is second, and the loss against equal hosts third.
         """
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
@@ -173,7 +175,7 @@ class Expectation:
         long = (logs for logs in self.logs.values() if len(logs) > 2)
         steps = [later - sooner for logs in long for sooner, later in pairwise(logs)]
         nightly = variance_of_neighbours(steps)
-        # The values of nights scatter also as single measurements do.
+        # The scatter between nights contains the scatter of single measurements.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
         self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(steps) * own) / (
             _SESSION_FREEDOM + len(steps)
@@ -211,7 +213,7 @@ class Expectation:
         variance = nightly * (1.0 / RECENT + float(variance_of_median(len(reference))))
         loss = _lost_share(away if is_time else -away, check.metric)
         limit = _lost_share(quantile * math.sqrt(variance), check.metric)
-        return replace(judged, recent=Evidence(loss, limit))
+        return replace(judged, recent=LossEvidence(loss, limit))
 
 
 def compare_with_equal_hosts(
@@ -219,9 +221,10 @@ def compare_with_equal_hosts(
 ) -> list[CheckedValue]:
     """Return the values of a check with their losses against equal hosts.
 
-    So a map that was bad from the start is reported. Each host counts with the median of its recent
-    checks: as many as the checked host has, at most `RECENT`. A loss of 5 % or more is reported if
-    the scatter of the other hosts, in which the host itself does not count, does not explain it.
+    The comparison with equal hosts also finds a map that was bad from the start. Each host counts
+    with the median of its recent checks: as many as the checked host has, at most `RECENT`. A loss
+    of 5 % or more is reported if the scatter of the other hosts, in which the host itself does not
+    count, does not explain it.
 
     Args:
         values: tonight's values.
@@ -245,7 +248,8 @@ def compare_with_equal_hosts(
     groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
     # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
     freedom, spread, expected = (
-        each[:, 0] for each in scatter_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
+        each[:, 0]
+        for each in scatter_and_median_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
     )
     away = np.where([less_is_better(name) for name in metrics], 1.0, -1.0) * (logs[:, 0] - expected)
     limits = stats.t.isf(probability_of_false_alarm(len(values)), freedom) * spread
@@ -255,11 +259,11 @@ def compare_with_equal_hosts(
     for value, log, limit, number in zip(compared, away, limits, hosts, strict=True):
         loss = _lost_share(log, value.check.metric)
         least = _lost_share(limit, value.check.metric) if math.isfinite(limit) else math.inf
-        found[value.check.key] = replace(value, equals=Evidence(loss, least, int(number)))
+        found[value.check.key] = replace(value, equals=LossEvidence(loss, least, int(number)))
     return [found.get(value.check.key, value) for value in values]
 
 
-def status_of_values(values: Iterable[CheckedValue]) -> int:
+def exit_status_of_values(values: Iterable[CheckedValue]) -> int:
     """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
     slow = [value for value in values if value.clear_losses]
     if any(value.is_fault for value in slow):
@@ -280,9 +284,9 @@ class Suspect:
 def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     """Return the components that explain all clear losses, the largest loss first.
 
-    A component is suspected if all values that it limits are slow. Those that explain most slow
-    values come first; a value is explained once. If nearly all values are slow, the cause is common
-    to all parts.
+    A component is suspected if all values that it limits are slow. Components that explain most
+    slow values come first; each value is explained once. If nearly all values are slow, the cause
+    is common to all parts.
     """
     slow = sorted(
         (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss

@@ -22,12 +22,12 @@ DrivesByNode = Mapping[int, frozenset[str]]
 
 
 class NoisyValue(NamedTuple):
-    """A bandwidth with its standard error as a share of it."""
+    """A bandwidth, with its standard error as a share of the bandwidth."""
 
     value: float
     error: float
 
-    def log_ratio_to(self, other: NoisyValue) -> float:
+    def significant_log_ratio_to(self, other: NoisyValue) -> float:
         """Return the logarithm of the ratio to another value; 0 if noise can explain it."""
         ratio = math.log(self.value / other.value)
         noise = SIGNIFICANT * math.hypot(self.error, other.error)
@@ -67,11 +67,11 @@ def bound_drive_set(
     """Return the bounds of a drive set.
 
     Args:
-        wanted: the drives of the set. Its own measurement, if any, is not used.
+        wanted: the drives of the set. The set's own measurement, if any, is not used.
         measured: what the initiator gets from each measured set, single drives included.
         node_of: the node of each drive.
         raised: values that replace those of some measured sets where they limit other sets, see
-            `raise_to_best_subset`.
+            `values_raised_to_best_subset`.
     """
     subsets = [value for own, value in measured.items() if own < wanted]
     nodes = {
@@ -95,32 +95,32 @@ def bound_drive_set(
         elif covered := frozenset(node for node, drives in nodes.items() if drives <= own):
             of_nodes[covered] = min(value, of_nodes.get(covered, value))
     for node, drives in nodes.items():
-        if (alone := lowest_cover(drives, of_node[node])) is not None:
+        if (alone := lowest_sum_of_cover(drives, of_node[node])) is not None:
             key = frozenset({node})
             of_nodes[key] = min(alone, of_nodes.get(key, alone))
-    upper = lowest_cover(frozenset(nodes), of_nodes)
+    upper = lowest_sum_of_cover(frozenset(nodes), of_nodes)
     if upper is None:
         return DriveSetBounds(max(subsets, default=None))
     # The lowest of several noisy values is too low, so values that noise can explain are averaged.
-    alike = [each for each in (*supersets, *subsets) if each.log_ratio_to(upper) == 0.0]
+    alike = [each for each in (*supersets, *subsets) if each.significant_log_ratio_to(upper) == 0.0]
     return DriveSetBounds(max(subsets, default=None), upper, NoisyValue.mean([*alike, upper]))
 
 
-def raise_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, NoisyValue]:
+def values_raised_to_best_subset(measured: Mapping[Drives, NoisyValue]) -> dict[Drives, NoisyValue]:
     """Return each measured set that clearly gives less than a subset -> value of its best subset.
 
-    Either the measurement of the set was disturbed, or its drives disturb each other. Smaller sets
-    need not suffer from that.
+    Either the measurement of the set was disturbed, or its drives disturb each other. In both
+    cases, the low value of the set says nothing about smaller sets.
     """
     raised: dict[Drives, NoisyValue] = {}
     for own, value in measured.items():
         best = max((other for part, other in measured.items() if part < own), default=value)
-        if best.log_ratio_to(value) > 0.0:
+        if best.significant_log_ratio_to(value) > 0.0:
             raised[own] = best
     return raised
 
 
-def lowest_cover(
+def lowest_sum_of_cover(
     wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
 ) -> NoisyValue | None:
     """Return the lowest sum of values of sets that together contain `wanted`; None without any."""
@@ -134,9 +134,12 @@ def lowest_cover(
     kept: dict[frozenset[Part], NoisyValue] = {}
     for part in sorted(parts, key=len, reverse=True):
         value, alone = parts[part], [single[each] for each in part if each in single]
-        # A set that gives what its parts give together is not a limit, nor is one within a lower
-        # set.
-        is_sum = 1 < len(part) == len(alone) and value.log_ratio_to(NoisyValue.total(alone)) >= 0.0
+        # A set that gives what its parts give together is not a limit, nor is a part of a set with
+        # a lower value.
+        is_sum = (
+            1 < len(part) == len(alone)
+            and value.significant_log_ratio_to(NoisyValue.total(alone)) >= 0.0
+        )
         if not is_sum and not any(part < other and value >= kept[other] for other in kept):
             kept[part] = value
     return _lowest_sum(wanted, kept, [], None)
@@ -167,7 +170,7 @@ def drives_by_node_of_sets(
     Args:
         rows: rows of loads on drives.
         known: node -> names of its drives. Drives that were read only together get their names from
-            it, unless the measurement left out some drives of the node.
+            this mapping, unless the measurement left out some drives of the node.
 
     A set is left out if its drives are unknown: drives of unknown nodes, or the first drives of a
     node of which neither the single drives nor all drives together were measured.

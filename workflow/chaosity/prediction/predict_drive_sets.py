@@ -1,13 +1,13 @@
-"""Predict the drive sets that a run left unmeasured, and find sets that contradict others.
+"""Predict the drive sets that a run left unmeasured, and find sets that contradict other sets.
 
-Drives together give what they give alone, until a measured set limits them. Comparable initiators
-share their paths to drives. So a set that limits one of them also limits the others that did not
-measure it.
+Drives that are read together give what they give alone, unless a measured set shows a limit.
+Comparable initiators share their paths to drives. So a set that limits one initiator also limits
+comparable initiators that did not measure the set.
 
-The error is that of measured sets, each predicted from the others (conformal prediction: Vovk et
-al., Algorithmic Learning in a Random World, 2005). The interval then holds at least 95 % of new
-sets, if the measured sets were chosen at random among the same kind of sets. So a set does not
-count if its initiator measured all sets of this kind, such as all pairs of nodes.
+The error of a prediction follows from measured sets, each predicted from the other sets (conformal
+prediction: Vovk et al., Algorithmic Learning in a Random World, 2005). The interval then holds at
+least 95 % of new sets, if the measured sets were chosen at random among the same kind of sets. So a
+set does not count if its initiator measured all sets of this kind, such as all pairs of nodes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from chaosity.prediction.drive_set_bounds import (
     NoisyValue,
     bound_drive_set,
     drives_by_node_of_sets,
-    raise_to_best_subset,
+    values_raised_to_best_subset,
 )
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.statistics.estimates import MATTERS
@@ -41,7 +41,8 @@ from chaosity.units import format_count, format_percent
 
 _GROUP = ("host", "configuration", *SLICE)
 _METHOD = "limits of measured drive sets"
-# Runs of simulated and real machines differ by 0.6 to 2 %. Without replicates it is the largest.
+# The noise that is assumed without replicates: runs of simulated and real machines differ by 0.6 to
+# 2 %.
 _UNKNOWN_NOISE = 0.02
 _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
@@ -63,14 +64,14 @@ class Prediction(NamedTuple):
     """A predicted bandwidth in bytes per second, without the set's own measurement."""
 
     value: float  # the prediction
-    # low, high: its 95 % prediction interval.
+    # low, high: 95 % prediction interval of `value`.
     low: float
     high: float
     bounds: DriveSetBounds  # bounds by sets of the same initiator
 
 
 class DriveSetModel:
-    """Predicts drive sets from measured ones; all rows are of one group of comparable rows.
+    """Predicts drive sets from measured drive sets; all rows are of one group of comparable rows.
 
     Args:
         measured: valid rows of loads alone on drives.
@@ -86,7 +87,9 @@ class DriveSetModel:
         }
         self.missing, self.points = self._cells(unmeasured), self._cells(measured)
         self.values = self._measured_values(measured)
-        self._raised = {name: raise_to_best_subset(own) for name, own in self.values.items()}
+        self._raised = {
+            name: values_raised_to_best_subset(own) for name, own in self.values.items()
+        }
         # Initiator -> its own nodes with drives, and all nodes of its package.
         self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
         self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
@@ -94,7 +97,7 @@ class DriveSetModel:
         self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
     def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
-        """Return each cell whose drives are known -> a row of it."""
+        """Return each cell whose drives are known -> a row of this cell."""
         records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
             DriveSetCell(row["initiator"], self._drives[row["target"]]): row
@@ -142,14 +145,18 @@ class DriveSetModel:
         return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
 
     def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return the value to expect of a cell from other initiators; None if its sets agree."""
+        """Return the value to expect of a cell from other initiators.
+
+        The result is None if the sets of the cell's own initiator predict about as much.
+        """
         measured = {
             name: values[cell.drives]
             for name, values in self.values.items()
             if name != cell.initiator and cell.drives in values
         }
         if len(self._nodes(cell)) == 1:
-            # What drives of one node give to any initiator, they give to all if the path permits.
+            # Drives of one node give to all initiators what they give to one initiator, if the path
+            # permits.
             found = max(measured.values(), default=None)
         else:
             near = self._near_nodes[cell.initiator]
@@ -157,23 +164,23 @@ class DriveSetModel:
             limits = (self._limit_of(name, cell) for name in alike)
             found = NoisyValue.mean([each for each in limits if each is not None])
         bounds = self.bounds_from_other_sets(cell)
-        if found and bounds.lower and found.log_ratio_to(bounds.lower) < 0.0:
+        if found and bounds.lower and found.significant_log_ratio_to(bounds.lower) < 0.0:
             found = bounds.lower
-        if found and bounds.expected and found.log_ratio_to(bounds.expected) >= 0.0:
+        if found and bounds.expected and found.significant_log_ratio_to(bounds.expected) >= 0.0:
             return None
         return found
 
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return what limits another initiator on a set, for the initiator of the cell.
 
-        None if the sets that both initiators measured explain what the other initiator gets. Its
-        value is multiplied by the median ratio of these sets, since one of the initiators can be
-        slow.
+        The result is None if the sets that both initiators measured explain what the other
+        initiator gets. The other initiator's value is multiplied by the median ratio of these sets,
+        since one of the initiators can be slow.
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
         common = {each: others[each] for each in others if each in own and each != cell.drives}
         expected = self.bounds_from_other_sets(DriveSetCell(name, cell.drives), common).expected
-        if expected is not None and others[cell.drives].log_ratio_to(expected) == 0.0:
+        if expected is not None and others[cell.drives].significant_log_ratio_to(expected) == 0.0:
             return None
         ratios = [own[drives].value / value.value for drives, value in common.items()] or [1.0]
         value, error = others[cell.drives]
@@ -184,8 +191,8 @@ class DriveSetModel:
             self._predicted[cell] = self._analogy(cell) or self.expected(cell)
         return self._predicted[cell]
 
-    def neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
-        """Return the unmeasured sets with the drives of a set, or with one node more or less."""
+    def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
+        """Return unmeasured sets with all drives of a set, or with one node more or less."""
         nodes = self._nodes(cell)
         found = [
             each
@@ -198,17 +205,22 @@ class DriveSetModel:
     def _nodes(self, cell: DriveSetCell) -> frozenset[int]:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
-    def limits_others(self, cell: DriveSetCell) -> bool:
+    def shows_limit_of_a_part(self, cell: DriveSetCell) -> bool:
         """Return whether a set shows the limit of a node, of a package or of all nodes."""
         nodes = self._nodes(cell)
         every = frozenset(self._node_of.values())
         return len(nodes) == 1 or nodes == every or nodes in self._near_nodes.values()
 
-    def kind(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
-        """Return what sets of a kind have in common, by their nodes."""
+    def kind_of_set(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
+        """Return the kind of a set: its number of nodes, and whether it is complete, and local.
+
+        More than three nodes count as three. A set of one node is complete with all drives of the
+        node; a set of several nodes if it shows the limit of a part. Only sets of one node can be
+        local.
+        """
         nodes = self._nodes(cell)
         if len(nodes) > 1:
-            return min(len(nodes), 3), self.limits_others(cell), False
+            return min(len(nodes), 3), self.shows_limit_of_a_part(cell), False
         whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
         return 1, whole, nodes <= self._own_nodes[cell.initiator]
 
@@ -216,14 +228,14 @@ class DriveSetModel:
     def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
         """Measured sets of the kinds that the same initiator also has among its unmeasured sets.
 
-        They test the predictions.
+        Each of these sets is predicted without its own measurement, to test the predictions.
         """
-        kinds = {(cell.initiator, self.kind(cell)) for cell in self.missing}
-        return [cell for cell in self.points if (cell.initiator, self.kind(cell)) in kinds]
+        kinds = {(cell.initiator, self.kind_of_set(cell)) for cell in self.missing}
+        return [cell for cell in self.points if (cell.initiator, self.kind_of_set(cell)) in kinds]
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """The logarithm of measured : predicted value of audited sets; if few, of all sets."""
+        """Logarithm of measured / predicted value of audited sets; if few, of all sets."""
         cells = self.measured_sets_like_unmeasured
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
@@ -237,7 +249,7 @@ class DriveSetModel:
     def error_quantile(self, cell: DriveSetCell) -> float:
         """Return the conformal quantile of the errors of other sets; infinite if too few."""
         others = [each for each in self.errors if each != cell]
-        alike = [each for each in others if self.kind(each) == self.kind(cell)]
+        alike = [each for each in others if self.kind_of_set(each) == self.kind_of_set(cell)]
         chosen = alike if len(alike) >= FEWEST_ERRORS else others
         errors = sorted(abs(self.errors[each]) for each in chosen)
         rank = math.ceil((len(errors) + 1) * _COVERAGE)
@@ -254,7 +266,7 @@ class DriveSetModel:
         if predicted is None or frozenset[str]().union(*parts) != cell.drives:
             return None
         (value, error), bounds = predicted, self.bounds_from_other_sets(cell)
-        # The interval is at least as wide as the noise of what it was predicted from.
+        # The interval is at least as wide as the noise of the values from which it follows.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
@@ -277,7 +289,7 @@ class PredictionAudit:
     """How well measured drive sets were predicted without their own measurement."""
 
     sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
-    within: int  # how many of them lie within their 95 % prediction interval
+    within: int  # number of audited sets within their 95 % prediction interval
     # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
     # without such sets.
     median_error: float | None = None
@@ -297,14 +309,14 @@ class PredictionAudit:
 
 
 @dataclass(frozen=True)
-class Surprise:
+class ContradictedDriveSet:
     """A measured drive set that the other measured sets contradict."""
 
     # experiment, point: the measured point.
     experiment: str
     point: str
-    ratio: float  # measured bandwidth : that of the violated bound or prediction
-    reason: str  # what is violated, in words
+    ratio: float  # measured bandwidth divided by the contradicting bound or prediction
+    reason: str  # what the measurement contradicts, in words
     # Unmeasured points of the same initiator with all drives of the set, or with one node more or
     # less; the most similar first.
     neighbours: tuple[str, ...]
@@ -366,28 +378,28 @@ def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
     return PredictionAudit(len(errors), within, *quantiles)
 
 
-def violated_bounds(models: Iterable[DriveSetModel]) -> list[Surprise]:
+def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[ContradictedDriveSet]:
     """Return the measured drive sets that the other measured sets contradict.
 
     Noise does not explain that such a set gives less than one of its subsets, more than its parts
     or a larger set, or less than the prediction interval that follows from the other sets of the
     initiator.
     """
-    found = (_surprise(model, cell) for model in models for cell in model.points)
+    found = (_contradiction(model, cell) for model in models for cell in model.points)
     return [surprise for surprise in found if surprise is not None]
 
 
-def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
-    """Return in what a measured cell contradicts the others; None if it does not."""
+def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
+    """Return how a measured cell contradicts the other cells; None if it does not."""
     bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
-    if (limit := bounds.lower) and value.log_ratio_to(limit) < 0.0:
+    if (limit := bounds.lower) and value.significant_log_ratio_to(limit) < 0.0:
         reason = "less than a part of these drives gives"
-    elif (limit := bounds.upper) and value.log_ratio_to(limit) > 0.0:
+    elif (limit := bounds.upper) and value.significant_log_ratio_to(limit) > 0.0:
         reason = "more than its parts give together, or than a larger set gives"
     elif (
         (limit := model.expected(cell))
-        and not model.limits_others(cell)
-        and value.log_ratio_to(limit) < 0.0
+        and not model.shows_limit_of_a_part(cell)
+        and value.significant_log_ratio_to(limit) < 0.0
         and math.log(limit.value / value.value) > model.error_quantile(cell)
     ):
         reason = "less than its prediction interval allows"
@@ -396,8 +408,8 @@ def _surprise(model: DriveSetModel, cell: DriveSetCell) -> Surprise | None:
     row, ratio = model.points[cell], value.value / limit.value
     if abs(ratio - 1.0) < MATTERS:
         return None
-    neighbours = tuple(model.missing[each]["point"] for each in model.neighbours(cell))
-    return Surprise(row["experiment"], row["point"], ratio, reason, neighbours)
+    neighbours = tuple(model.missing[each]["point"] for each in model.unmeasured_neighbours(cell))
+    return ContradictedDriveSet(row["experiment"], row["point"], ratio, reason, neighbours)
 
 
 def _drive_rows(table: Measurements) -> pd.DataFrame:

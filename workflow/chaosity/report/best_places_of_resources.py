@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.matched_cells import group_text
+from chaosity.compare.matched_cells import cell_group_text
 from chaosity.figures.axes import make_axis_value
 from chaosity.place_names import access_words, place_words
 from chaosity.statistics.cell_summary import summarise_cells
@@ -225,7 +225,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
         category, metric = map(str, key)
         if is_percentile(metric):  # percentiles are in figures, not in this table
             continue
-        times, title = less_is_better(metric), group_text(category, metric)
+        times, title = less_is_better(metric), cell_group_text(category, metric)
         ordered = cells.sort_values("median", ascending=times, kind="stable")
         rows.append(
             BestAndWorstPlace(

@@ -85,7 +85,10 @@ def _readable(sentence: str, study: AnovaStudy) -> str:
 
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     """Return a text that compares remote with local values; None if the study has no relation."""
-    contrast, share = study.local_against_remote(analysis), study.percent_of_relation(analysis)
+    contrast, share = (
+        study.local_against_remote(analysis),
+        study.percent_explained_by_relation(analysis),
+    )
     if contrast is None:
         return None
     large = share is not None and share >= _RELATION_FROM_PERCENT

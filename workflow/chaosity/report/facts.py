@@ -140,7 +140,7 @@ def methods_section(run: Run) -> Facts:
         passed=passed,
         always=[name for name in checked if passed[name] == checked[name]],
     )
-    predictions = run.left_out.method_texts() if run.left_out else ()
+    predictions = run.left_out.prediction_method_texts() if run.left_out else ()
     predicted = {"Predictions": "\n".join(predictions)} if predictions else {}
     return {**values, **_stopping_rules(run), **records, **predicted}
 

@@ -13,11 +13,11 @@ import pandas as pd
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
 from chaosity.prediction.predict_drive_sets import (
+    ContradictedDriveSet,
     DriveSetModel,
-    Surprise,
     drive_set_models,
+    find_contradicted_drive_sets,
     predict_drive_sets,
-    violated_bounds,
 )
 from chaosity.records.record_format import Point
 from chaosity.rounds.known_before import cells_with_known_values
@@ -108,9 +108,9 @@ class MachineSoFar:
         return predict_drive_sets(self._drive_sets)
 
     @cached_property
-    def surprises(self) -> list[Surprise]:
+    def surprises(self) -> list[ContradictedDriveSet]:
         """Return the measured drive sets whose values contradict those of other sets."""
-        return violated_bounds(self._drive_sets)
+        return find_contradicted_drive_sets(self._drive_sets)
 
     def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
         """Return point -> how many replicates of it these rounds measure."""

@@ -32,7 +32,8 @@ from chaosity.simulation.simulated_loads import (
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, Topology
 
-# A resource with less than this share of its capacity left counts as full; this absorbs rounding.
+# A resource with less than this share of its capacity left counts as full; this absorbs rounding
+# errors.
 FULL = 1e-9
 
 
@@ -71,7 +72,8 @@ def max_min_fair_rates(
     left = {
         name: rest for flow in flows for name in flow.uses if (rest := capacities[name]) < math.inf
     }
-    # What each flow needs of the resources that can be full while its rate grows by its pace.
+    # For each flow: the units that it needs, while its rate grows by its pace, of each resource
+    # with a limit.
     needs = [
         {name: units * flow.pace for name, units in flow.uses.items() if units > 0 and name in left}
         for flow in flows
@@ -100,9 +102,9 @@ def max_min_fair_rates(
 
 
 LINE_BYTES = 64
-# How fast the requests of a drive grow in comparison with those of a core. Many requests of a MiB
-# are always on the way, so drives keep most of their rate next to programs (document 000, figure
-# 7).
+# How fast the requests of a drive grow in comparison with those of a core. Many requests of one MiB
+# each are always on the way, so drives keep most of their rate next to programs (document 000,
+# figure 7).
 _DRIVE_PACE = 4.0
 # Of a byte that is copied to or from a device, the shares that are read from the host's memory and
 # written to it, by the direction of the copies.
@@ -124,7 +126,8 @@ class LoadFlow:
 class AccessPaths:
     """The paths of loads through a simulated machine.
 
-    `capacities` has the capacity of each resource. A file that replaces a drive is added to it.
+    `capacities` has the capacity of each resource. Files that replace drives are added to this
+    mapping.
     """
 
     def __init__(
@@ -133,7 +136,8 @@ class AccessPaths:
         self._idle, self.capacities, self._faults = idle, capacities, faults
         self.machine, self.topology = idle.machine, idle.topology
         self._slow_units = _units_of_slower_cores(idle.topology)
-        # What a byte uses on a way; many loads of a machine take the same few ways.
+        # Way of a byte -> units of each resource that the byte uses; most loads take the same few
+        # ways.
         self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
     def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[LoadFlow]:
@@ -152,14 +156,14 @@ class AccessPaths:
         else:
             yield from self.memory_flows(load, hits, memory_shares_by_node(load["placement"]))
 
-    def add_drives(self, load: Load) -> None:
-        """Add the capacities of files that replace drives: they have no slot, so no link limits."""
+    def add_capacities_of_stand_in_files(self, load: Load) -> None:
+        """Add capacities of files that replace drives; files have no slot, so no link limits."""
         for drive in load["target"]["drives"]:
             self.capacities.setdefault(drive["component"], 1.0)
             self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
 
     def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
-        """Return the flow of a device, within its memory or over its link from the host."""
+        """Return the flow of a device, within its memory or over its link to the host."""
         # The memory of a device can be that of a node, so its accesses use the node's controllers.
         copied = _READ_AND_WRITTEN_BY_COPIES.get(load["kernel"] or "")
         if "host_to_device_bytes_per_second" in load["metrics"]:
@@ -217,9 +221,9 @@ class AccessPaths:
     ) -> float:
         """Return the seconds that a core needs for a byte; `shares` has the share of each node."""
         # A core waits for a limited number of cache lines at a time, so a longer mean latency makes
-        # it slower (Little's law). It handles near lines while far ones are on the way. Only the
-        # share `missed` of its accesses needs memory. A program also computes, and its time for a
-        # byte of memory is only a share of its time.
+        # it slower (Little's law). A core handles near lines while far lines are on the way. Only
+        # the share `missed` of its accesses needs memory. A program also computes, and its time for
+        # a byte of memory is only a share of its time.
         memory = self.machine["memory"]
         near = 1 / memory["core_bytes_per_second"]
         if unit in self._slow_units:
@@ -251,7 +255,10 @@ class AccessPaths:
     def _way_uses(
         self, package: int | None, begin: int, node: int, reads: float, writes: float
     ) -> dict[str, float]:
-        """Return the use of controllers and links for a byte between a place and a memory."""
+        """Return the use of controllers and links for a byte between a place and a memory.
+
+        The place is `begin`, a node of `package`; the memory is that of `node`.
+        """
         uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
         own = self.topology.package_of_node.get(node)
         places = [own] if own is not None else [part.os_index for part in self.topology.packages]
@@ -278,7 +285,7 @@ class AccessPaths:
         cores = sorted(
             {self.topology.core_of_pu[unit].index for unit in processing_units_of_load(load)}
         )
-        self.add_drives(load)
+        self.add_capacities_of_stand_in_files(load)
         for drive in load["target"]["drives"]:
             uses = {drive["component"]: 1 / rate, f"{drive['component']}_link": 1.0}
             for core in cores:

@@ -1,6 +1,6 @@
 """The parts of a simulated machine without other traffic: capacities, latencies and cache hits.
 
-Faults are part of them: they reduce capacities (`affected_resources`) or add to latencies.
+Faults are included: a fault reduces capacities (`affected_resources`) or adds to latencies.
 
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
@@ -151,10 +151,11 @@ _TLB_BYTES = 2048 * 4096
 # an L3 cache as large as their working set, and 48 % in one of half the size, as in the tables of
 # document 003.
 _CACHE_EDGE = 3
-# Passes over arrays replace lines before they read them again, so a cache that is too small serves
-# far fewer of their accesses: the share above to this power. Then a cache gives arrays of twice its
-# size at most 1.13 times the bandwidth of memory, and arrays of four times its size 1.02 times.
-# Measured on two cores: 1.33 (0.95 to 2.47) and 1.05 (0.63 to 1.31), see docs/validation.md.
+# Passes over arrays replace lines before they read them again. So if a cache is too small, the
+# share of their accesses that hit is this power of the share of dependent accesses at random that
+# hit. Then a cache gives arrays of twice its size at most 1.13 times the bandwidth of memory, and
+# arrays of four times its size 1.02 times. Measured on two cores: 1.33 (0.95 to 2.47) and 1.05
+# (0.63 to 1.31), see docs/validation.md.
 _PASSES_POWER = 3
 # For each cache level: the share of accesses that hit, and their latency in ns.
 HitShares = list[tuple[float, float]]
@@ -163,7 +164,7 @@ HitShares = list[tuple[float, float]]
 class IdleMachine:
     """Latencies and cache hits of loads on a simulated machine without other traffic.
 
-    `faults` are those that the machine has now.
+    `faults` are the faults that the machine has now.
     """
 
     def __init__(
@@ -190,7 +191,8 @@ class IdleMachine:
             SAME_PACKAGE: same_package,
             OTHER_PACKAGE: other_package,
         }.get(relation, near)
-        if self.topology.package_of_node.get(end) is None and count > 1:  # each package has lines
+        # its lines are in all packages
+        if self.topology.package_of_node.get(end) is None and count > 1:
             named = (same_package + (count - 1) * other_package) / count
         return (named if pair is None else pair) * self._slowdown
 
@@ -258,9 +260,9 @@ class IdleMachine:
     def wait_beside_other_l3_domains_ns(self, load: Load, loads: list[Load]) -> float:
         """Return how long dependent accesses wait while another L3 domain of their node accesses.
 
-        The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait.
-        The wait in ns grows with the working set as the misses of a cache do. The wait was
-        fitted to measurements; nothing else in the model explains it.
+        The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait. The
+        wait in ns grows with the working set, in the way in which the misses of a cache do. The
+        wait was fitted to measurements; nothing else in the model explains it.
         """
         unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
         node, wait = self.node_of(unit), 0.0

@@ -23,7 +23,8 @@ from chaosity.errors import UserError, check_allowed
 from chaosity.topology.topology_model import Topology
 
 KIND = "simulated_machine"
-# The checked description among the results of a host, so that no record reads YAML again.
+# Name of the file with the checked description among the results of a host. Simulating a record
+# reads this file and no YAML.
 MACHINE_FILE = "machine.json"
 
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
@@ -44,7 +45,10 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 
 
 def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
-    """Return a checked description, completed by the keys of the one on which it is based."""
+    """Return a checked description, completed by the keys of the description on which it is based.
+
+    `users` are the names of the descriptions that are based on this one.
+    """
     users |= {path.stem}
     # YAML reads 2026-01-01 as a date; here and in `machine.json` it is a text.
     document = json.loads(json.dumps(read_yaml(path), default=str))
@@ -55,7 +59,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     base = document.get("based_on")
     if base is None:
         return cast(MachineDescription, document)
-    # Those that ship, and those beside the file, which are preferred.
+    # Descriptions that ship, and descriptions beside the file, which take precedence.
     folders = (ROOT / "templates/machines", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     others = known.keys() - users

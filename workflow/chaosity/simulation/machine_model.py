@@ -33,16 +33,16 @@ from chaosity.simulation.idle_machine_with_faults import (
 )
 from chaosity.simulation.machine_description import current_faults
 from chaosity.simulation.simulated_loads import (
+    begins_with_placement_search,
     block_bytes,
     processing_units,
     processing_units_of_load,
     rate_share,
     read_written_and_counted_shares,
-    searches_a_placement,
     shared_access_share,
     shares_work,
     simulated_program,
-    with_proximity,
+    with_data_to_worker_proximity,
 )
 from chaosity.topology.topology_model import Topology
 
@@ -76,10 +76,11 @@ class NoiselessLoadResult:
 class Routes:
     """How loads use the parts of a machine while all of them run.
 
-    They depend on what cores and drives do alone, and not on the capacities of what loads share.
+    Routes depend on the speed of cores and drives, and not on the capacities of resources that
+    loads share.
     """
 
-    hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; of drives none
+    hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; [] for drives
     paths: list[LoadFlow]  # the flows of all loads, in their order
 
 
@@ -101,14 +102,15 @@ class MachineModel:
     def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency while all loads run.
 
-        A search for a placement tries all steps, and the fastest step is its result.
+        A search for a placement tries all steps of data-to-worker proximity, and the fastest step
+        is its result.
         """
-        searched = [load for load in loads if searches_a_placement(load)]
+        searched = [load for load in loads if begins_with_placement_search(load)]
         if not searched:
             return self.results_on(self.routes(loads), loads)
         [load], tried = searched, []
         for tenths in range(11):
-            moved = with_proximity(load, tenths / 10)
+            moved = with_data_to_worker_proximity(load, tenths / 10)
             now = [moved if each is load else each for each in loads]
             results = self.results_on(self.routes(now), now)
             results[load["name"]].dwp = tenths / 10
@@ -127,7 +129,7 @@ class MachineModel:
     def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, with the loads' present placement.
 
-        The routes can be those of a model in which only what loads share has other capacities.
+        The routes can be those of another model, if only capacities of shared resources differ.
         """
         paths, free = self.flow_rates(routes, loads)
         results = {}
@@ -143,7 +145,7 @@ class MachineModel:
     ) -> tuple[list[LoadFlow], FlowRatesAndUtilisation]:
         """Return the flows of loads with the limits that their programs have, and their rates."""
         for load in loads:
-            self._paths.add_drives(load)
+            self._paths.add_capacities_of_stand_in_files(load)
         paths = routes.paths
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         if any(rate_share(load) < 1 or shares_work(load) for load in loads):
@@ -200,8 +202,8 @@ class MachineModel:
         shares = ((self._idle.node_of(u), self._paths.access_shares(load, u, pages)) for u in units)
         return sum(own.get(node, 0.0) for node, own in shares) / len(units)
 
-    def counted_miss_shares(self, load: Load) -> Mapping[str, float]:
-        """Return counter -> share of a load's accesses that it counts, beyond the core's caches."""
+    def miss_share_by_counter(self, load: Load) -> Mapping[str, float]:
+        """Return counter -> share of a load's accesses that it counts, beyond the caches."""
         pages, units = memory_shares_by_node(load["placement"]), processing_units_of_load(load)
         near = sum(pages.get(self._idle.node_of(unit), 0.0) for unit in units) / len(units)
         shared = shared_access_share(load)
@@ -219,7 +221,7 @@ class MachineModel:
 def _limited_by_programs(
     loads: Sequence[Load], paths: Sequence[LoadFlow], rates: Sequence[float]
 ) -> list[LoadFlow]:
-    """Return the paths of loads whose programs use less than the rates that they could have."""
+    """Return the flows, limited where programs use less than the rates that they could have."""
     slowest: dict[str, float] = {}
     for path, rate in zip(paths, rates, strict=True):
         slowest[path.load] = min(rate, slowest.get(path.load, rate))
@@ -229,7 +231,7 @@ def _limited_by_programs(
     limits = (
         share[path.load] * (slowest[path.load] if path.load in waiting else rate)
         if path.load in waiting or share[path.load] < 1
-        else path.flow.limit  # such a load also gets what the others leave
+        else path.flow.limit  # a load without such a limit also gets what others leave
         for path, rate in zip(paths, rates, strict=True)
     )
     return [
@@ -242,7 +244,7 @@ def _limited_by_programs(
 P99_OVER_MEDIAN = 1.06
 # Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
 _ELEMENT_BYTES = 24
-# Counters of the model, and the time for which they count.
+# Counters of the model, and the time in seconds for which they count.
 _LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
 _REMOTE_CACHES = "last_level_misses_remote_cache"
 COUNTED_SECONDS = 1.0
@@ -289,7 +291,7 @@ def _true_value(
     devices = model.machine.get("devices")
     if "counter" in source:
         lines = truth.moved_bytes_per_second * COUNTED_SECONDS / LINE_BYTES
-        share = model.counted_miss_shares(load).get(source["counter"])
+        share = model.miss_share_by_counter(load).get(source["counter"])
         return None if share is None else share * lines
     if "by_node" in source:
         return {str(node): rate for node, rate in truth.bytes_per_second_by_node.items()}

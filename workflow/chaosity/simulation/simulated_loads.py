@@ -38,7 +38,7 @@ _UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
 
 @cache
 def _read_benchmark(name: str) -> BenchmarkDocument:
-    """Return the document of a benchmark; a program that is no benchmark has an empty name.
+    """Return the document of a benchmark; empty for "", the name of programs that are no benchmark.
 
     A process reads each file once, since a record takes less time than reading the file.
     """
@@ -110,7 +110,7 @@ def _kernel(load: Load) -> str:
 def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
     """Return the bytes that a load reads, writes and counts, as shares of the bytes it moves.
 
-    Its kernel is a name such as ``triad_nt``, or a share of reads such as ``read67``.
+    The kernel of a load is a name such as ``triad_nt``, or a share of reads such as ``read67``.
     """
     name = _kernel(load)
     plain = name.removesuffix("_nt")
@@ -129,13 +129,16 @@ def passes_over_arrays(load: Load) -> bool:
     return plain in _READS_AND_WRITES or _SHARE_OF_READS.fullmatch(plain) is not None
 
 
-def searches_a_placement(load: Load) -> bool:
-    """Return whether a load begins with a search; AutoNUMA has no shares to search from."""
+def begins_with_placement_search(load: Load) -> bool:
+    """Return whether a load begins with a search for a placement of its pages.
+
+    AutoNUMA has no shares from which a search could begin.
+    """
     return bool(load["placement"].get("settles") and load["placement"].get("shares"))
 
 
-def with_proximity(load: Load, dwp: float) -> Load:
-    """Return a load whose pages are moved towards its workers by a data-to-worker proximity."""
+def with_data_to_worker_proximity(load: Load, dwp: float) -> Load:
+    """Return the load with its pages moved towards its workers by a data-to-worker proximity."""
     shares = memory_shares_by_node(load["placement"])
     moved = shift_shares_to_workers(shares, load["initiator"]["nodes"], dwp)
     by_node = {str(node): share for node, share in moved.items()}

@@ -26,7 +26,7 @@ _CLASS_TEXTS = {
 
 
 class OutputWriter:
-    """Collect the values of a load's output and write the output.
+    """Collects the values of a load's output, and writes the output as the tool would.
 
     The load's sources say where each value is in the output.
     """

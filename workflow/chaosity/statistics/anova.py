@@ -42,8 +42,8 @@ TRANSFORMS = ("auto", "better", "none", "log")
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 # Logarithms are clearly better if their log likelihood is larger by more than this: then the 95 %
 # interval of the power does not contain the values themselves (Box and Cox, "An Analysis of
-# Transformations", Journal of the Royal Statistical Society B 26, 1964). It is half the 95 % point
-# of chi square with one degree of freedom.
+# Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is half the 95 %
+# point of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
 # A trend is noted at this level, which chance reaches once in a hundred tables. At 5 % every
 # twentieth healthy table would have a note.
@@ -57,7 +57,7 @@ IMPORTANT_FROM_PERCENT = 10.0
 
 @dataclass(frozen=True)
 class VariationTerm:
-    """A line of the table of variation."""
+    """A line of the table that divides the variation among the terms."""
 
     name: str  # names of the factors, "error" or "total"
     kind: str  # factor, interaction, block, error or total
@@ -66,7 +66,7 @@ class VariationTerm:
     # Sum of squares per degree of freedom; None for the total, or without any.
     mean_square: float | None
     f: float | None  # mean square divided by the mean square of the error; None without an error
-    p_value: float | None  # probability of such an F if there is no effect
+    p_value: float | None  # probability of an F of this size if there is no effect
     variation_percent: float  # share of the total sum of squares
     significant: bool | None = None  # whether the F test finds more than noise; None without a test
     important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
@@ -138,7 +138,8 @@ def analyse_variance(
         factors: columns of the factors; their levels are treated as categories.
         block: blocking column (such as replicate), whose effect is removed from the error; or None.
         transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
-            larger likelihood of the residuals; "auto" logarithms only if clearly better.
+            larger likelihood of the residuals; "auto" selects logarithms only if their likelihood
+            is clearly larger.
         confidence: confidence of the intervals and of the tests, 0 to 1.
 
     Raises:
@@ -158,7 +159,7 @@ def analyse_variance(
     squares = (fit.residuals**2).sum(axis=0)
     squares[squares <= len(scales) * (_ROUNDING * np.abs(scales).max(axis=0)) ** 2] = 0.0
     gain = _log_likelihood_gain_of_logarithms(scales, squares, fit.error_freedom)
-    logs = _has_logarithms(transform, gain)
+    logs = _should_analyse_logarithms(transform, gain)
     scale = int(logs)
     is_exact = fit.error_freedom < 1 or squares[scale] == 0.0
     analysed = ValuesAndError(
@@ -238,7 +239,7 @@ def analyse_variance(
 
 # Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
 # mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since a
-# model with a mean for each cell has far fewer of them than rows.
+# model with a mean for each cell leaves far fewer degrees of freedom than there are rows.
 def _log_likelihood_gain_of_logarithms(
     scales: Values, squares: Values, freedom: int
 ) -> float | None:
@@ -253,7 +254,7 @@ def _log_likelihood_gain_of_logarithms(
 # rates and times it is known that disturbances multiply values. Many small tables cannot show
 # clearly that logarithms are better, but without them the noise would be unequal and the intervals
 # wrong.
-def _has_logarithms(transform: str, gain: float | None) -> bool:
+def _should_analyse_logarithms(transform: str, gain: float | None) -> bool:
     if transform in ("log", "none") or gain is None:
         return transform == "log"
     return gain > (_CLEAR_LIKELIHOOD_GAIN if transform == "auto" else 0.0)
@@ -277,14 +278,17 @@ def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
 
 
 def _without_rounding(values: Values) -> Values:
-    """Return values in which those that differ by rounding are equal, in another unit."""
+    """Return scaled values, rounded so that those that differ by rounding errors are equal."""
     return np.asarray(np.round(values / (np.abs(values).max() or 1.0), 9), dtype=float)
 
 
 def _variation_table(
     analysed: ValuesAndError, terms: Iterable[tuple[Term, float, int]], error_squares: float
 ) -> tuple[VariationTerm, ...]:
-    """Return the lines of terms with their squares and degrees of freedom, error and total."""
+    """Return the lines of the table: each term, then error and total.
+
+    `terms` has each term with its sum of squares and its degrees of freedom.
+    """
     design, error, n = analysed.design, analysed.variance, len(analysed.values)
     total = float(((analysed.values - analysed.values.mean()) ** 2).sum())
     lines = []

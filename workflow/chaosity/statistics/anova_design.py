@@ -4,8 +4,8 @@ The sum of squares of a term is of type II: what the model gains when the term j
 do not contain it. Of the usual types only this one is independent of the coding of levels, defined
 with empty cells, and the most powerful where there is no interaction (Langsrud, "ANOVA for
 unbalanced data: Use Type II instead of Type III sums of squares", Statistics and Computing 13,
-2003). In balanced data it is the sum of squares of the term's effects (Jain, "The Art of Computer
-Systems Performance Analysis", 1991, chapters 20 to 23).
+2003). In balanced data, the type II sum of squares is that of the term's effects (Jain, "The Art of
+Computer Systems Performance Analysis", 1991, chapters 20 to 23).
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ Values = NDArray[np.float64]
 Term = tuple[int, ...]
 # An interaction of four factors has hundreds of effects, which nobody can interpret.
 MOST_FACTORS_INTERACTING = 3
-# Effects that a model of unbalanced data has to solve; more take seconds.
+# Most effects that are solved in a model of unbalanced data; more would take seconds.
 _MOST_EFFECTS = 300
-# Indicator columns are independent or exactly dependent, so a small share of a count is rounding.
+# Indicator columns are independent or exactly dependent, so an eigenvalue below this share of a
+# count is a rounding error.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class AnovaDesign:
-    """The levels of the factors in each row."""
+    """The factors and the block of a table, and their levels in each row."""
 
     names: tuple[str, ...]  # names of the factors, then of the block if there is one
     # Levels of each name, in natural order (node9 before node10).
     levels: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.intp]  # number of the level, shape (rows, names)
+    codes: NDArray[np.intp]  # number of each row's level, shape (rows, names)
     cells: Term  # the term of all factors, whose combinations of levels are the cells
     block: Term  # the block; () without a block
 
@@ -172,10 +173,10 @@ class FittedTerms:
     freedom: list[int]  # degrees of freedom of each term
     residuals: Values  # shape (rows, responses)
     error_freedom: int  # degrees of freedom of the residuals
-    # Interactions that count as error: their number of factors, and whether the model is too large;
-    # else it leaves no error.
+    # Interactions that count as error: their number of factors, and True if a model with them is
+    # too large; False if it leaves no error.
     omitted: Sequence[tuple[int, bool]] = ()
-    lost: Sequence[Term] = ()  # terms that the data cannot separate from the others
+    lost: Sequence[Term] = ()  # terms that the data cannot separate from other terms
 
 
 def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
@@ -196,9 +197,9 @@ def fit_largest_model(design: AnovaDesign, responses: Values) -> FittedTerms:
     return replace(found, omitted=omitted)
 
 
-# Fits orthogonal terms: the means of one after the other are subtracted. `_fit_any_data` finds the
-# same, but takes longer: 9 s in place of 0.1 s for ten factors of two levels, whose 175 terms are
-# then 350 models.
+# Fits orthogonal terms: the means of each term are subtracted, one term after the other.
+# `_fit_any_data` gives the same result but takes longer: 9 s instead of 0.1 s for ten factors with
+# two levels, because it fits 350 models for their 175 terms.
 def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     residuals, squares = centred, []
     for term in terms:
@@ -210,8 +211,9 @@ def _fit_balanced_data(design: AnovaDesign, terms: list[Term], centred: Values) 
     return FittedTerms(terms, squares, freedom, residuals, rest)
 
 
-# Fits all terms whose effects the data can tell apart; each is the difference of two models. Of two
-# terms that cannot be told apart, the last is left out, and interactions before factors.
+# Fits all terms whose effects the data can tell apart; the sum of squares of each term is the
+# difference of two models. Of terms that cannot be told apart, interactions are left out first, and
+# of two factors the last one.
 def _fit_any_data(design: AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     columns = cache(lambda term: indicator_columns(_effect_of_each_row(design, term)))
 
@@ -242,9 +244,10 @@ def _split_off_largest(design: AnovaDesign, terms: list[Term]) -> tuple[Term, li
     return largest, [term for term in terms if not set(term) <= set(largest)]
 
 
-# `cells` has the combination of each row of the largest term. Their means are taken, and only the
-# columns of the other effects, `solved`, are solved, within these combinations (the theorem of
-# Frisch, Waugh and Lovell). So few columns are left, whatever the number of cells.
+# `cells` has, for each row, its combination of the levels of the largest term. The means of these
+# combinations are subtracted. Only the columns of the other effects, `solved`, are solved, within
+# these combinations (the theorem of Frisch, Waugh and Lovell). So few columns are left, whatever
+# the number of cells.
 def _residuals_and_rank(
     cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
 ) -> tuple[Values, int]:

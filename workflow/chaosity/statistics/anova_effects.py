@@ -1,7 +1,7 @@
 """Estimate the effects of factor levels, and differences between levels, with intervals.
 
-Differences between two groups of cells are estimated too. All are on the analysed scale. For
-logarithms a difference is the logarithm of a ratio, and the ratio is given too.
+Differences between two groups of cells are estimated too. All estimates are on the analysed scale.
+For logarithms a difference is the logarithm of a ratio, and the ratio is given too.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class DifferenceWithInterval:
-    """A difference on the analysed scale, with its interval; None if unknown.
+    """A difference on the analysed scale, with the ends of its interval; None if unknown.
 
-    The ratio and its interval follow; they are None unless logarithms are analysed.
+    For logarithms, `ratio` is the ratio whose logarithm is `value`. All ratios are None unless
+    logarithms are analysed.
     """
 
     value: float
@@ -99,7 +100,8 @@ class ValuesAndError:
     logs: bool  # whether the values are logarithms
     variance: float | None  # mean square of the error; None when there is none
     freedom: int  # degrees of freedom of the error
-    # Confidence of the intervals, 0 to 1. Tests have the same: a test finds what an interval finds.
+    # Confidence of the intervals, 0 to 1. Tests have the same confidence, so a test is significant
+    # if the interval excludes zero.
     confidence: float
 
     @property
@@ -126,7 +128,7 @@ class ValuesAndError:
 
 
 def _ratio(logarithm: float | None) -> float | None:
-    """Return the ratio of a difference of logarithms; None if unknown or above all numbers."""
+    """Return the ratio whose logarithm is given; None if it is unknown or too large for a float."""
     try:
         return None if logarithm is None else math.exp(logarithm)
     except OverflowError:
@@ -138,9 +140,9 @@ def level_effects_and_contrasts(
 ) -> tuple[list[LevelEffect], list[Contrast]]:
     """Return the effect of each level of the factors in `terms`, and differences of their levels.
 
-    They are those of the model without interactions. A factor's sum of squares (of type II in
-    unbalanced data) tests its effects, which sum to zero. Both are empty when the data cannot
-    separate the levels of the factors, or for very many levels.
+    Effects and differences are those of the model without interactions. The effects of a factor sum
+    to zero; the F test of its sum of squares (of type II in unbalanced data) tests them. Both lists
+    are empty if the data cannot separate the levels of the factors, or for very many levels.
     """
     design = analysed.design
     codes = map(design.combination_of_each_row, terms)
@@ -183,8 +185,8 @@ def _level_contrasts(
 ) -> Iterator[Contrast]:
     """Yield the difference of each pair of levels.
 
-    With more than `MOST_LEVELS_IN_PAIRS` levels it is only the largest difference. The intervals
-    are valid for all pairs at once (Tukey; Kramer's form if counts differ).
+    With more than `MOST_LEVELS_IN_PAIRS` levels, only the largest difference is yielded. The
+    intervals are valid for all pairs at once (Tukey; Kramer's form if counts differ).
     """
     levels = analysed.design.levels[factor]
     size = len(levels)
@@ -201,8 +203,8 @@ def _level_contrasts(
 
 
 # `scipy.stats.studentized_range` integrates twice and takes 0.4 s for a quantile. Sums over 128
-# nodes of a Gauss-Legendre rule in each direction take 30 ms, and differ from it by less than 1e-4
-# of the value.
+# nodes of a Gauss-Legendre rule in each direction take 30 ms, and differ from SciPy's quantile by
+# less than 1e-4 of the value.
 @lru_cache(maxsize=256)
 def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     """Return the quantile of the studentized range."""
@@ -273,7 +275,7 @@ def compare_groups_of_cells(
     cells = design.combination_of_each_row(design.cells)
     counts = np.bincount(cells)[cells].astype(float)  # replicates of each row's cell
     weights = np.zeros(len(cells))  # the contrast as a sum over the rows
-    parts = []  # variance and degrees of freedom of what the contrast is the sum of
+    parts = []  # variance and degrees of freedom of each summand of the contrast
     for group, sign in zip(chosen, (1.0, -1.0), strict=True):
         inside = np.asarray(groups, dtype=object) == group
         if not inside.any():
@@ -299,13 +301,13 @@ def compare_groups_of_cells(
     return Contrast(name, *chosen, analysed.estimate(value, weight, multiple), None)
 
 
-# A cell with a single replicate contributes no noise. If no cell has more, the residuals are those
-# of an interaction, and all count equally. Rows with too few degrees of freedom get the noise of
-# all rows.
+# A cell with a single replicate contributes no noise. If no cell has several replicates, the
+# residuals are those of an interaction, and all residuals count equally. Rows with too few degrees
+# of freedom get the noise of all rows.
 def _own_noise(
     analysed: ValuesAndError, rows: NDArray[np.bool_], counts: Values
 ) -> tuple[float, float]:
-    """Return the noise variance of some rows and its share of the error's degrees of freedom."""
+    """Return the noise variance of some rows, and its degrees of freedom."""
     tells = 1.0 - 1.0 / counts
     if not tells.any():
         tells = np.ones_like(counts)

@@ -4,8 +4,8 @@ A cell is one metric of one load of one point of one experiment on one host in o
 its replicates are the sample. Several loads of one point can have the same name in the experiment
 (a latency load on each of eight cores); initiator and target distinguish them.
 
-Outliers are the replicates that do not count for the interval, see `moderated_variances`. They are
-marked but not removed: what disturbs a machine is a property of the machine.
+Outliers are the replicates that do not count for the interval, see `moderated_variances`. Outliers
+are marked but not removed: what disturbs a machine is a property of the machine.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
         - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At
           n = 1 the interval follows from the prior alone, and is NaN without one;
-        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows. It is
-          that of logarithms where all values are above 0 (`is_positive`), see `ReplicateNoise`;
+        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows; of
+          logarithms where all values are above 0 (`is_positive`), see `ReplicateNoise`;
           `own_variance` is not moderated;
         - `prior_variance`, `prior_freedom`, `prior_cells`: the prior that moderated the variance,
-          see `VariancePrior`; NaN, 0 and 0 for Student's t;
+          see `VariancePrior`; NaN, 0 and 0 if the cell has no prior or contradicts it;
         - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
         - `precision`: half the interval's width as a share of the median, NaN without an interval;
         - `outliers`: number of replicates that do not count, NA below n = 3 or without a prior;
@@ -125,7 +125,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 def with_variance_priors(measurements: Measurements) -> Measurements:
     """Return the rows with the prior of their cell, estimated from all cells of each kind.
 
-    Any selection of these rows then has the same intervals.
+    Any selection of the returned rows has the same intervals.
     """
     sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
     columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
@@ -158,13 +158,13 @@ class _Sample(NamedTuple):
     valid: NDArray[np.bool_]  # whether each row has a value
     is_positive: NDArray[np.bool_]  # whether each cell has values, all of them above 0
     prior: VariancePrior  # the prior of each cell
-    noise: ReplicateNoise  # of logarithms where `is_positive`
+    noise: ReplicateNoise  # noise of each cell; of logarithms where `is_positive`
 
 
 def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
     """Return the sample of rows; priors are those of the rows, or else estimated from them."""
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-    # pandas may number groups with nulls last; appearance order keeps tables readable.
+    # pandas may number groups with nulls last; numbers by first appearance keep tables readable.
     codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
     first_rows = np.unique(codes, return_index=True)[1]
     number = len(first_rows)
@@ -203,8 +203,8 @@ def _fit_priors(
 ) -> VariancePrior:
     """Return the prior of each cell, see `fit_priors_of_kinds`.
 
-    A run with a budget repeats what departs, so half of its cells with two replicates may have a
-    disturbed one. These do not show how much undisturbed replicates scatter.
+    A run with a budget repeats points that depart, so half of its cells with two replicates may
+    have a disturbed one. Disturbed replicates do not show how much undisturbed replicates scatter.
     """
     prior = fit_priors_of_kinds(values[~disturbed], cells[~disturbed], kinds)
     if not disturbed.any():

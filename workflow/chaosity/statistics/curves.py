@@ -1,7 +1,7 @@
 """Describe curves of latency: over bandwidth, and over the size of the working set.
 
-Over bandwidth, it finds the numbers of a curve and where two curves cross. Over the size, it finds
-steps, such as the end of a cache.
+Over bandwidth, this module finds six numbers of each curve, and where two curves cross. Over the
+size, it finds steps, such as the end of a cache.
 
 **A loaded curve** has six numbers: the unloaded latency, the peak of the bandwidth, the bandwidth
 at the knee, and the latency at 50, 75 and 90 % of the peak. Median and interval of each number are
@@ -9,7 +9,7 @@ over the replicate blocks: points of different blocks are never joined to one cu
 the frontier of the points: a point is left out when another point has more bandwidth at less
 latency. After saturation, bandwidth falls while latency continues to rise (Esmaili-Dokht et al., "A
 Mess of Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024, show it on
-most servers). Then a bandwidth has two latencies; the lower one can be reached. Between its points
+most servers). Then one bandwidth has two latencies; the curve has the lower one. Between its points
 the curve is a straight line. The peak is the largest of several noisy values, so on average it is
 slightly too high.
 
@@ -19,23 +19,23 @@ of two or three points. The bandwidth at twice the unloaded latency depends only
 points. If latency does not double before the peak, the peak is given, with a note.
 
 **A crossover** is the bandwidth from which on one configuration of a host has a lower latency than
-another. They are compared at equal absolute bandwidth, since each configuration has a peak of its
-own. The frontier of each block is joined by monotone cubic interpolation of the logarithm of the
-latency (Fritsch and Carlson, 1980). Straight lines would be too high between the points of a curve
-that bends upwards. The interval has all bandwidths around the crossover at which Welch's test at
-5 % finds no difference between the configurations (Fieller's method). The scatter of latency and of
-bandwidth is in it, since each block has a curve of its own. Blocks of two configurations are not
-pairs. A crossover is reported only if each configuration is clearly lower on one side of it. These
-tests are made at many bandwidths, so their level is divided by the number of measured points
-(Bonferroni).
+another. Configurations are compared at equal bandwidth in GB/s, not at equal shares of their
+different peaks. The frontier of each block is joined by monotone cubic interpolation of the
+logarithm of the latency (Fritsch and Carlson, 1980). Straight lines would be too high between the
+points of a curve that bends upwards. The interval has all bandwidths around the crossover at which
+Welch's test at 5 % finds no difference between the configurations (Fieller's method). The interval
+contains the scatter of latency and of bandwidth, since each block has a curve of its own. Blocks of
+two configurations are not pairs. A crossover is reported only if each configuration is clearly
+lower on one side of it. These tests are made at many bandwidths, so their level is divided by the
+number of measured points (Bonferroni).
 
 **A step** is a rise of latency over the size of the working set, such as at the end of a cache. Two
 neighbouring sizes are a rise when latency grows by more than RISE_PER_DOUBLING from one to the
-other. Successive rises are one step, unless a much smaller rise lies between two larger ones: then
+other. Successive rises are one step, unless a much smaller rise lies between two larger rises: then
 two caches end near each other. Latencies between two steps are a level. A cache has a soft edge:
-some lines are evicted before it is full, and some are found when it is too small. So its end is the
-size at which latency is the geometric mean of both levels. In the published sweep (document 003)
-this size is 35 MiB for an L3 cache of 32 MiB.
+some lines are evicted before it is full, and some are found when it is too small. So the end of a
+cache is the size at which latency is the geometric mean of both levels. In the published sweep
+(document 003) this size is 35 MiB for an L3 cache of 32 MiB.
 """
 
 from __future__ import annotations
@@ -55,15 +55,17 @@ SHARES = (50, 75, 90)  # per cent of the peak
 KNEE = 2.0
 QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
 NOT_DOUBLED = "latency did not double"
-# A tool that cannot measure without load gives its smallest load. Below a twentieth of the peak
-# published curves (Intel MLC on seven servers) are within 7 % of their lowest latency.
+# A tool that cannot measure without load measures with its smallest load. A load below this share
+# of the peak counts as none: there, published curves (Intel MLC on seven servers) are within 7 % of
+# their lowest latency.
 _IDLE = 0.05
 # The shape of a curve is unknown between points farther apart than this share of the peak.
 _WIDEST_GAP = 0.6
+# Columns that identify one point of a curve.
 _MARK = ("experiment", "point", "load", "initiator", "target")
-# The same for crossovers, whose interpolation guesses more.
+# The widest gap around a crossover, as a share of the peak: interpolation is less certain there.
 _WIDEST_GAP_AT_CROSSOVER = 0.25
-_BANDWIDTHS = 2001
+_BANDWIDTHS = 2001  # number of bandwidths at which two curves are compared
 # Latencies of a level grow by up to 11 % for each doubling of the size, at the edges of caches.
 RISE_PER_DOUBLING = 1.2
 # A rise of less than this share of larger rises on both sides separates two steps.
@@ -179,7 +181,7 @@ def _doubles(x: Values, y: Values) -> bool:
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     """Return the points for which no other point has both a larger x and a smaller y.
 
-    They are in ascending order of x and so of y.
+    The points are returned in ascending order of x, which is also that of y.
     """
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
@@ -188,7 +190,11 @@ def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
 
 
 def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
-    """Return the interpolated `across` at which the ascending `along` reaches `wanted`."""
+    """Return the value of `across` where `along` reaches `wanted`, or why it is unknown.
+
+    `along` and `across` ascend. The value is interpolated. `shares` is the bandwidth of each point
+    as a share of the peak.
+    """
     above = int(np.searchsorted(along, wanted))
     if above == 0:
         known = along[0] == wanted
@@ -203,7 +209,7 @@ def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> f
 class Crossover:
     """The bandwidth at which the curves cross, with its 95 % interval, in the unit of `x`.
 
-    `lower_above` is 0 or 1: which configuration has the lower latency above it.
+    `lower_above` is 0 or 1: which configuration has the lower latency at larger bandwidths.
     """
 
     bandwidth: float
@@ -250,7 +256,7 @@ def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveComparison:
-    """Compare the latencies of two configurations; both are from `mean_curve_over_places`."""
+    """Compare the latencies of two configurations, whose rows `mean_curve_over_places` returned."""
     curves = [
         [frontier_points(*block[["x", "value"]].to_numpy(float).T) for _, block in blocks]
         for blocks in (first.groupby("replicate"), second.groupby("replicate"))
@@ -263,7 +269,7 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     samples = [np.array([_logs(*curve, x) for curve in side]) for side in curves]
     difference = samples[0].mean(axis=0) - samples[1].mean(axis=0)
     # The curves of a few blocks meet at some bandwidths by chance, and then seem to be exact. So
-    # the deviation is at least its median over all bandwidths.
+    # the variance at each bandwidth is at least the median over all bandwidths.
     variances = np.array([own.var(axis=0, ddof=1) for own in samples])
     variances = np.maximum(variances, np.median(variances, axis=1)[:, None])
     sizes = np.array(n)[:, None]
@@ -312,13 +318,14 @@ def _wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
 class LatencyStep:
     """A step of latency over the working set."""
 
-    # first_bytes, last_bytes: measured sizes at the feet of the step.
+    # first_bytes, last_bytes: last measured size before the step, and first one after it.
     first_bytes: float
     last_bytes: float
     # below_bytes, above_bytes: neighbouring measured sizes around the middle of the step.
     below_bytes: float
     above_bytes: float
-    end_bytes: Estimate  # size at which latency crosses the middle of the step, over the blocks
+    # size at which latency is the geometric mean of both levels, over the blocks
+    end_bytes: Estimate
     # lower_ns, upper_ns: latency of the level before and after the step.
     lower_ns: float
     upper_ns: float

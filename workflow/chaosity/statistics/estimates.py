@@ -1,14 +1,14 @@
 """Estimate medians with their intervals and ratios of two samples, and test whether cells differ.
 
 Intervals use Student's t with the noise of `moderated_variances`: that of a sample alone, or that
-of a cell among cells of its kind, see `cell_summary`. Order
-statistics fit the median better, but their widest interval goes from the smallest to the largest
-replicate and includes the median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 %
-at n = 5. So below n = 6 they have no 95 % interval, and a machine is rarely measured more often.
-Positive quantities are analysed as logarithms: disturbances multiply (a share of the bandwidth is
-lost, not a fixed number of bytes), intervals become intervals of ratios, and no end is negative.
-For logarithms with symmetric noise, median and geometric mean estimate the same centre. The median
-is reported because one disturbed replicate changes it little.
+of a cell among cells of its kind, see `cell_summary`. Order statistics fit the median better, but
+their widest interval goes from the smallest to the largest replicate and includes the median with
+probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order
+statistics have no 95 % interval, and a machine is rarely measured more often. Positive quantities
+are analysed as logarithms: disturbances multiply (a share of the bandwidth is lost, not a fixed
+number of bytes), intervals become intervals of ratios, and no end is negative. For logarithms with
+symmetric noise, median and geometric mean estimate the same centre. The median is reported because
+one disturbed replicate changes it little.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _HasInterval:
     def interval_text(self, show: Callable[[float], str] = "{:.2f}".format, unit: str = "") -> str:
         """Return "95 % interval 17.9 to 18.8", or "no interval".
 
-        `show` converts an end to text, and `unit` stands behind both, where it is not obvious.
+        `show` converts an end to text, and `unit` is written once, after the second end.
         """
         if self.low_and_high is None:
             return "no interval"
@@ -105,7 +105,7 @@ class _HasInterval:
 class Estimate(_HasInterval):
     """The median of a sample with its 95 % interval."""
 
-    median: float  # median of the sample; NaN if it is empty
+    median: float  # median of the sample; NaN if the sample is empty
     # low, high: ends of the interval; None for fewer than two values.
     low: float | None
     high: float | None
@@ -156,21 +156,22 @@ class Ratio(_HasInterval):
     high: float | None
     n: int  # size of the sample, or number of pairs
     n_reference: int  # size of the reference, or again the number of pairs
-    p: float | None = None  # probability of such a difference if there is none; None without a test
+    # probability of a difference of this size if there is none; None without a test
+    p: float | None = None
 
     @classmethod
     def of_samples(cls, values: ArrayLike, reference: ArrayLike, *, paired: bool) -> Ratio:
         """Return the ratio of two samples of positive values.
 
         Args:
-            values: the sample above; others than positive values are skipped unless paired.
-            reference: the sample below.
+            values: the numerators; values that are not above 0 are skipped unless paired.
+            reference: the denominators.
             paired: value and reference at the same position make a pair, such as two cells in the
                 same replicate block; the ratio is the median of their ratios. Otherwise the ratio
                 is that of the medians, and interval and p are those of Welch's test of logarithms.
-                This is right for values of different runs, between which are hours or days, and
-                often a reboot. Their interval includes the scatter within the runs, but not the
-                differences between one run and the next.
+                An unpaired ratio is right for values of different runs, between which are hours or
+                days, and often a reboot. Then the interval includes the scatter within the runs,
+                but not the differences between one run and the next.
         """
         both = (np.asarray(values, float).ravel(), np.asarray(reference, float).ravel())
         samples = [np.log(own if paired else own[own > 0.0]) for own in both]  # NaN is not above 0
@@ -188,7 +189,7 @@ class Ratio(_HasInterval):
 
     @classmethod
     def of_cells(cls, cell: Mapping[Any, Any], reference: Mapping[Any, Any]) -> Ratio:
-        """Return the ratio of two rows of `summarise_cells`, with their noise, as of two runs."""
+        """Return the ratio of the medians in two rows of `summarise_cells`, as of two runs."""
         both = cell, reference
         n, m = (int(own["n"]) for own in both)
         if not (cell["is_positive"] and reference["is_positive"]):
@@ -196,7 +197,7 @@ class Ratio(_HasInterval):
         ratio = float(cell["median"] / reference["median"])
         errors = np.array([own["variance"] / own["counted"] for own in both])
         freedom = np.array([own["freedom"] for own in both])
-        # Cells of one kind share the prior, which tells no more about two of them than about one.
+        # Cells of one kind share a prior, whose degrees of freedom count only once for two cells.
         most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
         low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
         return cls(ratio, low, high, n, m, p)
@@ -205,7 +206,8 @@ class Ratio(_HasInterval):
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
         """Return the median of the ratios of many cells, with an interval from three cells on.
 
-        It is computed from logarithms, so that reciprocals have the reciprocal typical ratio.
+        The median is computed from logarithms, so that the reciprocal ratios have the reciprocal
+        median.
         """
         found = cls.of_samples(ratios, np.ones_like(ratios, dtype=float), paired=True)
         return found if found.n >= FEWEST_RATIOS else replace(found, low=None, high=None, p=None)
@@ -234,20 +236,21 @@ def intervals_and_p_of_ratios(
 ) -> tuple[Values, Values, Values]:
     """Return both ends of the intervals of ratios, and the p-values of no difference.
 
-    All are NaN if the noise is unknown. Arrays have a number for each ratio, or are a number.
+    Ends and p-values are NaN where the noise is unknown. An argument is one number for each ratio,
+    or one number for all ratios.
 
     Args:
         difference: difference of the means of logarithms.
         errors: squared standard error of each mean, along the first axis: two means of runs, or the
             mean of the differences of pairs.
-        freedom: its degrees of freedom, which Welch's formula combines.
+        freedom: degrees of freedom of each of the `errors`; Welch's formula combines them.
         ratio: the ratio of the medians, to which the interval is widened: in an asymmetric sample
             the median can be outside.
-        most: limit of the combined degrees of freedom.
+        most: upper limit of the combined degrees of freedom.
     """
     errors, freedom = np.asarray(errors, dtype=float), np.asarray(freedom, dtype=float)
     error, is_known = errors.sum(axis=0), (freedom > 0.0).all(axis=0)
-    exact = error == 0.0  # without any scatter, values differ or are exactly equal
+    exact = error == 0.0  # without any scatter, p is 1 for equal values and 0 for others
     with np.errstate(invalid="ignore", divide="ignore"):
         total = np.fmin(error**2 / (errors**2 / freedom).sum(axis=0), most)
         total = np.where(exact, 1.0, np.where(is_known, total, np.nan))
@@ -281,7 +284,7 @@ def t_interval(
     return np.fmin(low, median), np.fmax(high, median)
 
 
-# The chance to report a difference where there is none.
+# Probability of reporting a difference where there is none.
 LEVEL = 0.05
 # A smaller difference between equal parts, hosts or runs is not worth a person's time: equal parts
 # differ by 1 or 2 %, and so do runs from boot to boot. A wrong setting or a slow module takes at

@@ -2,8 +2,9 @@
 
 No experiment is named here. The candidates for factors are the design's own factors and a load's
 levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
-A candidate that follows from others is not a factor either: a target that is always the initiator's
-own node adds nothing to the initiator, and a relation follows from initiator and target.
+A candidate that follows from other candidates is not a factor either: a target that is always the
+initiator's own node adds nothing to the initiator, and a relation follows from initiator and
+target.
 
 An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels
 on local memory. In one table with all factors crossed, most combinations would be empty. So if the
@@ -34,14 +35,18 @@ RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
 _SAME_NODE = "same_node"
 _NOT_KNOWN = ("unknown", "none")
-# Columns that every load has, in the order in which they are kept when one follows from others.
+# Columns that every load has, in the order in which a column is kept if another column follows from
+# it.
 _OWN = ("initiator", "target", "kernel", "benchmark")
-# Rows with different values here are analysed apart: threads and nodes, drives and drive sets.
+# Rows with different values in these columns are analysed apart: threads and nodes, drives and
+# drive sets.
 _KINDS = ("initiator_kind", "target_kind")
-# Cells without a value cost degrees of freedom and make shares of variation overlap. A matrix
-# without its diagonal (a core does not talk to itself) fills 2/3 from three cores on.
+# Least share of a table's combinations that must have a value: empty ones cost degrees of freedom
+# and make shares of variation overlap. A matrix without its diagonal (a core does not talk to
+# itself) has 2/3 or more from three cores on.
 LEAST_FILLED = 0.6
-# After a few cuts, further tables of a plan with many designs have hardly any new rows.
+# Most tables into which the rows of an experiment are divided: further tables of a plan with many
+# designs have hardly any new rows.
 MOST_CUTS = 4
 
 
@@ -53,7 +58,7 @@ class AnovaStudy:
     experiment: str
     load: str
     metric: str
-    # Columns that vary in the experiment and are constant here, with their levels.
+    # Column -> its level, for columns that vary in the experiment but are constant in this part.
     where: Mapping[str, str]
     factors: tuple[str, ...]  # columns of the frame that vary
     frame: pd.DataFrame  # columns of the factors, `value`, `replicate`, and `relation`
@@ -80,11 +85,12 @@ class AnovaStudy:
         sides = REMOTE, LOCAL
         return compare_groups_of_cells(analysis.analysed, list(groups), sides, "relation")
 
-    def percent_of_relation(self, analysis: AnovaResult) -> float | None:
+    def percent_explained_by_relation(self, analysis: AnovaResult) -> float | None:
         """Return the share of the variation that the relation alone explains, in per cent.
 
-        It is a part of the share of initiator, target and their interaction, since the relation
-        follows from them. The result is None if fewer than two relations are known.
+        The returned share is a part of the share of initiator, target and their interaction, since
+        the relation follows from initiator and target. The result is None if fewer than two
+        relations are known.
         """
         codes, names = pd.factorize(self.frame["relation"])
         if len(names) < 2 or codes.min() < 0 or set(names) & set(_NOT_KNOWN):
@@ -97,7 +103,7 @@ class AnovaStudy:
 def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
     """Find every table of one host in one configuration that can be analysed."""
     measured = measurements.valid_rows_with_value()
-    if "reference" in measured.rows:  # its ratio to itself is always 1
+    if "reference" in measured.rows:  # a reference's ratio to itself is 1
         measured = measured.where(reference=False)
     keys = ["experiment", "load", "metric"]
     found: list[AnovaStudy] = []
@@ -121,11 +127,12 @@ def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
 def _comparable_parts(
     own: pd.DataFrame, everyone: pd.DataFrame
 ) -> Iterator[tuple[dict[str, str], pd.DataFrame, list[str]]]:
-    """Yield parts by kinds of initiator and target: constant columns, rows, candidates for factors.
+    """Yield constant columns, rows and candidates for factors, by kinds of initiator and target.
 
     In each part a replicate has each combination of levels once. If points differ only in their
-    other loads, the columns of these loads are needed too; they are taken from `everyone`. Points
-    without other loads lack these columns, so they are analysed separately.
+    other loads, the columns of these loads are needed too. These columns are taken from `everyone`,
+    the rows of all loads. Points without other loads lack these columns, so they are analysed
+    separately.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
@@ -163,7 +170,7 @@ def _level(value: object) -> str:
 
 
 def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return columns such as `role.kernel`: kernel, target, levels of a row's other loads."""
+    """Return columns such as `role.kernel`: kernel, places and levels of a row's other loads."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
@@ -221,7 +228,7 @@ def _crossed(
     follow: list[str] = []
     for name in reversed(kept.copy()):  # of two that follow from each other, the first is a factor
         others = [other for other in kept if other != name]
-        # Whether each combination of the others has a single level.
+        # Whether each combination of the other columns has a single level.
         if others and len(codes[others].drop_duplicates()) == len(codes[kept].drop_duplicates()):
             kept.remove(name)
             follow.insert(0, name)

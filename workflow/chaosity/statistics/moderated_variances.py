@@ -1,15 +1,17 @@
 """The noise of replicates: the variance of each cell, moderated by what cells of one kind share.
 
 The variance of three replicates has two degrees of freedom. But cells of one kind scatter
-similarly, so the variance of each cell is moved towards the typical variance. It moves further if
-the variances differ less (Smyth, "Linear models and empirical Bayes methods for assessing
-differential expression", 2004, section 6.2, there for thousands of genes with few arrays each).
+similarly, so the variance of each cell is moved towards the typical variance. A variance moves
+further if the variances of the kind differ less (Smyth, "Linear models and empirical Bayes methods
+for assessing differential expression", 2004, section 6.2, there for thousands of genes with few
+arrays each).
 
-A disturbed replicate does not count: one that its kind's noise makes improbable, next to other
-replicates of its cell that agree. If the others do not agree either, nobody knows which of them is
-right. Then all count, and the cell keeps its own variance with its own degrees of freedom. So does
-a cell without other cells of its kind, since three replicates alone do not show how far apart they
-should be. bench/interval_coverage.py simulates the limits below.
+A disturbed replicate does not count: a replicate that the noise of its kind makes improbable, next
+to other replicates of its cell that agree. If the other replicates do not agree either, nobody
+knows which replicate is right. Then all replicates count, and the cell keeps its own variance with
+its own degrees of freedom. A cell without other cells of its kind also keeps its own variance,
+since three replicates alone do not show how far apart they should be. bench/interval_coverage.py
+simulates the limits below.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from scipy.special import digamma, polygamma
 # From fewer cells the prior of an interval is too uncertain: with 5 cells, of which some scatter 5
 # times as much as others, a 95 % interval at n = 3 contains the truth in 92 % of simulations.
 FEWEST_CELLS = 10
-# Share of the cells that are taken for cells whose replicates contradict each other.
+# Share of ordinary cells that are mistaken for cells whose replicates contradict each other.
 _CONTRADICTING = 0.05
 # A replicate counts as disturbed below this p-value. It is the share of undisturbed cells in which
 # this happens by chance. With 1 %, the coverage of cells of which some scatter 5 times as much as
@@ -33,11 +35,12 @@ _CONTRADICTING = 0.05
 _DISTURBED_P = 0.003
 # Of two replicates it is not known which one is disturbed.
 FEWEST_TO_JUDGE = 3
-# A replicate that is farther away says no more about how differently cells scatter. Otherwise the
-# worst disturbances would make themselves probable. Cells that scatter 5 times as much are below.
+# The largest variance of a cell that counts for the prior, as a multiple of the typical variance; a
+# larger one counts as this. Otherwise the worst disturbances would make themselves probable. Cells
+# that scatter 5 times as much as others are below this limit.
 _FARTHEST = 10.0**2
-# Measurements do not have a standard deviation below 1e-4. Its logarithm would lower the typical
-# variance of all cells.
+# Measurements do not have a standard deviation below 1e-4. The logarithm of a smaller variance
+# would lower the typical variance of all cells.
 _LEAST_VARIANCE = 1e-4**2
 # Equal values have at most this variance, by rounding of their logarithms.
 _ROUNDING = 1e-13**2
@@ -45,7 +48,8 @@ _ROUNDING = 1e-13**2
 _MIN_CELLS = 5
 # A median of variances uses about half of the information that their mean would.
 _MEDIAN_INFORMATION = 0.5
-# Each pass finds the disturbed replicates that the former ones hid. More than 3 were not seen.
+# Each pass finds the disturbed replicates that earlier passes could not see. More than 3 passes
+# were never needed.
 _MOST_PASSES = 10
 _Values = NDArray[np.float64]
 _Mask = NDArray[np.bool_]
@@ -54,9 +58,9 @@ _Mask = NDArray[np.bool_]
 def variance_of_median(n: ArrayLike) -> _Values:
     """Return the variance of the median of n normal values, as a share of that of one value.
 
-    For many values it is pi / 2n. For few values, a correction keeps the result within 5 % of the
-    exact variances: 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A First
-    Course in Order Statistics, 1992). For an even n the median is a mean of two values.
+    For many values the share is pi / 2n. For few values, a correction keeps the result within 5 %
+    of the exact variances: 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A
+    First Course in Order Statistics, 1992). For an even n the median is a mean of two values.
     """
     n = np.asarray(n, dtype=float)
     found: _Values = np.pi / 2.0 / (n + np.where(n % 2 == 1, 0.5, 1.2))
@@ -119,7 +123,7 @@ def fit_variance_prior(variance: _Values, freedom: _Values) -> VariancePrior:
 def fit_common_variance(variance: _Values, freedom: _Values) -> VariancePrior:
     """Return the prior of cells that scatter alike, however few, from their own variances.
 
-    It is a median, which a few disturbed cells do not move.
+    The common variance is a median, which a few disturbed cells do not move.
     """
     # The median of a sample's variance is below its mean, most of all for small samples.
     typical = float(np.median(variance / (stats.chi2.median(freedom) / freedom)))
@@ -129,12 +133,12 @@ def fit_common_variance(variance: _Values, freedom: _Values) -> VariancePrior:
 
 @dataclass(frozen=True)
 class ReplicateNoise:
-    """The noise of the replicates of cells; arrays with one number for each cell."""
+    """The noise of the replicates of cells: arrays by cell; `counted` is by value."""
 
     counted: _Mask  # whether each value counts; false for a disturbed replicate
     n: NDArray[np.intp]  # number of replicates that count
-    mean: _Values  # their mean, NaN without a value
-    own_variance: _Values  # their variance, NaN below two
+    mean: _Values  # mean of the replicates that count, NaN without a value
+    own_variance: _Values  # variance of the replicates that count, NaN below two
     variance: _Values  # the moderated variance of one replicate, else the own variance
     freedom: _Values  # degrees of freedom of `variance`
     moderated: _Mask  # whether the variance is moderated by the prior
@@ -234,9 +238,9 @@ def _disturbed_replicates(
 ) -> NDArray[np.intp]:
     """Return at most one replicate of each cell: the farthest one, if it is improbable.
 
-    It is compared with the other replicates of its cell that count. These must be more than half of
-    all replicates (`sizes`). The test is that of an externally studentised residual, with the
-    moderated variance.
+    The replicate is compared with the other replicates of its cell that count. The counted
+    replicates must be more than half of all replicates (`sizes`). The test is that of an externally
+    studentised residual, with the moderated variance.
     """
     judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
     candidates = np.flatnonzero(counted & judged[cells])

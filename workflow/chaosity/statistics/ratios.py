@@ -34,22 +34,23 @@ _SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
     *("initiator", "target", "metric", "levels"),
 )
-# Sizes at which cores hardly share anything have ratios within about 5 % of 1 in the published
-# sweep (document 003, one run, eight cores, 2 to 64 MB). This limit is 1.5 times as far from 1, so
-# such noise does not reach it.
+# At sizes at which cores hardly share anything, latency together divided by latency alone is within
+# about 5 % of 1 in the published sweep (document 003, one run, eight cores, 2 to 64 MB). This limit
+# is 1.5 times as far from 1, so such noise does not reach it.
 DIVERGING_RATIO = 1.075
-# Ratio of a core to the others of its node. In the published sweep it is 1 within 1 % as long as
-# each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
+# Latency of a core divided by that of the others of its node. In the published sweep it is 1 within
+# 1 % as long as each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
 SLOW_INITIATOR_RATIO = 1.1
+# Columns that are equal in both latencies of a pair, together and alone.
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
-# What is compared of the periods before and after a change of a component.
+# Columns of a summary that are given for the periods before and after a change of a component.
 _ESTIMATE = ("median", "low", "high", "n")
 
 
 def summarise_cell_ratios_paired_by_block(
     numerator: Table, denominator: Table, on: Sequence[str]
 ) -> pd.DataFrame:
-    """Divide each cell of one selection by its partner in another, paired by replicate block.
+    """Divide cells of a selection by partners in another selection, paired by replicate block.
 
     Args:
         numerator: divided selection, whose columns describe the result.
@@ -100,8 +101,8 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     pages that a search found have no loss.
 
     Returns:
-        The table of `summarise_cells` for the ratios: 1 means no loss, 0.6 means 40 % lost. It is
-            empty when no load was measured both ways.
+        The table of `summarise_cells` for the ratios: 1 means no loss, 0.6 means 40 % lost. The
+        table is empty if no load was measured both alone and co-running.
     """
     performance = measurements.performance_rows()
     same_levels = performance.with_columns(levels=performance.rows["load_parameters"])
@@ -116,18 +117,18 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class InitiatorSlowerThanOthersOfNode:
-    """An initiator that is slower than others of its node."""
+    """An initiator that is slower than the other initiators of its node."""
 
     initiator: str  # name of the initiator
     nodes: str  # node of the initiator, as a Linux list
-    # Its latency divided by the geometric mean of the others, all running at the same time, over
-    # the sizes from `LatencyDivergence.start` on.
+    # Latency of the initiator divided by the geometric mean latency of the others, all running at
+    # the same time, over the sizes from `LatencyTogetherAndAlone.start` on.
     together: Estimate
     alone: float  # the same ratio with each initiator measured alone; NaN if that was not measured
 
 
 @dataclass(frozen=True)
-class LatencyDivergence:
+class LatencyTogetherAndAlone:
     """How the latency of loads that run together differs from that of each load alone."""
 
     # Size -> latency together divided by latency alone, by ascending size.
@@ -141,7 +142,7 @@ class LatencyDivergence:
 
 def compare_latency_together_and_alone(
     measurements: Table, together: str, alone: str
-) -> LatencyDivergence:
+) -> LatencyTogetherAndAlone:
     """Compare the latencies of two levels at each size.
 
     A pair has the same initiator, target, size and replicate block. The typical ratio of a size is
@@ -163,7 +164,7 @@ def compare_latency_together_and_alone(
     )
     start = min(large, default=None)
     if start is None:
-        return LatencyDivergence(ratios, None, (), 0)
+        return LatencyTogetherAndAlone(ratios, None, (), 0)
     to_others, alone_to_others = (_to_others(side[side["x"] >= start]) for side in (both, single))
     slow = []
     for initiator, blocks in to_others.items():
@@ -172,7 +173,7 @@ def compare_latency_together_and_alone(
             own = float(np.exp(np.median(alone_to_others.get(initiator, np.nan))))
             slow.append(InitiatorSlowerThanOthersOfNode(*initiator, ratio, own))
     slow.sort(key=lambda initiator: initiator.together.median, reverse=True)
-    return LatencyDivergence(ratios, start, tuple(slow), len(to_others))
+    return LatencyTogetherAndAlone(ratios, start, tuple(slow), len(to_others))
 
 
 def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
@@ -185,7 +186,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return (initiator, nodes) -> log ratios to the others of its node, one per block."""
+    """Return (initiator, nodes) -> log ratios to other initiators of its node, one per block."""
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))

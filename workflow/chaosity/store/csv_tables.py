@@ -26,7 +26,7 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 _MARK = "'"
 
 
-def without_formula(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """Return a cell; a text that a spreadsheet would evaluate gets an apostrophe in front."""
     if not isinstance(value, str):
         return value
@@ -44,7 +44,7 @@ def csv_text(table: pd.DataFrame) -> str:
     """Return a table as CSV without its index, safe for spreadsheets."""
     numeric = {name: pd.api.types.is_numeric_dtype(table[name].dtype) for name in table}
     cells = {
-        without_formula(name): table[name] if numeric[name] else table[name].map(without_formula)
+        escape_formula(name): table[name] if numeric[name] else table[name].map(escape_formula)
         for name in table
     }
     return pd.DataFrame(cells, index=table.index).to_csv(index=False, lineterminator="\n")
@@ -60,16 +60,16 @@ class CsvTable:
     """The cells of a CSV file, as texts without spaces around them."""
 
     path: Path
-    names: list[str]  # of the columns, from the first row
+    names: list[str]  # names of the columns, from the first row
     first_line: int  # number of the line with the names
     rows: dict[int, list[str]]  # number of the line -> the cells, one for each name
 
-    def place(self, line: int) -> str:
+    def place_of_line(self, line: int) -> str:
         """Return the file and a line of it, for error messages."""
         return f"{self.path}, row {line}"
 
 
-def read_csv_table(path: Path, *, comments: bool = False) -> CsvTable:
+def read_csv_or_mlc_table(path: Path, *, comments: bool = False) -> CsvTable:
     """Return the table in a CSV file; its first row has the names of the columns.
 
     The cells are separated by commas, semicolons or tabs, whichever the first row has most of.
@@ -95,7 +95,9 @@ def read_csv_table(path: Path, *, comments: bool = False) -> CsvTable:
     for line, cells in body:
         if len(cells) != len(names):
             what = f"the row has {len(cells)} cells, but the first row has {len(names)}"
-            raise UserError(what, table.place(line), "leave a cell empty that was not measured")
+            raise UserError(
+                what, table.place_of_line(line), "leave a cell empty that was not measured"
+            )
     return table
 
 

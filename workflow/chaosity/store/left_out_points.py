@@ -41,7 +41,7 @@ class LeftOutPoints:
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the points that ``results/<host>/<configuration>`` lists; None if there are none.
+        """Return the points that ``results/<host>/<configuration>`` lists; None without a list.
 
         Raises:
             UserError: a file is not a table of this version.
@@ -60,14 +60,14 @@ class LeftOutPoints:
         known = places.isin(pd.MultiIndex.from_frame(self.predictions[_CELL]))
         return replace(self, rows=Measurements(self.rows.rows[known]))
 
-    def with_measured(self, measured: Measurements) -> Measurements:
-        """Return the measured rows and those of the points that were left out."""
+    def appended_to_measured(self, measured: Measurements) -> Measurements:
+        """Return the measured rows, and after them the rows of the points that were left out."""
         if not len(self.rows):
             return measured
         return Measurements(pd.concat([measured.rows, self.rows.rows], ignore_index=True))
 
-    def mark_cells(self, cells: pd.DataFrame) -> pd.DataFrame:
-        """Return cells of `summarise_cells` with predictions.
+    def add_predictions_to_cells(self, cells: pd.DataFrame) -> pd.DataFrame:
+        """Return cells of `summarise_cells` with predictions and the status of left-out cells.
 
         The status is `PREDICTED` or `LEFT_OUT` where a point was left out. The columns
         "predicted_value", "predicted_low", ... are NaN where nothing is predicted.
@@ -84,9 +84,9 @@ class LeftOutPoints:
         return cells.assign(status=status)
 
     def coverage_text(self, measured: Measurements) -> str | None:
-        """Return how many combinations were measured, predicted and neither.
+        """Return how many points were measured, how many predicted, and how many have no value.
 
-        The result is None if the budget left out none.
+        The result is None if the budget left out no point.
         """
         tables = (measured.valid_rows().rows, measured.rows, self.rows.rows, self.predictions)
         done, planned, missing, guessed = (len(rows[[*POINT]].drop_duplicates()) for rows in tables)
@@ -98,7 +98,7 @@ class LeftOutPoints:
         parts += [f"{group_thousands(number)} {text}" for text, number in numbers.items() if number]
         return ", ".join(parts)
 
-    def method_texts(self) -> list[str]:
+    def prediction_method_texts(self) -> list[str]:
         """Return how the predictions were made and how well they agree with measured values."""
         if self.predictions.empty:
             return []

@@ -30,7 +30,7 @@ from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 POINT = ("host", "configuration", "experiment", "point")
 # A load of a point. Several loads of a point may share a name; initiator and target differ.
 LOAD = ("load", "initiator", "target")
-# A cell: one metric of one load of one point. Its replicates are the sample.
+# A cell: one metric of one load of one point. The replicates of a cell are its sample.
 CELL = (*POINT, *LOAD, "metric")
 # Columns that describe a replicate of a cell and not the cell.
 OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
@@ -41,7 +41,7 @@ WORKING_SET = "bytes"
 _NO_LEVELS = "{}"
 
 Mask = pd.Series | NDArray[np.bool_]
-# The values of the columns `SLICE` that a slice has.
+# Column of `SLICE` -> its value in a slice.
 SliceKey = dict[str, str | None]
 
 
@@ -65,7 +65,7 @@ def is_percentile(metric: str) -> bool:
 
 
 def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
-    """Return, for each row, whether its record says that other programs or a clock disturbed it."""
+    """Return, for each row, whether other programs or a slow clock disturbed it, by its record."""
     if "remarks" not in rows:
         return pd.Series(False, rows.index)
     found: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
@@ -123,7 +123,7 @@ class Measurements:
         """Return all rows of several measurements, with a new index.
 
         Raises:
-            UserError: some are simulated and others are measured.
+            UserError: some parts are simulated, and other parts are measured.
         """
         found = list(parts)
         cls.refuse_mixed_origins(found)
@@ -200,12 +200,12 @@ class Measurements:
         return self.rows["factors"].map(parse_levels_json).astype(object)
 
     def factor_level_of_each_row(self, name: str) -> pd.Series:
-        """Return, for each row, the level of the factor `name`; None if it has no such factor."""
+        """Return, for each row, the level of the factor `name`; None if it lacks the factor."""
         found = [levels.get(name) for levels in self.factors_of_each_row]
         return pd.Series(found, self.rows.index, dtype=object)
 
     def load_level_of_each_row(self, name: str) -> pd.Series:
-        """Return, for each row, the level `name` of its load; None if it has no such level."""
+        """Return, for each row, the level `name` of its load; None if it lacks the level."""
         found = [parse_levels_json(text).get(name) for text in self.rows["load_parameters"]]
         return pd.Series(found, self.rows.index, dtype=object)
 
@@ -215,7 +215,7 @@ class Measurements:
         return self.rows.drop_duplicates([*POINT, *LOAD])
 
     def other_loads(self, row: pd.Series) -> pd.DataFrame:
-        """Return the first row of each load of a row's point that has another name."""
+        """Return the first row of each load that has the same point as `row` but another name."""
         loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT]]))
         others: pd.DataFrame = loads[loads["load"] != row["load"]]
         return others
@@ -300,7 +300,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table in numpy types: a comparison with pandas' NA is neither true nor false."""
+    """Return the table in numpy types: comparisons with pandas' NA are neither true nor false."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}

@@ -45,7 +45,7 @@ class _Attempt:
     """A valid attempt, known only by its file name, with the states of its components."""
 
     replicate: int
-    stamp: str
+    stamp: str  # end of the attempt, as in the file name
     path: Path
     states: Mapping[str, ComponentState]
 
@@ -79,7 +79,8 @@ def _point_rows(
     attempts = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            # No record ends after its file was written: then the host's clock was ahead.
+            # A record ends before its file is written. If the name says otherwise, the host's clock
+            # was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
             states = {name: state_at(stamp, known) for name, known in own.items()}
             attempts.append(_Attempt(int(match[1]), stamp, path, states))
@@ -106,7 +107,7 @@ def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterato
         return [{**row, "asked": asked} for row in rows]
 
     try:
-        found = kept.reading(attempt.path, "", read)
+        found = kept.kept_or_new_reading(attempt.path, "", read)
     except MALFORMED:
         return
     since = {name: state.since for name, state in attempt.states.items()}

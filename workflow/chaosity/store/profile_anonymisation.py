@@ -7,8 +7,8 @@ contain paths and command lines. Names of components contain addresses and seria
 the firmware contain serial numbers, and people's notes can contain anything.
 
 Vendors and people can write anything into the name of a product: an address, a path, an asset
-number. So it is published only if its form says what it is. No form has room for an e-mail address,
-a path, a name with dots or a UUID.
+number. So the name of a product is published only if it has the form of such a name. No form has
+room for an e-mail address, a path, a name with dots or a UUID.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ _PROCESSOR = re.compile(
     rf"{_words(8)}(?: \([A-Za-z0-9-]{{1,20}}(?:, [A-Za-z]{{1,20}})*\))?(?: @ \d\.\d{{1,2}}GHz)?"
 )
 _DEVICE = re.compile(_words(17))
-# As long as NVMe allows. Four numbers would be an address, in this form and in the next ones.
+# Up to 8 signs, as NVMe allows. Four numbers could be an address, so no form here allows four.
 _DEVICE_FIRMWARE = re.compile(r"(?=.{1,8}\Z)(?=.*\d)[A-Za-z0-9]+([._+-][A-Za-z0-9]+){0,2}")
 _VERSION = re.compile(r"\d{1,3}(\.\d{1,4}){0,2}(?!\.?\d)((a|b|rc|\.dev|\.post)\d{1,5})?")
-# Some tools remove the dot at the end.
+# Names without the dot at their end, because some tools remove the dot.
 _BIOS_VENDORS = (
     *("AMI", "American Megatrends Inc", "American Megatrends International, LLC", "Amazon EC2"),
     *("ASUSTeK COMPUTER INC", "Apple Inc", "Bochs", "Cisco Systems, Inc", "Dell Inc", "EDK II"),
@@ -118,7 +118,7 @@ def anonymise_profiles(
 ) -> ProfileTables:
     """Return profiles without anything that identifies a site.
 
-    `salt`: random bytes, new for each bundle; so nobody can hash guessed names and compare.
+    `salt`: random bytes, new for each bundle. So nobody can find names by hashing guesses.
     `with_names` keeps names of hosts, and serials and slots of drives.
     """
 
@@ -157,7 +157,7 @@ def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object])
 
 
 def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
-    """Return table -> column -> its rule, or its values, for the tables of one profile."""
+    """Return table -> column -> rule or values to publish, for the tables of one profile."""
     shipped, (components, rows) = _shipped(), (own["components"], own["measurements"])
     devices = _device_aliases(components, rows, with_names)
     serials = [[text] if isinstance(text, str) else [] for text in components["serial"]]
@@ -177,7 +177,7 @@ def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str,
         "profiles": {
             "origin": "published",
             "configuration": _in_form(_ANY_NAME if with_names else _CONFIGURATION),
-            "cpu_model": public_processor,
+            "cpu_model": public_processor_model,
             "memory": public_memory,
             "kernel": lambda text: found[0] if (found := _KERNEL.match(text)) else None,
             "firmware": public_host_firmware,
@@ -269,7 +269,7 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, obj
     return found
 
 
-def public_processor(text: object) -> str | None:
+def public_processor_model(text: object) -> str | None:
     """Return the name of a processor's model if it has the form of one, else None."""
     return text if isinstance(text, str) and _PROCESSOR.fullmatch(text[:101]) else None
 
@@ -326,13 +326,13 @@ def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, obj
 
 
 def _value(value: object) -> object:
-    """Return numbers, numbers as text, and public text about a processor; None for other values."""
+    """Return a number, also as text, or public text on a processor; None for other values."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
         return [_value(item) for item in value]
     is_number = isinstance(value, str) and _NUMBERS.fullmatch(value)
-    return value if is_number else public_processor(value)
+    return value if is_number else public_processor_model(value)
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:

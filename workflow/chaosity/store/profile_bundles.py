@@ -1,9 +1,10 @@
-"""Write and read bundles: profiles in one file that others can import.
+"""Write and read bundles: files with the profiles of hosts, which others can import.
 
-A bundle is a zip file of `manifest.json` (schema version, provenance, size and SHA-256 of each
-part) and a Parquet file for each table. A bundle from elsewhere is checked before anything is put
-into the database: names, sizes and hashes of parts, columns and types here, rows by the constraints
-in `bundle_constraints.sql`.
+A profile has the facts and the measurements of one host in one configuration. A bundle is a zip
+file of `manifest.json` (schema version, provenance, size and SHA-256 of each part) and a Parquet
+file for each table. A bundle from elsewhere is checked before anything is put into the database:
+names, sizes and hashes of parts, columns and types here, rows by the constraints in
+`bundle_constraints.sql`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _PARTS = {name: f"{name}.parquet" for name in TABLES}
 _MOST_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
 _CONSTRAINTS = Template(Path(__file__).with_name("bundle_constraints.sql").read_text())
-# Type or name of a column -> its check.
+# Type or name of a column -> the SQL macro that checks its values.
 _CHECKS = {
     **{"string": "is_text", "Int64": "is_number", "Float64": "is_number"},
     **dict.fromkeys(("measured_from", "measured_to", "measured_at"), "is_date"),
@@ -71,14 +72,14 @@ _NOT_A_ZIP_FILE = (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, EOFErr
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
-class Part(TypedDict):
+class BundlePart(TypedDict):
     """The size and the hash of a file in a bundle."""
 
     sha256: str
     bytes: int
 
 
-class Manifest(TypedDict):
+class BundleManifest(TypedDict):
     """The manifest of a bundle."""
 
     bundle: str
@@ -86,7 +87,7 @@ class Manifest(TypedDict):
     provenance: dict[str, str | bool | None]
     profiles: int
     measurements: int
-    parts: dict[str, Part]  # name of each file but the manifest -> the file
+    parts: dict[str, BundlePart]  # name of each file but the manifest -> the file
 
 
 def publish_bundle(
@@ -97,7 +98,7 @@ def publish_bundle(
     contact: str | None = None,
     licence: str | None = None,
     **query: str | None,
-) -> Manifest:
+) -> BundleManifest:
     """Write local profiles into a bundle, and return its manifest.
 
     `query` selects the profiles, see `find_profiles`. With `with_names`, names of hosts, and
@@ -106,7 +107,7 @@ def publish_bundle(
 
     Raises:
         UserError: no local profile matches, the bundle has the name of another kind of file, or
-            others could not import it, for example since a host's clock was years ahead.
+            others could not import the bundle, for example because a host's clock was years ahead.
     """
     if bundle.suffix != ".zip":
         raise UserError("a bundle is a zip file", str(bundle), "give it a name that ends in .zip")
@@ -126,7 +127,7 @@ def publish_bundle(
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
     _check_rows(tables, provenance, str(bundle))
     files = {_PARTS[name]: _parquet_content(table, name) for name, table in tables.items()}
-    manifest: Manifest = {
+    manifest: BundleManifest = {
         "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
         "provenance": provenance,
@@ -157,7 +158,7 @@ def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
 def import_bundle(bundle: Path, database: Path) -> int:
     """Put the profiles of a bundle into a database; return the number of new profiles.
 
-    A second import changes nothing.
+    A second import of the same bundle changes nothing.
 
     Raises:
         UserError: the file is not a bundle, damaged, of a newer chaosity, or has impossible values.
@@ -183,7 +184,7 @@ def import_bundle(bundle: Path, database: Path) -> int:
     return 0 if known else len(identities)
 
 
-def read_bundle(path: Path) -> tuple[ProfileTables, Manifest, str]:
+def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
     """Return the checked rows of a bundle, its manifest, and its SHA-256; see `import_bundle`."""
     where = str(path)
     try:
@@ -200,7 +201,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, Manifest, str]:
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _manifest(archive: zipfile.ZipFile, where: str) -> Manifest:
+def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
     """Return the manifest; parts of the file that the manifest does not list are an error."""
     names = archive.namelist()
     if MANIFEST not in names:
@@ -208,15 +209,15 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> Manifest:
     try:
         document = json.loads(_bytes(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
         kind, version = document["bundle"], int(document["schema_version"])
-        json.dumps(document, ensure_ascii=False).encode()  # half a character is not text
+        json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except MALFORMED as error:
         raise UserError("the bundle has a broken manifest", where) from error
     if kind != BUNDLE_KIND:
         raise UserError(f"the bundle is of the kind {kind!r}, not {BUNDLE_KIND!r}", where)
     if version > SCHEMA_VERSION:
         raise newer_schema_error(version, where)
-    check_document(document, Manifest, f"{where}, {MANIFEST}")
-    manifest: Manifest = document
+    check_document(document, BundleManifest, f"{where}, {MANIFEST}")
+    manifest: BundleManifest = document
     expected = {MANIFEST, *_PARTS.values()}
     listed = {*manifest["parts"], MANIFEST}
     if version < 1 or sorted(names) != sorted(expected) or listed != expected:
@@ -245,7 +246,7 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 
 
 def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
-    """Put rows into tables in memory with the constraints of a bundle, which refuse bad rows."""
+    """Raise a UserError for impossible values, which the constraints of tables in memory refuse."""
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:
         connection.create_function("is_json_object", _is_json_object, ["VARCHAR"], "BOOLEAN")

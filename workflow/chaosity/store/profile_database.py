@@ -41,8 +41,8 @@ from chaosity.topology.topology_parts import HostFacts, MemoryModuleSlot
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-# The columns of the tidy table without derived metrics: a profile holds measured values. Databases
-# of earlier versions have no clock.
+# Columns of the tidy table that a profile lacks: a profile has no derived metrics, and databases of
+# earlier versions have no clock.
 _NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
 TABLES = {
     "profiles": column_types_from_groups(
@@ -64,8 +64,8 @@ TABLES = {
 }
 # The column of each table with the profile's id.
 PROFILE_KEYS = {"profiles": "id", "components": "profile", "measurements": "profile"}
-# Name of a query -> its condition; each has one parameter.
-QUERIES = {
+# Name of a filter of `find_profiles` -> its SQL condition, which has one parameter.
+PROFILE_FILTERS = {
     "id": "starts_with(p.id, ?)",
     "host": "p.host = ?",
     "configuration": "p.configuration = ?",
@@ -75,7 +75,7 @@ QUERIES = {
     "origin": "p.origin = ?",
 }
 _MAGIC = b"DUCK"  # from byte 8 of every database file, after a checksum
-# The rows of one or several profiles, by the name of the table in `TABLES`.
+# Name of the table in `TABLES` -> its rows, for one or several profiles.
 ProfileTables = Mapping[str, pd.DataFrame]
 
 
@@ -134,7 +134,7 @@ def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Check the version of a database, and that it has plain tables only.
 
-    Views, macros and generated columns would be executed.
+    Views, macros and generated columns of a foreign file would be executed as SQL.
     """
     other = UserError("the file is a database, but not a profile database", str(path))
     try:
@@ -172,12 +172,12 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataF
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
-    `query` has wanted values by keys of QUERIES; None matches all. A profile has its columns
-    without topology and fingerprint, `drives` (model -> number) and `measured` (a row for each
-    category and metric: cells, median, lowest, highest, in the metric's unit).
+    `query` has wanted values by the keys of PROFILE_FILTERS; None matches all profiles. A profile
+    has its columns without topology and fingerprint, `drives` (model -> number) and `measured` (a
+    row for each category and metric: cells, median, lowest, highest, in the metric's unit).
     """
     given = {name: value for name, value in query.items() if value is not None}
-    conditions = " AND ".join(QUERIES[name] for name in given) or "true"
+    conditions = " AND ".join(PROFILE_FILTERS[name] for name in given) or "true"
     columns = [name for name in TABLES["profiles"] if name not in ("topology", "fingerprint")]
     listed = ", ".join(f'p."{name}"' for name in columns)
     with open_database(database) as connection:

@@ -2,8 +2,8 @@
 
 A YAML file of ``templates/published`` (the form) says what the columns mean. Then figures and
 statistics can show the published values. Nobody can verify these values here, so the label of each
-row says that it was published elsewhere. If the form describes a matrix of node x node, each cell
-becomes a row.
+row says that the row was published elsewhere. If the form describes a matrix of node x node, each
+cell becomes a row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chaosity.documents.reference_data import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED, read_document
 from chaosity.errors import UserError, check_allowed
 from chaosity.records.record_format import VALID
-from chaosity.store.csv_tables import parse_positive_number, read_csv_table
+from chaosity.store.csv_tables import parse_positive_number, read_csv_or_mlc_table
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
@@ -70,7 +70,8 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         path: path of the file; its first line has the column names.
         form: name of the file in ``templates/published`` that explains the columns.
         host: name for the machine.
-        unit: unit of a matrix. Default: inferred from the file name or the magnitude.
+        unit: unit of the values of a matrix. Default: inferred from the file name, or from how
+            large the values are.
 
     Raises:
         UserError: the file cannot be read, has no row of values, lacks a column, or has a value
@@ -91,10 +92,10 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield the rows of a table, each with its place in the file."""
-    table = read_csv_table(path)
+    table = read_csv_or_mlc_table(path)
     columns = map(_numbers_or_texts, zip(*table.rows.values(), strict=True))
     for line, cells in zip(table.rows, zip(*columns, strict=True), strict=True):
-        yield table.place(line), dict(zip(table.names, cells, strict=True))
+        yield table.place_of_line(line), dict(zip(table.names, cells, strict=True))
 
 
 def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from chaosity.errors import UserError
-from chaosity.store.csv_tables import parse_positive_number, read_csv_table
+from chaosity.store.csv_tables import parse_positive_number, read_csv_or_mlc_table
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
@@ -34,9 +34,9 @@ _LIMITS = {
     ),
     LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
 }
-# The unit of a file without a known unit, by the median of its values: bytes per second above the
-# first limit, megabytes per second above the second (0.1 GB/s as bytes, 2 GB/s or 2 TB/s), else
-# gigabytes per second.
+# The unit of bandwidths in a file that does not name it, by the median of its numbers: bytes per
+# second from the first limit on (0.1 GB/s), megabytes per second from the second limit on (2 GB/s;
+# in gigabytes it would be 2 TB/s), else gigabytes per second.
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
 _NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
@@ -72,7 +72,8 @@ class NodeMatrix:
 def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
     """Return the matrix of measurements of the metric bandwidth or latency in a CSV file.
 
-    The unit of the numbers is by default from the file name (`_MBps`, `_ns`) or the magnitude.
+    By default, the unit follows from the end of the file name (`_MBps`, `_ns`), or from how large
+    the numbers are.
 
     Raises:
         UserError: the file is not such a matrix, its name ends in a unit of another metric, or a
@@ -83,7 +84,7 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
         allowed = f"allowed: {', '.join(UNITS[name])}"
         raise UserError(f"{unit} is not a unit of {metric}", str(path), allowed)
     for other in METRICS.keys() - {metric}:
-        if unit is None and _unit_in_name(path, METRICS[other]):  # ns would pass for GB/s
+        if unit is None and _unit_in_name(path, METRICS[other]):  # ns would be taken for GB/s
             problem = f"the file name ends in a unit of {other}, not of {metric}"
             remedy = f"if the file name is wrong, give the unit of the {metric} (--unit)"
             raise UserError(problem, str(path), remedy)
@@ -97,7 +98,7 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
 
 
 def read_distances_csv(path: Path) -> dict[Pair, float]:
-    """Return (initiator, target) -> entry of the SLIT in a CSV file of the same form.
+    """Return (initiator, target) -> entry of the SLIT in a CSV file with the form of a matrix.
 
     Raises:
         UserError: the file is not such a table.
@@ -120,12 +121,12 @@ def _read_cells(
     path: Path, *noun_and_remedy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
     """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
-    table = read_csv_table(path, comments=True)
-    targets = _target_nodes(table.names, table.place(table.first_line))
+    table = read_csv_or_mlc_table(path, comments=True)
+    targets = _target_nodes(table.names, table.place_of_line(table.first_line))
     initiators: dict[int, None] = {}
     cells = []
     for line, (name, *texts) in table.rows.items():
-        where = table.place(line)
+        where = table.place_of_line(line)
         initiator = _node(name)
         if initiator is None:
             problem = f"{name!r} in the first column is not a node"

@@ -67,15 +67,15 @@ _RESOLUTION_NS = 2_000_000_000
 
 
 class KeptReadings:
-    """Readings of the records in ``results/<host>/<configuration>``, by path and identity."""
+    """What was read from the records in ``results/<host>/<configuration>``, now and earlier."""
 
     def __init__(self, folder: Path, earlier: dict[str, tuple[str, str]]) -> None:
         self.folder = folder
-        # Path in the folder -> identity and reading as JSON: of the run before, and of the records
-        # that this run asked for.
+        # Path in the folder -> identity and reading as JSON. `earlier` is from the last run, and
+        # `kept` has the records that this run asked for.
         self.earlier, self.kept = earlier, dict[str, tuple[str, str]]()
 
-    def reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
+    def kept_or_new_reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
         """Return the kept reading if record and `request` did not change; else call `read`.
 
         `request` is what else the reading depends on, such as the definition of the planned point.
@@ -95,10 +95,10 @@ class KeptReadings:
 def _identity(path: Path, request: str) -> str | None:
     """Return a text that changes when a record's file or one of its digests changes.
 
-    Size, time stamps and inode number of three files: the record, and the folder and the list of
-    digests by which `load_record` verifies the record. The time of the last change of the inode
-    (ctime) also shows an edit whose author restored the older time stamp. The result is None if a
-    change is too young, see `_RESOLUTION_NS`.
+    The text has size, time stamps and inode number of three files: the record, and the folder and
+    the list of digests by which `load_record` verifies the record. The time of the last change of
+    the inode (ctime) also shows an edit whose author restored the older time stamp. The result is
+    None if a change is too young, see `_RESOLUTION_NS`.
     """
     attempts = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
     youngest = time.time_ns() - _RESOLUTION_NS
@@ -117,14 +117,14 @@ def _identity(path: Path, request: str) -> str | None:
 
 @contextmanager
 def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
-    """Yield the readings of the last run; at the end, write those that were asked for.
+    """Yield the readings of the last run; at the end, write those that this run asked for.
 
     `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made
     from the readings. A dry run must not write.
     """
     path = folder / FOLDER / f"{name}.parquet"
     earlier: dict[str, tuple[str, str]] = {}
-    with suppress(UserError):  # no file, or not one that this program wrote
+    with suppress(UserError):  # no file, or a file that this program did not write
         table = read_parquet_table(path, _COLUMNS, exact=True)
         table = table[table["program"] == _program_digest()]
         own = table[["identity", "reading"]].itertuples(index=False, name=None)
@@ -155,7 +155,7 @@ MISSING = "missing"
 # MEMORY_SHARE of the runner's checks.
 _STRAY_SHARE = 0.02
 _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
-# Check of a record that was not met -> what the tidy table remarks.
+# Check that a record did not pass -> remark in the tidy table.
 _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
 # Columns that are facts of the point, of the load and of the outcome.
 _OF_POINT = ("host", "configuration", "experiment", "point")
@@ -184,7 +184,8 @@ def read_points(folder: Path) -> Iterator[Point]:
             point: Point = json.loads(read_regular_file(path))
             found = point["experiment"], point["point"]
         if found != (path.parent.name, path.stem):
-            raise UserError(f"the file has the point {'/'.join(map(str, found))}", str(path))
+            what = f"the file has the point {'/'.join(map(str, found))}, which is not its name"
+            raise UserError(what, str(path))
         yield point
 
 
@@ -195,7 +196,7 @@ class ReplicateOutcome:
     status: str  # valid, failed or missing
     reason: str | None = None  # why the replicate is not valid
     order: int | None = None  # position of the replicate in the random order
-    measured_at: str | None = None  # time of its end, in UTC
+    measured_at: str | None = None  # time when the replicate ended, in UTC
     # Name of the load -> metric -> value or reason; empty unless valid.
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     # Name of the load -> nodes with its pages as the kernel reported, such as 0-1.
@@ -204,7 +205,7 @@ class ReplicateOutcome:
     origin: str | None = None
     # Name of the load -> mean clock of its units in hertz; None if it is unknown.
     clocks: Mapping[str, float | None] = field(default_factory=dict)
-    # Name of the load -> metric -> for how long its counter counted.
+    # Name of the load -> metric -> for how long its counter counted, in seconds.
     counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     # "disturbed", "imprecise" or both, by the record's own checks; None if neither.
     remarks: str | None = None
@@ -276,8 +277,8 @@ def tidy_rows_of_derived_metrics(
     See `design.reference_loads`.
 
     Value and reference are from one replicate, and therefore from one block of the random order. A
-    ratio of means over all replicates has a row in the first one.
-    `replicate` counts from 1; `outcomes` has the replicates of each (experiment, point).
+    ratio of means over all replicates has a row in the first replicate only. `replicate` counts
+    from 1; `outcomes` has the replicates of each (experiment, point).
     """
     derived = [
         metric for metric in point.get("relative", []) if replicate == 1 or "of_means" not in metric
@@ -311,10 +312,10 @@ def tidy_rows_of_derived_metrics(
 
 
 def _count_per_unit_of_rate(metric: MetricRatio, outcome: ReplicateOutcome) -> Reading:
-    """Return a count divided by the amount that the load did meanwhile, or the reason for no ratio.
+    """Return a count divided by the work that the load did meanwhile, or why there is no ratio.
 
     The rate is that of the common window. The count goes on for some moments until the load stops,
-    so the amount is the rate times the counted time, and not the sum of the samples.
+    so the work is the rate times the counted time, and not the sum of the samples.
     """
     readings = outcome.readings[metric["load"]]
     (count, reason), (rate, _) = readings[metric["metric"]], readings[metric["per"]]
@@ -351,7 +352,8 @@ def _ratio_of_means(
 ) -> tuple[float | None, str | None]:
     """Return the ratio of a load's mean time to that of its reference, or why there is none.
 
-    For a rate it is the reference's mean time divided by the load's own, so that more is better.
+    For a rate, the ratio is the reference's mean time divided by the load's, so that more is
+    better.
     """
     name, means = metric["metric"], list[float]()
     for load, outcomes in ((metric["load"], own), (to["load"], others)):
@@ -383,19 +385,19 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
             raise ValueError(reason) from error
 
     try:
-        found = kept.reading(path, point["definition"], read)
+        found = kept.kept_or_new_reading(path, point["definition"], read)
     except ValueError as error:
         return ReplicateOutcome(FAILED, str(error))
     if found is None:
         return ReplicateOutcome(MISSING, "measured under another definition")
     outcome = ReplicateOutcome(**found)
-    return replace(outcome, readings=_under_present_names(outcome.readings, point))
+    return replace(outcome, readings=_with_present_metric_names(outcome.readings, point))
 
 
-def _under_present_names(
+def _with_present_metric_names(
     readings: Mapping[str, Mapping[str, Reading]], point: Point
 ) -> dict[str, dict[str, Reading]]:
-    """Return the readings of a record, which may be older than its point's metrics."""
+    """Return readings with today's names of metrics, which an older record may not have."""
     present = {name: dict(own) for name, own in readings.items()}
     for load in point["loads"]:
         own = present.get(load["name"], {})
@@ -447,7 +449,7 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
 
     `points` has the plan's points, ``<experiment>/<point>.json``, and `results` the records,
     ``<experiment>/<point>/rep<N>.json``. Only records that are new or changed since the last call
-    are read, see `kept_readings`; with `writes`, what is read is kept there.
+    are read, see `kept_readings`; with `writes`, what is read is kept for the next call.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}

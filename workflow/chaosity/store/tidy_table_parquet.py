@@ -19,7 +19,8 @@ from chaosity.errors import UserError, malformed_as_user_error
 
 # A row of the tidy table: values by the names of columns.
 Row = dict[str, Any]
-# A row of the simulated server of the paper has 230 bytes of texts in the mean.
+# Limits of a table that is read. On average, a row of the paper's simulated server has 230 bytes of
+# text.
 _MOST_ROWS = 5_000_000
 _MOST_TEXT_BYTES = 2**31
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
@@ -78,10 +79,10 @@ _WITHOUT_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
 
 
 def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    """Return a connection that reaches no file, network address or extension of its own accord.
+    """Return a connection whose SQL can reach no other file, network address or extension.
 
-    A database from elsewhere can have views and macros, which are SQL. This SQL must not read or
-    write other files, nor load code.
+    A database from elsewhere can have views and macros, which are SQL. SQL from elsewhere must not
+    read or write other files, nor load code.
     """
     connection = duckdb.connect(str(database), read_only=read_only, config=_WITHOUT_EXTENSIONS)
     connection.execute("SET enable_external_access = false")
@@ -90,13 +91,13 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
 
 
 @cache
-def _memory(process: int) -> duckdb.DuckDBPyConnection:
+def _database_in_memory(process: int) -> duckdb.DuckDBPyConnection:
     """Return the database in memory of a process, which can read and write Parquet files.
 
-    A process makes it once, since that takes longer than to read a table. A child process lacks the
-    threads of its parent's database, so it makes one of its own. The database executes no SQL from
-    elsewhere, keeps nothing of a file, whose content can differ the next time, and writes no file
-    itself.
+    A process makes this database once, since that takes longer than to read a table. A child
+    process lacks the threads of its parent's database, so the child makes a database of its own.
+    The database executes no SQL from elsewhere, keeps nothing of a file, whose content can differ
+    the next time, and writes no file itself.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}
     return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
@@ -158,7 +159,7 @@ def write_parquet_table(
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:
-        with _memory(os.getpid()).cursor() as connection:
+        with _database_in_memory(os.getpid()).cursor() as connection:
             connection.register("tidy_table", none_for_missing_values(table))
             relation = connection.sql(f"SELECT {typed_columns_sql(columns)} FROM tidy_table")
             relation.write_parquet(str(part), compression="zstd")
@@ -191,7 +192,7 @@ def read_parquet_table(
     if path.exists() and not path.is_file():  # opening a FIFO would wait for ever
         raise UserError(f"{what}: it is not a regular file", where)
     try:
-        with _memory(os.getpid()).cursor() as connection:
+        with _database_in_memory(os.getpid()).cursor() as connection:
             relation = connection.read_parquet(str(path))
             if exact:
                 found = zip(relation.columns, map(str, relation.types), strict=True)

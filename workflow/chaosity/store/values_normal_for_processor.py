@@ -19,21 +19,22 @@ from chaosity.store.profile_database import find_profiles, read_profile_measurem
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.topology_model import Topology
 
-# Metric -> category of the loads whose result it is.
+# Metric -> category of the loads that measure it.
 _CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
-# A larger loss is reported. Programs differ by some per cent. Latency also depends on the pages.
+# Metric -> largest loss that is not reported, as a share. Benchmark programs differ by some per
+# cent; latency also depends on the size of pages.
 _MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 
 @dataclass(frozen=True)
-class NormalValue:
-    """A value of a node's own memory, and what is normal for the processor."""
+class ValueComparedWithNormal:
+    """A measured value of a node's own memory, and the value that is normal for the processor."""
 
     metric: str  # BANDWIDTH or LATENCY
     value: float  # median over the nodes, in the metric's unit
     kernel: str | None  # kernel of the value; None for latency
-    normal: float  # what is normal, in the metric's unit
-    source: str  # where that is from
+    normal: float  # value that is normal for the processor, in the metric's unit
+    source: str  # origin of the normal value
 
     @property
     def loss(self) -> float:
@@ -45,17 +46,17 @@ class NormalValue:
     def is_clear(self) -> bool:
         """Return whether the value is worse than normal by more than benchmark programs differ.
 
-        That is 15 % for bandwidth and 25 % for latency.
+        Programs differ by up to 15 % in bandwidth and 25 % in latency.
         """
         return self.loss > _MOST_LOSS[self.metric]
 
 
-def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | None, float]:
+def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[str | None, float]:
     """Return kernel -> typical value of the memory of a node for its own cores.
 
     Of each node, the best median of its own initiators counts; the result is the median over the
-    nodes. Latency has no kernel, so its key is None. Loads in caches and loads with others do not
-    count.
+    nodes. Latency has no kernel, so its key is None. Loads with a given working set, which may fit
+    into caches, and co-running loads do not count.
     """
     alone = measurements.single_load_rows() if len(measurements) else measurements
     rows = alone.valid_rows().rows
@@ -71,7 +72,7 @@ def values_of_own_nodes(measurements: Measurements, metric: str) -> dict[str | N
 
 def compare_with_published_values(
     hosts: Iterable[Measurements], model: str | None, topology: Topology | None
-) -> list[NormalValue]:
+) -> list[ValueComparedWithNormal]:
     """Return each published value of the processor, with the median of these equal hosts.
 
     `model` is the processor model as the kernel reports it. Published values count only if they are
@@ -80,7 +81,7 @@ def compare_with_published_values(
     if not model or topology is None or not topology.packages:
         return []
     per_package = len(topology.packages[0].nodes)
-    tables, found = list(hosts), list[NormalValue]()
+    tables, found = list(hosts), list[ValueComparedWithNormal]()
     for name in yaml_file_names(PROCESSORS):
         document = read_document(PROCESSORS, name, ProcessorsDocument, str(PROCESSORS))
         source = f"{document['method']}; {document['source']}; {document['url']}"
@@ -95,7 +96,7 @@ def compare_with_published_values(
 
 def compare_with_other_profiles(
     measurements: Measurements, model: str, configuration: str, host: str, database: Path
-) -> list[NormalValue]:
+) -> list[ValueComparedWithNormal]:
     """Return the values of a host, each with the median of other hosts' profiles in a database.
 
     Profiles of this processor model and configuration count, except for that of the host itself.
@@ -106,27 +107,30 @@ def compare_with_other_profiles(
         for profile in profiles
         if profile["host"] != host
     ]
-    found = list[NormalValue]()
+    found = list[ValueComparedWithNormal]()
     for metric in _CATEGORIES:
-        known = [values_of_own_nodes(table, metric) for table in others]
-        for kernel, value in values_of_own_nodes(measurements, metric).items():
+        known = [own_memory_value_by_kernel(table, metric) for table in others]
+        for kernel, value in own_memory_value_by_kernel(measurements, metric).items():
             normal = [values[kernel] for values in known if kernel in values]
             if normal:
                 source = f"median of {len(normal)} other profiles in {database.name}"
-                found.append(NormalValue(metric, value, kernel, median(normal), source))
+                found.append(ValueComparedWithNormal(metric, value, kernel, median(normal), source))
     return found
 
 
 def _compared(
     tables: Iterable[Measurements], normal: Mapping[str, float], kernel: str | None, source: str
-) -> Iterator[NormalValue]:
+) -> Iterator[ValueComparedWithNormal]:
     for metric, value in normal.items():
-        known = [own for own in (values_of_own_nodes(each, metric) for each in tables) if own]
+        known = [
+            own for own in (own_memory_value_by_kernel(each, metric) for each in tables) if own
+        ]
         if not known:
             continue
-        # If the comparable kernel was not measured, its best neighbour is the fairest.
+        # If the published kernel was not measured, the best measured kernel is the fairest
+        # comparison.
         common = set.intersection(*(set(own) for own in known))
         medians = {name: median(own[name] for own in known) for name in common}
         if medians:
             best = kernel if kernel in medians else max(medians, key=lambda name: medians[name])
-            yield NormalValue(metric, medians[best], best, value, source)
+            yield ValueComparedWithNormal(metric, medians[best], best, value, source)

@@ -1,9 +1,9 @@
 """Convert the findings of a host to faults, in the form of a machine description.
 
-Each fault concerns one part. A finding names the places of the cells that lose. The fault is the
-part of the model that all of these cells use: the controllers of a node, a core, a drive, a link
-between packages, a path from drives to the memory of a package. The fit determines which share of
-the part remains.
+Each fault concerns one part. A finding names the places of the cells that lose. The faulty part is
+the part of the model that all of these cells use: the controllers of a node, a core, a drive, a
+link between packages, a path from drives to the memory of a package. The fit determines which share
+of the part remains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
     """Return the faults, without `remaining`, that can explain the findings of a host.
 
     Suspicions are included, and each path between packages is tried in both directions; the fit
-    then drops faults that explain nothing. No fault makes latencies longer.
+    then drops faults that explain nothing. Findings on latency are skipped, since no fault here
+    makes latencies longer.
     """
     found: dict[str, Fault] = {}
     for anomaly in (*findings.anomalies, *findings.suspicions):
@@ -48,7 +49,7 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
         place = parse_place_name(name)
         if link := packages_of_link(name):
             yield Fault(fault="slow_link", from_package=link[0], to_package=link[1])
-        elif place is None:  # a path from the cores of a place to the memory of another
+        elif place is None:  # a path from the cores of a place to the memory of another place
             ends = [_packages(parse_place_name(end), topology) for end in name.split("->")]
             for begin, end in (ends, ends[::-1]) if len(ends) == 2 else ():
                 if len(begin) == len(end) == 1 and begin != end:
@@ -81,7 +82,7 @@ def _faults_of_drive_paths(
         yield Fault(fault="slow_port", drives=drives)
         return
     of_sets = [set(_drive_nodes(place, topology)) for place in targets]
-    nodes = nodes or sorted(set().union(*of_sets))  # without a name: of all nodes of a package
+    nodes = nodes or sorted(set().union(*of_sets))  # if no drive or node is named
     own = {package for node in nodes for package in _packages(_place(node), topology)}
     is_shared = len(named) > 1 or not (named or all({node} in of_sets for node in nodes))
     for reader in sorted(readers - own):

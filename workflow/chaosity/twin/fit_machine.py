@@ -3,10 +3,11 @@
 The model of simulated machines gives the value of each cell without noise. The parameters are those
 for which the logarithms of measured values differ least from the logarithms of the model's values.
 Large differences count less (soft L1 loss), since a faulty part must not move the description of
-all parts. Parts that the findings of the host name have a factor from the start. A capacity or a
-factor is left out if it improves the fit by less than the extended Bayesian information criterion
-(Chen and Chen 2008) requires. A capacity is determined only if no others explain the values as well
-after they have adapted to them. Intervals are those of an M-estimator (Huber 1981, section 7.6).
+all parts. Each part that a finding of the host names gets a factor at the start: the share of its
+capacity that remains. A capacity or a factor is left out if it improves the fit by less than the
+extended Bayesian information criterion (Chen and Chen 2008) requires. A capacity is determined only
+if, without it, the model explains the values clearly worse, although all other parameters were
+fitted again. Intervals are those of an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from chaosity.twin.machine_parameters import (
     ParameterUses,
     Values,
     can_be_fitted,
+    capacities_of_memory_without_cores,
     description_with_values,
     factor_of_fault,
-    memory_kinds,
     sorted_parameters,
     with_capacity,
 )
@@ -60,19 +61,22 @@ _FEWEST_OF_KIND = 20
 # A parameter is determined if its logarithm has at most this standard deviation, and at most this
 # share of the spread that is assumed without data.
 _DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
-# A point determines a parameter if 1 % of the parameter changes a value by this many per cent.
+# A point determines a parameter if a change of the parameter by 1 % changes a value of the point by
+# at least this many per cent.
 _DEPENDS = 0.1
-# Most evaluations of the model by a search, and the share of the loss at which it ends: far below
-# what changes an estimate by a tenth of its interval.
+# Most evaluations of the model in one search. A search ends when a step lowers the loss by less
+# than this share, which is far too little to change an estimate by a tenth of its interval.
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
-# Evaluations while all cells count.
+# Most evaluations of the model in the first search, in which all cells count.
 _FIRST_STEPS = 6
-# Values are slower by this many deviations with a limit, at this many points: one can be an
-# outlier.
+# A capacity is determined only if values at this many points are faster without its limit, by this
+# many standard deviations: a single point can be an outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
 # The median and the 95th percentile of distances, of a normal distribution.
 _NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
-# About three standard deviations of the larger of both estimates, times the root of their number.
+# Chance explains a distance that exceeds the scatter of replicates by at most this share, divided
+# by the root of the number of runs: about three standard deviations of the larger of the two
+# quantiles.
 _CHANCE_SIGMAS = 4.0
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
@@ -104,7 +108,7 @@ def _least_capacities(
     same: Mapping[int, int],
     cells: Mapping[CellKey, Cell],
 ) -> dict[Parameter, float]:
-    """Return the capacities that the machine must have at least to reach the measured rates."""
+    """Return capacity or factor -> the least value with which the measured rates are possible."""
     rates: dict[int, dict[str, float]] = defaultdict(dict)
     for (number, name, metric), (value, _, _) in cells.items():
         if metric in RATES:
@@ -128,17 +132,19 @@ class _Fit:
     Attributes:
         points: the points that can be fitted.
         keys, logs: the cells, and the logarithm of the median of each.
-        runs: number of the load of each cell; its metrics are of the same runs.
-        model: the model's values of these cells.
-        least: capacity or factor -> what it is at least, so that the measured rates are possible.
+        runs: number of the load of each cell; all metrics of a load come from the same runs.
+        model: the model, which gives values for these cells.
+        least: capacity -> the least value with which the measured rates are possible.
         limits: the same for the capacities that can limit the machine.
         kinds: the capacities of kinds of memory without cores.
         factors: factor of a part that a finding names -> the smallest share of its capacity with
             which the measured rates are possible.
         noise: standard deviation of the logarithms of replicates.
-        median_per_run: standard deviation of a median over that of a run, for normal logarithms.
-        scale: standard deviation of the logarithms of cells around the model. While the start
-            values are far away, all cells count; then the scale is that of the residuals.
+        median_per_run: standard deviation of a median divided by that of a single run, for normal
+            logarithms.
+        scale: standard deviation of the logarithms of cells around the model. In the first search,
+            the scale is so large that all cells count; after a search, it follows from the
+            residuals.
     """
 
     def __init__(
@@ -153,7 +159,7 @@ class _Fit:
         cells = cell_medians(measured, self.points)
         factors = [factor_of_fault(fault, topology) for fault in faults]
         uses = ParameterUses(topology, factors)
-        self.kinds = memory_kinds(topology)
+        self.kinds = capacities_of_memory_without_cores(topology)
         # Number of each point -> number of the first point with the same flows.
         first: dict[Hashable, int] = {}
         same = {
@@ -203,7 +209,7 @@ class _Fit:
     def start(self) -> Values:
         """Return the start values: the least capacities, and usual latencies.
 
-        A part that reaches what others of its kind reach is not slow, and has no factor.
+        A part that reaches as much as other parts of its kind is not slow, and has no factor.
         """
         values: Values = {}
         for parameter in (*PARAMETERS, *self.kinds):
@@ -216,14 +222,14 @@ class _Fit:
         return values | {own: remains for own, remains in self.factors.items() if remains < 1}
 
     def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
-        """Return the values with the least loss near the start values; the scale becomes theirs."""
+        """Return the values with the least loss near the start values; the scale follows them."""
         values = self._search(start, steps)
         off = np.abs(self.model.values_at(values).logs - self.logs)
         self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
     def _search(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
-        """Return the values with the least loss near the start values, with the fixed ones."""
+        """Return the values with the least loss near the start values, and the `fixed` values."""
         free = list(start)
         spreads = np.array([parameter.spread for parameter in free])
         centre = np.log([parameter.usual or self.least[parameter] for parameter in free])
@@ -295,13 +301,15 @@ class _Fit:
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Return how far values of each kind are from the model, as standard deviations of logs.
 
-        Outliers are rare in a healthy machine, but if more than one value in 20 departs, it counts.
-        A value that the fit did not read is further away than those to which its parameters adapt,
-        and the interval of a median is never narrower than its replicates allow.
+        The distance follows from the median difference, or from the 95th percentile if that gives
+        more, so outliers count if they are more than one value in 20. A value that was not fitted
+        is further from the model than values to which the parameters were fitted, and the interval
+        of a median is never narrower than its replicates allow.
 
         Returns:
-            The distance of medians, and the part of it that is the model's error: what is more than
-            the scatter of replicates. It is 0 if chance can explain it.
+            Kind of value -> distance of medians; and kind of value -> the part of this distance
+            that is the model's error, which is what exceeds the scatter of replicates. The error is
+            0 if chance can explain it.
         """
         # A parameter that only its usual value determines adapts to no value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
@@ -326,10 +334,13 @@ class _Fit:
         return misfits, errors
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values that the data determine, and what could replace some of the capacities.
+        """Return the values that the data determine, and alternatives to some capacities.
+
+        The alternatives are those of `_explained`.
 
         The result has no part that is faster than the parts without a fault. A part whose own
-        capacity is determined keeps its factor, also if nothing determines that of the other parts.
+        capacity is determined keeps its factor, even if nothing determines the capacity of the
+        other parts.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
@@ -352,10 +363,10 @@ class _Fit:
         return (values, others) if sure == values else self._determined(self.refined(sure))
 
     def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values without what the others explain, and what else explains the data.
+        """Return the values without needless capacities, and alternatives to some capacities.
 
-        A capacity that another one can replace is not determined; it is in the second part, with
-        values that explain the data as well without this capacity.
+        A capacity that others can replace is not determined. The second result has such a capacity
+        -> values that explain the data as well without this capacity.
         """
         others = {
             parameter: adapted
@@ -372,11 +383,11 @@ class _Fit:
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
         """Return values that explain the data as well without a capacity; None if there are none.
 
-        All others adapt. Without this adaptation, the capacity would also seem to explain what the
-        estimates of the others lack, since they were fitted beside it. Capacities that were left
-        out can replace it. They cannot replace a capacity that the format needs, since this is the
-        simplest explanation of the same rates. Slower parts of this capacity stay as slow as they
-        are.
+        All other parameters are fitted again. Otherwise the capacity would seem to explain more
+        than it does, since the other parameters were fitted together with it. Capacities that were
+        left out before can replace this capacity, unless each description requires it: then it is
+        the simplest explanation of the rates. Slow parts with a share of this capacity stay as slow
+        as they are.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
         kept = with_capacity(values, parameter, values[parameter] * NO_LIMIT)
@@ -399,7 +410,7 @@ class _Fit:
         return math.log(len(self.keys)) + 2 * math.log(len(self.limits) + len(self.factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
-        """Return the values without the capacities that explain too little; None if there are none.
+        """Return the values without capacities that explain too little; None if all explain enough.
 
         The capacity that explains least is left out first, since two can explain the same values.
         """

@@ -23,7 +23,7 @@ from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
-from chaosity.twin.fitted_description import FittedMachine, read_fitted
+from chaosity.twin.fitted_description import FittedMachine, fitted_machine_of_description
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ResultsToFit:
 
     @cached_property
     def unusable(self) -> str:
-        """Return why the results are useless and what to do, as the report says it, or nothing."""
+        """Return why the results are useless and what to do, as the report says it; or ""."""
         return why_results_are_unusable(self.measured)
 
     def fit(self) -> FittedMachine:
@@ -84,4 +84,4 @@ def read_described_machine(machine: Path, topology_file: Path) -> tuple[FittedMa
     """
     topology = discover_topology(str(topology_file))
     description = read_machine_description(machine, topology)
-    return read_fitted(description, topology, str(machine)), topology
+    return fitted_machine_of_description(description, topology, str(machine)), topology

@@ -23,10 +23,10 @@ from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     Values,
-    can_be_factor,
+    can_be_fitted_as_factor,
+    capacities_of_memory_without_cores,
     description_with_values,
     factor_of_fault,
-    memory_kinds,
     with_capacity,
 )
 
@@ -38,14 +38,14 @@ _EXACT = 1e-9
 class FittedParameter:
     """A fitted number of a machine description."""
 
-    parameter: Parameter  # which one
+    parameter: Parameter  # the parameter that was fitted
     value: float | None  # the estimate; None if the parameter is left out, and so has no limit
-    # low, high: its 95 % interval; None if the data do not determine it.
+    # low, high: the 95 % interval of `value`; None if the data do not determine the parameter.
     low: float | None
     high: float | None
     # The lower bound that follows from the measured rates; None for latencies.
     at_least: float | None
-    points: int  # number of points that determine it
+    points: int  # number of points that determine the parameter
 
     @property
     def is_determined(self) -> bool:
@@ -70,14 +70,14 @@ class FittedMachine:
     # Kind of value -> standard deviation of logarithms of such values around the model, see
     # `kind_of_value`; a kind with few values is only in that of all values.
     misfits: Mapping[str, float]
-    # The same for what the machine itself does: `misfits` without the scatter of replicates.
+    # Kind of value -> error of the model alone: `misfits` without the scatter of replicates.
     errors: Mapping[str, float]
     # A capacity that the data do not determine, since others can replace it -> values without it
     # that explain the data as well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
     @property
-    def known(self) -> set[Parameter]:
+    def known_parameters(self) -> set[Parameter]:
         """Return the parameters that a fit or a description says anything about."""
         return {each.parameter for each in self.parameters} | self.values.keys()
 
@@ -85,8 +85,9 @@ class FittedMachine:
         """Yield random sets of values from the joint distribution of the estimates.
 
         The logarithms are normal. A capacity that the data do not determine is at least the rate
-        that was measured through it. One without an estimate has no limit in every second set, and
-        its least value in the others. All explanations of the data are drawn equally often.
+        that was measured through it. A capacity without an estimate has no limit in every second
+        set, and its least value in the other sets. All explanations of the data are drawn equally
+        often.
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
@@ -110,7 +111,7 @@ class FittedMachine:
 def named_description(
     fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
 ) -> MachineDescription:
-    """Return a fitted description with the keys of a file of this name.
+    """Return the description of a fitted machine with all keys that a file of this name needs.
 
     Args:
         fitted: the fitted machine.
@@ -158,8 +159,10 @@ def named_description(
     }
 
 
-def read_fitted(description: MachineDescription, topology: Topology, where: str) -> FittedMachine:
-    """Return the machine of a description, with intervals if its key `fitted` keeps them.
+def fitted_machine_of_description(
+    description: MachineDescription, topology: Topology, where: str
+) -> FittedMachine:
+    """Return the machine of a description, with intervals if its key `fitted` has them.
 
     A number that the fit did not write is exact.
 
@@ -169,7 +172,8 @@ def read_fitted(description: MachineDescription, topology: Topology, where: str)
         where: its file, for error messages.
 
     Raises:
-        UserError: a number is outside of its interval, so that somebody changed one of them.
+        UserError: a number is outside of its interval, so somebody changed the number or the
+            interval.
     """
     summary = description.get("fitted")
     every = _numbers_of_description(description, topology, summary["parameters"] if summary else {})
@@ -217,12 +221,12 @@ def _numbers_of_description(
         each: sections.get(each.section, {}).get(each.key) for each in PARAMETERS
     }
     own_rates = {int(node): rate for node, rate in description["memory"].get("nodes", {}).items()}
-    for kind in memory_kinds(topology):
+    for kind in capacities_of_memory_without_cores(topology):
         rates = {own_rates.get(node) for node in kind.nodes}
         found[kind] = rates.pop() if len(rates) == 1 else None
     for fault in description.get("faults", []):
         place = cast(Fault, {key: part for key, part in fault.items() if key != "remaining"})
-        factor = factor_of_fault(place, topology) if can_be_factor(fault) else None
+        factor = factor_of_fault(place, topology) if can_be_fitted_as_factor(fault) else None
         if factor and factor.name in fitted:
             found[factor] = fault["remaining"]
     return found

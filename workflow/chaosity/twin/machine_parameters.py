@@ -23,9 +23,9 @@ from chaosity.records.record_format import Load, Point
 from chaosity.simulation.idle_machine_with_faults import affected_resources
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
+    begins_with_placement_search,
     rate_share,
     read_written_and_counted_shares,
-    searches_a_placement,
     shares_work,
 )
 from chaosity.topology.topology_model import Topology
@@ -41,15 +41,15 @@ class Parameter:
     resources: str = ""  # pattern of the resources with this capacity; empty for other parameters
     # Start value of a parameter without resources, and the value if no data determine it.
     usual: float = 0.0
-    # Standard deviation of the logarithm of usual values. It says only how far from `usual` a
-    # machine can be, and keeps the equations of the fit solvable.
+    # Standard deviation of the logarithm of usual values. This spread says only how far from
+    # `usual` a machine can be, and keeps the equations of the fit solvable.
     spread: float = 3.0
     required: bool = False  # whether each description needs the number
-    fault: str = ""  # JSON of the fault of a single part of which the number is what remains
-    share_of: str = ""  # name of the capacity of which a faulty part has this share
-    nodes: tuple[int, ...] = ()  # nodes with controllers of their own, such as HBM; each has it
-    # Pattern of the resources that are full sooner or later with another value, but have another
-    # capacity; empty for capacities.
+    fault: str = ""  # JSON of the fault of a single part, if the number is what remains of it
+    share_of: str = ""  # name of the capacity of which the faulty part has this share
+    nodes: tuple[int, ...] = ()  # nodes with own controllers (HBM), each with this capacity
+    # Pattern of the resources that become full sooner or later if this number changes, although it
+    # is not their capacity; empty for capacities.
     fills: str = ""
 
     @property
@@ -59,7 +59,7 @@ class Parameter:
 
     @property
     def measured_by(self) -> str:
-        """What has to be measured to determine the number on most machines."""
+        """Text that says what has to be measured to determine the number on most machines."""
         return _MEASURED_BY[self.section]
 
     @property
@@ -68,22 +68,22 @@ class Parameter:
         return self.section in ("latency_ns", "core_to_core_ns")
 
     @property
-    def limits_waiting(self) -> bool:
+    def is_bytes_in_flight(self) -> bool:
         """Return whether this is the number of bytes for which a core waits at the same time."""
         return self.key == "core_bytes_in_flight"
 
     @property
     def changes_routes(self) -> bool:
-        """Return whether routes depend on the number; those of shared resources change none.
+        """Return whether the routes of loads depend on the number.
 
-        A fault can add a resource to routes.
+        Capacities of shared resources change no route, but a fault can add a resource to routes.
         """
         own_parts = ("core_bytes_per_second", "core_bytes_in_flight", "read_bytes_per_second")
         return not self.resources or bool(self.fault) or self.key in own_parts
 
     @property
     def quantity(self) -> str:
-        """Return a metric in whose unit the number is, such as ``latency_ns``."""
+        """Return the name of a metric in whose unit the number is, such as ``latency_ns``."""
         if self.is_latency:
             return "latency_ns"
         return "bandwidth_bytes_per_second" if self.nodes else self.key
@@ -97,7 +97,7 @@ class Parameter:
         return bool(self.resources) and re.fullmatch(self.resources, resource) is not None
 
     @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
-    def limits(self, resource: str) -> bool:
+    def affects_fullness_of(self, resource: str) -> bool:
         """Return whether another value of the parameter changes how soon a resource is full."""
         return any(
             re.fullmatch(self.resources or self.fills, prefix + resource)
@@ -110,7 +110,7 @@ Values = dict[Parameter, float]
 # A capacity that is this many times as large as what was measured through it limits nothing.
 NO_LIMIT = 1e3
 
-# Section of the description -> what fills its capacities, or measures its latencies.
+# Section of the description -> measurements that fill its capacities, or show its latencies.
 _MEASURED_BY = {
     "memory": "memory bandwidth of the cores of an L3 domain and of a node",
     "links": "bandwidth of memory on other nodes, also of several nodes at the same time",
@@ -119,7 +119,7 @@ _MEASURED_BY = {
     "core_to_core_ns": "latency between cores",
 }
 
-# Before the name of a core: its requests for reads of drives, and its waiting for memory.
+# Prefixes of a core's name, for its requests for reads of drives, and for its waiting for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
 _CORE = r"core\d+"  # with a limit of bytes in flight, a core waits as long as memory takes
 # An NVMe drive, another device, or a file that replaces a drive.
@@ -155,7 +155,7 @@ PARAMETERS = (
 )
 
 
-# What a fault of a single part reduces, as far as a fit can find it.
+# Kind of a fault of a single part -> capacity that it reduces, for faults that a fit can find.
 _CAPACITY_OF_FAULT = {
     "slow_node": "memory.package_bytes_per_second",
     "slow_core": "memory.core_bytes_per_second",
@@ -167,7 +167,7 @@ _CAPACITY_OF_FAULT = {
 }
 
 
-def can_be_factor(fault: Fault) -> bool:
+def can_be_fitted_as_factor(fault: Fault) -> bool:
     """Return whether a fit can find what remains of the part that has a fault."""
     return fault["fault"] in _CAPACITY_OF_FAULT
 
@@ -181,7 +181,7 @@ def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
     """
     [part] = affected_resources(fault, topology, {})
     capacity = _CAPACITY_OF_FAULT[fault["fault"]]
-    for kind in memory_kinds(topology):
+    for kind in capacities_of_memory_without_cores(topology):
         capacity = kind.name if kind.is_capacity_of(part) else capacity
     return Parameter(
         *("faults", f"{fault['fault']} {part}", re.escape(part)),
@@ -191,7 +191,7 @@ def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
     )
 
 
-def memory_kinds(topology: Topology) -> list[Parameter]:
+def capacities_of_memory_without_cores(topology: Topology) -> list[Parameter]:
     """Return the capacity of a node of each kind of memory without cores, such as HBM and CXL."""
     nodes: dict[str, list[int]] = defaultdict(list)
     for node in topology.memory_nodes:
@@ -214,7 +214,7 @@ def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
 
 
 def with_capacity(values: Mapping[Parameter, float], capacity: Parameter, value: float) -> Values:
-    """Return values with another value of a capacity, also of one that they do not have yet.
+    """Return the values with a new value of a capacity, which `values` may lack so far.
 
     Slower parts stay as slow as they are: their factors become shares of the new value.
     """
@@ -251,12 +251,12 @@ def description_with_values(
     return cast(MachineDescription, document)
 
 
-def model_of(
+def model_with_values(
     values: Mapping[Parameter, float], topology: Topology, base: MachineDescription | None = None
 ) -> MachineModel:
     """Return the model of a machine with these values and this topology.
 
-    It has the faults of `base` that have begun and are not those of a single host.
+    The model has the faults of `base` that have begun and that are not those of a single host.
     """
     return MachineModel(
         description_with_values(values, base), topology, "", datetime.now(UTC).date()
@@ -273,7 +273,7 @@ def can_be_fitted(point: Point) -> bool:
         or (load["writes"] and load["target"]["drives"])
         or "read_rate_reads_per_second" in load["metrics"]
         or any("by_node" in source for source in load["metrics"].values())
-        or searches_a_placement(load)
+        or begins_with_placement_search(load)
         for load in point["loads"]
     )
 
@@ -283,21 +283,21 @@ class ParameterUses:
 
     Args:
         topology: the topology of the machine.
-        factors: those of single parts that can be slower than others of their kind.
+        factors: parameters of single parts that can be slower than other parts of their kind.
     """
 
     def __init__(self, topology: Topology, factors: Sequence[Parameter] = ()) -> None:
         fast, waiting, *others = PARAMETERS
-        self._kinds = memory_kinds(topology)
+        self._kinds = capacities_of_memory_without_cores(topology)
         own_parts = (*self._kinds, *factors)
         self._every = (*PARAMETERS, *own_parts)
         units = {parameter: parameter.usual or 1.0 for parameter in (*others, *own_parts)}
-        self._own_speed = model_of({fast: 1.0, **units}, topology)
-        # These cores have one byte in flight and no other limit, so they only wait.
-        self._in_flight = model_of({fast: math.inf, waiting: 1.0, **units}, topology)
-        # No two parameters are equal, so that other sums of them are other numbers.
+        self._own_speed = model_with_values({fast: 1.0, **units}, topology)
+        # The cores of this model have one byte in flight and no other limit, so they only wait.
+        self._in_flight = model_with_values({fast: math.inf, waiting: 1.0, **units}, topology)
+        # No two parameters are equal, so that different sums of parameters are different numbers.
         different = {each: math.exp(math.sin(n)) for n, each in enumerate(self._every)}
-        self._different = model_of({**different, fast: 1e9}, topology)
+        self._different = model_with_values({**different, fast: 1e9}, topology)
 
     def _flows(self, load: Load) -> list[dict[str, float]]:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
@@ -383,9 +383,10 @@ class ParameterUses:
         return found
 
     def _holders(self, resource: str) -> list[Parameter]:
-        """Return the parameters that say what a resource gives."""
+        """Return the parameters that are the capacity of a resource, or its remaining share."""
         found = [own for own in self._every if own.is_capacity_of(resource)]
-        if any(own in self._kinds for own in found):  # not what the nodes of a package share
+        # such memory does not use what the nodes of a package share
+        if any(own in self._kinds for own in found):
             found = [own for own in found if own.nodes or own.fault]
         return found
 

@@ -27,24 +27,24 @@ from chaosity.twin.machine_parameters import (
     Parameter,
     ParameterUses,
     Values,
-    model_of,
+    model_with_values,
 )
 
 # Half the width of the differences that give the derivatives, on logarithms. Above the noise of
 # usual runs, so that a capacity that is full only with some noise has a derivative.
 _STEP = 0.005
-# A value that grows by a share less of what a capacity does still grows as the capacity.
+# A value is proportional to a capacity if it grows as fast as the capacity, up to this share.
 _PROPORTIONAL = 1e-6
 # A resource below this share of its capacity is not full after a step either.
 _NEARLY_FULL = math.exp(-2 * _STEP)
 # A resource with a lower utilisation makes no latency longer by more than 0.1 %.
 _BUSY = 0.01
-# Row of a cell, place of its load in the point, metric.
+# Number of a cell, position of its load in the point, metric.
 Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
-# A cell departs from the model by at least `MATTERS` on a logarithm, and by this many of its
-# deviations: one in two million does so by chance.
+# A cell departs from the model if the logarithms differ by more than `MATTERS` and by more than
+# this many standard deviations: one in two million does so by chance.
 _DEPARTS_SIGMAS = 5.0
 
 # The kind of all values, see `kind_of_value`.
@@ -77,7 +77,9 @@ def cell_medians(measured: Measurements, points: Sequence[Point]) -> dict[CellKe
 
 
 def kind_of_value(load: Load, metric: str, loads: int) -> str:
-    """Return the kind of a value, as memory alone: values of a kind are equally far from the model.
+    """Return the kind of a value, such as "memory alone".
+
+    Values of one kind are about equally far from the model.
 
     Args:
         load: the load of the value.
@@ -144,7 +146,7 @@ class ModelOfPoints:
             for number, loads in self._loads.items()
             if any("latency_ns" in load["metrics"] for load in loads)
         }
-        # Here values can depend on a capacity that is not full.
+        # Points at which values can depend on a capacity that is not full.
         self._sensitive = self._chases | {
             number
             for number, loads in self._loads.items()
@@ -177,7 +179,8 @@ class ModelOfPoints:
             up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)})
             rise = up.logs - now.logs
             if parameter.resources:  # a capacity has a kink where it becomes full
-                # What grows as the capacity does is limited by it, below as well as above.
+                # A value that grows in proportion to the capacity is limited by it, so no kink is
+                # near.
                 kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
                 full = {
                     number
@@ -194,18 +197,18 @@ class ModelOfPoints:
     def _affected(self, now: ModelValues, parameter: Parameter, queues: float) -> set[int]:
         """Return the points whose values a small change of a parameter can change.
 
-        In queues, accesses wait for a resource that has at least the utilisation `queues`. Without
-        a limit of bytes in flight, no rate depends on latencies.
+        `queues` is the utilisation of a resource from which on accesses wait for it in a queue.
+        Without a limit of bytes in flight, no rate depends on latencies.
         """
         found = self._users[parameter] & self._chases if parameter.is_latency else set[int]()
-        if parameter.is_latency and not any(own.limits_waiting for own in now.values):
+        if parameter.is_latency and not any(own.is_bytes_in_flight for own in now.values):
             return found
         return found | {
             number
             for number in self._users[parameter] - found
             if any(
                 used > (queues if number in self._sensitive else _NEARLY_FULL)
-                and parameter.limits(name)
+                and parameter.affects_fullness_of(name)
                 for name, used in now.utilisation[number].items()
             )
         }
@@ -216,7 +219,7 @@ class ModelOfPoints:
         """Return values that are new at the given points, and for changed parameters."""
         values = {**old.values, **(changed or {})}
         new = ModelValues(values, old.logs.copy(), dict(old.utilisation))
-        model = model_of(new.values, self._topology)
+        model = model_with_values(new.values, self._topology)
         on_routes = {each: value for each, value in values.items() if each.changes_routes}
         for number in numbers:
             loads = self._loads[number]

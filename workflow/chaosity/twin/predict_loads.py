@@ -27,15 +27,16 @@ from chaosity.twin.machine_parameters import (
     ParameterUses,
     Values,
     can_be_fitted,
-    model_of,
+    model_with_values,
     sorted_parameters,
     with_capacity,
 )
 from chaosity.twin.model_values import ALL, RATES, cell_medians, departs, kind_of_value
 
-# Draws of the parameters: the 2.5th of the 100 percentiles is then the mean of two draws.
+# Number of draws of the parameters: five of them are below the 2.5th percentile.
 DRAWS = 200
-# A parameter that the data do not determine is named if a prediction changes by this share with it.
+# A parameter that the data do not determine is named if a prediction changes by more than this
+# share with the parameter.
 MATTERS_FOR_PREDICTION = 0.02
 
 # (name of the load, metric)
@@ -54,11 +55,11 @@ class PredictedValue:
     # low, high: its 95 % interval; None if nothing says how sure the machine's numbers are.
     low: float | None
     high: float | None
-    # Whether the measured value of the load alone departs from the model. Then `value` is not above
-    # the measured one, and the model may be wrong for other loads, too.
+    # Whether the measured value of the load alone departs from the model. Then a rate in `value` is
+    # at most the measured rate, and the model may be wrong for other loads, too.
     departs: bool
     # The kind of measured values whose distance from the model gives the interval, such as memory
-    # together; all values if few values of its kind are measured.
+    # together; all values if few values of this kind were measured.
     misfit_of: str
 
 
@@ -86,7 +87,7 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
             loads[name] = {**load, "name": name}
     used: dict[int, str] = {}
     for name, load in loads.items():
-        # Threads that wait for drives leave the core to others.
+        # Threads that wait for drives leave the core to other threads.
         units = set() if load["target"]["drives"] else {*processing_units_of_load(load)}
         for core in (core for core in topology.cores if units.intersection(core.cpus)):
             if other := used.get(core.index):
@@ -105,7 +106,7 @@ def measured_medians(
     Args:
         measured: the tidy table of the host.
         points: its planned points; the first one with these loads counts.
-        loads: the loads, whose points and names can be others.
+        loads: the loads; they can belong to other points and have other names.
     """
     names = {_work(load): load["name"] for load in reversed(loads)}
     same = [
@@ -121,7 +122,7 @@ def measured_medians(
 
 
 def _work(load: Load) -> str:
-    """Return what a load does and where; equal loads differ at most in their names."""
+    """Return what a load does and where, as text; equal loads differ at most in their names."""
     keys = ("benchmark", "kernel", "levels", "memory_bytes", "initiator")
     own = {key: load.get(key) or {} for key in keys}
     return json.dumps([own, load["target"]["name"]], sort_keys=True)
@@ -192,7 +193,7 @@ def parameters_without_data(
     }
     if not fitted.parameters:  # a part without a capacity has no limit
         needed = {own for own in needed if own.required}
-    return sorted_parameters(needed - fitted.known)
+    return sorted_parameters(needed - fitted.known_parameters)
 
 
 def undetermined_parameters(
@@ -237,7 +238,9 @@ def _values(
     fitted: FittedMachine, topology: Topology, loads: Sequence[Load], values: Values | None = None
 ) -> dict[ValueKey, float]:
     """Return the values of loads at the same time; `values` replace those of the machine."""
-    model = model_of(fitted.values if values is None else values, topology, fitted.description)
+    model = model_with_values(
+        fitted.values if values is None else values, topology, fitted.description
+    )
     return model_values(model, loads)
 
 
