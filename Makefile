@@ -66,7 +66,7 @@ $(DONE): .venv/run.installed $(DUE)
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml --tags tools -e provisioned_file=$@
 
 DEMO = results/demo
-demo: .venv/run.installed ## simulate the server of the paper and report its fault: three minutes, without root or tools
+demo: .venv/run.installed ## simulate the server of the paper and report its faults: three minutes, without root or tools
 	@$(BIN)/chaosity simulate --inventory inventories/demo --results $(DEMO)
 	@$(BIN)/snakemake --config inventory=inventories/demo results=$(DEMO)
 	@$(BIN)/chaosity reports --results $(DEMO)
@@ -105,14 +105,14 @@ lab: .venv/test.installed ## boot the virtual machines of tests/lab/inventory; f
 lab-down: .venv/test.installed ## remove the virtual machines; their system image stays in ~/.cache/chaosity
 	@$(BIN)/ansible-playbook -i tests/lab/inventory tests/lab/lab.yml $(LAB_ARGUMENTS) -e virtual_lab_state=absent
 
-lab-test: .venv/test.installed ## run the tests that need virtual machines; boots the needed machines and removes them
+lab-test: .venv/test.installed ## run the tests that need virtual machines, for hours under emulation; boots and removes them; needs root
 	$(BIN)/pytest -m lab tests/lab $(PYTEST_ARGUMENTS)
 
-slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests, remove it; needs root
+slurm-test: test-tools ## set up a Slurm with two nodes on this machine, run its tests for 8 to 23 minutes, remove it; needs root
 	$(BIN)/pytest -m slurm tests/slurm $(PYTEST_ARGUMENTS)
 
 FRESH_RELEASES ?= bookworm trixie
-fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there; needs root; FRESH_RELEASES=trixie for one
+fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there, 10 minutes each; needs root; FRESH_RELEASES=trixie for one
 	@sh tests/fresh/run.sh $(FRESH_RELEASES)
 
 environment: .venv/test.installed ## make the virtual environment, test tools included
@@ -122,12 +122,12 @@ redfish: .venv/firmware.installed ## add to the environment what playbooks/firmw
 provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
 	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)
 
-golden: .venv/test.installed ## write the transcripts of tests/golden anew and show what changed; GOLDEN=fleet for one subject
+golden: .venv/test.installed ## write the transcripts of tests/golden anew and show what changed: 2 minutes; GOLDEN=fleet for one subject
 	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k '$(GOLDEN)')
 	@git --no-pager diff --stat -- tests/golden
 	@git --no-pager diff -- tests/golden
 
-fuzz: .venv/test.installed ## give every parser sixty times as much changed and generated input as `make test`
+fuzz: .venv/test.installed ## give every parser sixty times as much changed and generated input as `make test`: 10 minutes
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 
@@ -146,7 +146,7 @@ format: .venv/test.installed ## format Python and Snakemake files
 	$(BIN)/ruff format .
 	$(BIN)/snakefmt Snakefile workflow/Snakefile workflow/rules
 
-bench: .venv/run.installed ## compare with simpler programs, simulate intervals and faults, and write docs/validation.md; BENCH_ARGUMENTS=streaming for one part
+bench: .venv/run.installed ## compare with simpler programs, simulate intervals and faults, and write docs/validation.md: an hour; BENCH_ARGUMENTS=streaming for one part
 	$(BIN)/python bench/run.py $(BENCH_ARGUMENTS)
 
 lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARGUMENTS=--upgrade for the newest versions
