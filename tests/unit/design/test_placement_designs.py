@@ -269,3 +269,30 @@ def test_weights_are_measured_for_the_sets_that_are_placed():
                             if "in_each_set_of" in sets and "each_set_of" in load["initiator"]:
                                 assert sets["at_most_sets"] == load["initiator"]["at_most_sets"]
     assert placed
+
+
+def test_pages_are_spread_over_each_kind_of_memory_of_the_own_package(config, paper_host, hbm_host):
+    def spread(host):
+        memory = {
+            "category": "memory_bandwidth",
+            "initiator": {"each": "l3_domain"},
+            "target": {"spread_over": "package"},
+            "kernel": ["read"],
+        }
+        points, _ = expand(config, host, memory=memory)
+        loads = [point["loads"][0] for point in points]
+        return [(x["initiator"]["name"], x["target"]["name"], x["placement"]) for x in loads]
+
+    own = {name: (target, placement["shares"]) for name, target, placement in spread(paper_host)}
+    assert len(own) == 8
+    assert own["node6"] == ("uniform_package_dram", dict.fromkeys("4567", 0.25))
+    # A single node needs no shares: it is the node as in all other experiments.
+    near = [
+        (name, target, placement["memory_nodes"]) for name, target, placement in spread(hbm_host)
+    ]
+    assert near == [
+        ("node0", "node0", [0]),
+        ("node0", "node2", [2]),
+        ("node1", "node1", [1]),
+        ("node1", "node3", [3]),
+    ]

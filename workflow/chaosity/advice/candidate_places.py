@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from chaosity.advice.requests import Place, Request
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.errors import UserError
 from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_parts import Package
 from chaosity.units import format_binary_bytes, format_count
 
 # Returns how good a place is; more is better.
@@ -33,7 +34,8 @@ _WORTH_A_NODE = 0.005
 # The best set of nodes is improved at most so many times; each time, at most so many sets that
 # differ from it in one node are tried.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
-# Of the sets that fill a package first, so many are tried with all placements of the pages.
+# Of the sets that fill a package first, so many are tried with all placements of the pages; so is
+# the smallest set of each package.
 _TRIED_OF_PACKAGES = 2
 # Of single nodes that are alike, so many are tried: one is enough for the best place, the others
 # are shown as equally good.
@@ -342,8 +344,10 @@ class CandidatePlaces:
             try_all([node for node in package.nodes if node in self._free])
         for nodes in (*self._growing(try_first), *self._shrinking(try_first)):
             try_all(nodes)
-        by_package = sorted(self._packages_first(try_first), key=try_first, reverse=True)
-        for nodes in by_package[:_TRIED_OF_PACKAGES]:
+        by_package = [[*self._one_package_first(own, try_first)] for own in self.topology.packages]
+        best_first = sorted(chain(*by_package), key=try_first, reverse=True)
+        smallest = [own[0] for own in by_package if own]
+        for nodes in (*best_first[:_TRIED_OF_PACKAGES], *smallest):
             try_all(nodes)
         for _ in range(_MOST_IMPROVEMENTS if found else 0):
             best = max(found, key=lambda nodes: found[nodes][0])
@@ -376,13 +380,15 @@ class CandidatePlaces:
         package = self.topology.package_of_node.get(node)
         return package, f"{score([node]):.5g}", len(self._free[node])
 
-    def _packages_first(self, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes with enough cores that fill a package first, the best nodes first."""
-        for package in self.topology.packages:
-            order = sorted(self.nodes, key=lambda node: (node not in package.nodes, -score([node])))
-            for number in range(1, len(order) + 1):
-                if self.units_on(order[:number]):
-                    yield order[:number]
+    def _one_package_first(self, package: Package, score: SetScore) -> Iterator[list[int]]:
+        """Yield sets of nodes with enough cores that fill a package first, the best nodes first.
+
+        Each set has one node more than the set before it.
+        """
+        order = sorted(self.nodes, key=lambda node: (node not in package.nodes, -score([node])))
+        for number in range(1, len(order) + 1):
+            if self.units_on(order[:number]):
+                yield order[:number]
 
     def _growing(self, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes, each with the best further node added."""

@@ -367,14 +367,15 @@ class HostResources:
 
     def relation_by_package(self, a: Endpoint, b: Endpoint) -> str:
         """Return whether `b` lies in the packages of `a`, in other packages, or in both."""
-        own, there = ({self._package_of(node) for node in one.nodes} for one in (a, b))
+        own, there = ({self.package_of_node(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:
             return UNKNOWN
         if there <= own:
             return "same_package"
         return "other_package" if not own & there else "both_packages"
 
-    def _package_of(self, node: int | None) -> int | None:
+    def package_of_node(self, node: int | None) -> int | None:
+        """Return the package of a node; None if the node is None, or in no single package."""
         return None if node is None else self.topology.package_of_node.get(node)
 
     # Drives and devices
@@ -388,7 +389,7 @@ class HostResources:
         """Return package -> drives, in turn from its nodes; None is an unknown package."""
         packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
         for node, drives in self.drives_by_node().items():
-            packages.setdefault(self._package_of(node), []).append(drives)
+            packages.setdefault(self.package_of_node(node), []).append(drives)
         return {
             package: tuple(one for turn in zip_longest(*nodes) for one in turn if one is not None)
             for package, nodes in packages.items()
@@ -402,7 +403,7 @@ class HostResources:
         """
         nodes = make_cpu_set(drive.node for drive in drives if drive.node is not None)
         of_package = kind.endswith("package")
-        owners = {self._package_of(node) if of_package else node for node in nodes}
+        owners = {self.package_of_node(node) if of_package else node for node in nodes}
         known = tuple(owner for owner in owners if owner is not None)
         count = len(drives) if kind.startswith("first_of") else None
         place = PlaceName("unknown_drives", count=count)

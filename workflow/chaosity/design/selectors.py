@@ -139,6 +139,8 @@ class Selection:
                     found += _memory_of_other_packages(initiator, host)
                 case "all":
                     found.append(host.target_of_nodes(one.nodes[0] for one in memory))
+                case "spread_over":
+                    found += _memory_of_own_packages(initiator, host)
                 case "policies":
                     found += self._placements(selector["policies"], initiator)
                 case "none":
@@ -373,6 +375,24 @@ def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list
     others = [package for package in topology.packages if package.os_index not in own]
     nodes = [memory & set(topology.nodes_of_pus(package.cpus)) for package in others]
     return [host.target_of_nodes(listed) for listed in nodes if listed]
+
+
+def _memory_of_own_packages(initiator: Initiator, host: HostResources) -> Iterator[Target]:
+    """Yield the memory nearest to an initiator's packages, a target for each kind of memory.
+
+    The nodes of a target have equal shares of the pages.
+    """
+    packages, by_kind = host.packages_of_initiator(initiator), dict[str, list[int]]()
+    for node in host.topology.memory_nodes:
+        nearest = host.nearest_initiator_node(node.os_index)
+        if host.package_of_node(nearest) in packages:
+            by_kind.setdefault(node.kind, []).append(node.os_index)
+    for kind, nodes in by_kind.items():
+        if len(nodes) == 1:
+            yield host.target_of_nodes(nodes)
+        else:
+            shares = round_page_shares(dict.fromkeys(nodes, 1.0))
+            yield Target(f"uniform_package_{kind.lower()}", "policy", tuple(nodes), shares=shares)
 
 
 def page_placement_target(

@@ -159,6 +159,11 @@ class TargetSelector(TypedDict, total=False):
     """A target for each package that has no cores of the initiator: all memory of the package."""
     all: Literal["node"]
     """All memory nodes as one target."""
+    spread_over: Literal["package"]
+    """The memory nearest to the initiator's packages, with equal shares of the pages on its nodes.
+
+    Each kind of memory (DRAM, HBM, CXL) is a target.
+    """
     policies: Texts
     """Placements of pages over nodes.
 
