@@ -129,7 +129,7 @@ def speed(machine: MachineMap, request: Request, place: Place) -> float:
     loads = machine.loads(
         "program", place, request.kernel, metric=metric, memory_bytes=request.memory_bytes
     )
-    value = machine.value(loads, machine.running_loads(request.beside))
+    value = machine.predicted_value(loads, machine.running_loads(request.beside))
     return 1 / value if metric == LATENCY else value
 
 
@@ -153,7 +153,7 @@ def outcome(name: str, seed: int, number: int) -> Outcome:
         ),
         default=got,
     )
-    latency = truth.value(
+    latency = truth.predicted_value(
         truth.loads(
             "program",
             Place(best.place.cpus, best.place.shares),

@@ -46,14 +46,14 @@ class Case:
 
     @property
     def fault(self) -> list[Fault]:
-        """The fault as a list; empty for a healthy machine, or if the machine has no such part."""
+        """Return a list with the fault; empty without one, or if the machine has no such part."""
         topology = shipped_topology(self.topology)
         faults = planted(topology, self.machine, REMAINING) if self.kind else ()
         return [fault for fault in faults if fault["fault"] == self.kind]
 
     @property
     def machine(self) -> MachineDescription:
-        """The description with the case's noise."""
+        """Return the machine's description with the noise of this case."""
         described = shipped_machine(MACHINES[self.topology], shipped_topology(self.topology))
         return {**described, "noise": {**described["noise"], **NOISE[self.noise]}}
 

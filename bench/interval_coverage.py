@@ -81,7 +81,7 @@ def noisy(random: np.random.Generator, value: float, noise: float, n: int) -> np
 
 
 def median(n: int, noise: float) -> Held:
-    """`Estimate.of`."""
+    """Return a function: whether the interval of `Estimate.of_values` holds the true median."""
 
     def held(random: np.random.Generator) -> bool:
         found = Estimate.of_values(noisy(random, TRUE, noise, n))
@@ -174,7 +174,7 @@ def periods(kind: str, cells: int, n: int) -> str:
 
 
 def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
-    """`Ratio.of_samples` without pairs."""
+    """Return a function: whether the interval of `Ratio.of_samples` holds the true ratio."""
 
     def held(random: np.random.Generator) -> bool:
         above = noisy(random, FAR * TRUE, noise, n)
@@ -186,7 +186,7 @@ def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
 
 
 def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.ndarray:
-    """`summarise_cell_ratios_paired_by_block`, with a drift of blocks that pairs cancel."""
+    """Return for each simulation whether the interval of a ratio, paired by block, is right."""
     drift = np.exp(random.normal(0.0, 0.2, (times, n)))
     cells = {}
     for name, value in (("far", FAR * TRUE), ("near", TRUE)):
@@ -214,7 +214,7 @@ def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.
 
 
 def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[str]:
-    """All pairs of a factor at once, effects of its levels, and local against remote."""
+    """Yield the coverage of all pairs of a factor, of effects, and of remote against local."""
     text = f"noise {noise:.0%}, {NODES} x {NODES} x 3"
     text += f" less {dropped}" if dropped else ""
     text += ", scale chosen" if transform == "better" else ", logarithms"

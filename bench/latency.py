@@ -55,9 +55,9 @@ def caches(cpu: int) -> dict[int, int]:
 
 
 def sizes(cpu: int) -> dict[str, int]:
-    """Bytes that surely lie in the L2, in the L3 and in memory.
+    """Return sizes in bytes of data that surely lie in the L2, in the L3 and in memory.
 
-    Half an L2; halfway between L2 and L3, in powers; four times the last level.
+    They are half of the L2, the geometric mean of L2 and L3, and four times the last level.
     """
     by_level = caches(cpu)
     last = max(by_level.values())

@@ -97,7 +97,7 @@ class Tree:
 
     @cached_property
     def sources(self) -> dict[str, str]:
-        """Path below the package -> text of each source file."""
+        """Return path below the package -> text, for each source file."""
         code = self.source / CODE
         return {
             str(path.relative_to(code)): path.read_text() for path in sorted(code.rglob("*.py"))

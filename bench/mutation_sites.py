@@ -51,7 +51,7 @@ class Site:
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
-        """What finds the same mutation in another revision, where lines have moved."""
+        """Return the key of the mutation, which is the same after its lines have moved."""
         return self.file, self.function, self.kind, self.old, self.new, self.nth
 
 

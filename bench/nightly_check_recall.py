@@ -63,7 +63,7 @@ class Reported:
 
 
 def values_of(faults: list[Fault]) -> dict[PointKey, float]:
-    """The true value of each point of a check."""
+    """Return point of a check -> its true value, on a machine with these faults."""
     machine = {**server().machine, "faults": faults}
     model = MachineModel(machine, server().topology, server().name, TODAY)
     return {
@@ -88,7 +88,7 @@ class Host:
         return math.exp(self.chance.gauss(0.0, deviation))
 
     def check(self, night: int, true: Mapping[PointKey, float]) -> list[CheckedValue]:
-        """The values of a check, which become earlier ones."""
+        """Return the values of a check, and keep them as earlier values for the next checks."""
         session = {key: self._noise(SESSION) for key in true}
         points, _ = split_by_available_time(check_points(), self.checked, 0.85 * SECONDS)
         spent = 0.0
@@ -126,7 +126,7 @@ def nights_until_reported(
 
 
 def drifted(healthy: Mapping[PointKey, float], part: str, nights: int) -> dict[PointKey, float]:
-    """The values after a part has become worse for some nights."""
+    """Return point -> its true value after a part has become worse for some nights."""
     left = 1.0 - DRIFT_A_MONTH * nights / 30.0
     parts = {check.key: check for check in check_points()}
     return {
@@ -138,7 +138,7 @@ def drifted(healthy: Mapping[PointKey, float], part: str, nights: int) -> dict[P
 
 
 def compare(pairs: int) -> Iterator[str]:
-    """Tables for `pairs` hosts each, 16 by default."""
+    """Yield the tables, each for `pairs` hosts, 16 by default."""
     healthy = values_of([])
     seconds = sum(check.seconds for check in check_points())
     yield f"{len(check_points())} points, {seconds:.0f} s; {pairs} hosts each"
@@ -188,7 +188,7 @@ def row(
 
 
 def row_of(what: str, reported: list[Reported]) -> str:
-    """A line of the table, of the hosts of a kind."""
+    """Return a line of the table, for the hosts of one kind."""
     hosts = len(reported)
     nights = sorted(each.nights for each in reported if each.nights is not None)
     delay = f"{statistics.median(nights):g}" if nights else "-"
@@ -205,20 +205,20 @@ def row_of(what: str, reported: list[Reported]) -> str:
 
 
 def own_values(chance: random.Random, values: Mapping[PointKey, float]) -> dict[PointKey, float]:
-    """The true values of a host of a fleet, which differ always."""
+    """Return the true values of a host of a fleet, which differ from those of its other hosts."""
     return {
         key: value * math.exp(chance.gauss(0.0, BETWEEN_HOSTS)) for key, value in values.items()
     }
 
 
 def night_values(chance: random.Random, true: Mapping[PointKey, float]) -> dict[PointKey, float]:
-    """The values of a night, each measured once."""
+    """Return the values of a night, each measured once."""
     both = math.hypot(SESSION, SINGLE)
     return {key: value * math.exp(chance.gauss(0.0, both)) for key, value in true.items()}
 
 
 def last_nights(nights: Sequence[Mapping[PointKey, float]]) -> dict[PointKey, list[float]]:
-    """The values of several nights by point, oldest first."""
+    """Return point -> its values in several nights, the oldest first."""
     return {key: [night[key] for night in nights] for key in nights[0]}
 
 
@@ -248,7 +248,7 @@ def fleet_reported(
 
 
 def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
-    """False alarms of the comparison of equal hosts in a year, without the other tests."""
+    """Return a line on the false alarms that comparing equal hosts alone gives in a year."""
     chance = random.Random(f"healthy fleet {hosts}")
     nights, alarms, checks = HEALTHY_FLEET_NIGHTS[:: max(1, hosts // 16)], 0, 0
     for _ in nights:
@@ -270,7 +270,7 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
 
 
 def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[int, int, int]:
-    """Checks of a healthy fleet of 16 in a year: all, those with a loss, those by equal hosts.
+    """Return the checks of a healthy fleet in a year: all, with a loss, with one by equal hosts.
 
     Each host has a map of its own and is judged each night by all three tests, as in the product.
     """
@@ -290,7 +290,7 @@ def all_tests_together(fleet: int, healthy: Mapping[PointKey, float]) -> tuple[i
 
 
 def compare_together(fleets: int) -> Iterator[str]:
-    """A line on the false alarms of fleets of 16 in a year, by all tests together."""
+    """Yield a line on the false alarms of fleets of 16 in a year, by all tests together."""
     healthy = values_of([])
     found = [all_tests_together(fleet, healthy) for fleet in range(fleets)]
     checks, reported, by_equals = (sum(each) for each in zip(*found, strict=True))
@@ -305,7 +305,7 @@ FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 
 def dates(loss: float, hosts: int) -> str:
-    """How well the overview dates a loss of one point after 60 nights, from its 7 last nights."""
+    """Return a line on how well the overview dates a loss that begins after 60 nights."""
     errors, false = [], 0
     for number in range(hosts):
         chance = random.Random(f"dates {loss} {number}")

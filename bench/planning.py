@@ -57,17 +57,17 @@ Figure = tuple[str, Sequence[float], str, str]
 
 
 def compare(pairs: int) -> Iterator[Figure | str]:
-    """Ratios of processor time and memory with 10,000 measurements."""
+    """Yield ratios of processor time and memory with 10,000 measurements."""
     yield from compare_sizes(pairs, (1,))
 
 
 def compare_large(pairs: int) -> Iterator[Figure | str]:
-    """The same with 100,000 measurements too, and the growth; an hour of processor time, 4 GB."""
+    """Yield also the ratios with 100,000 measurements; takes an hour of processor time and 4 GB."""
     yield from compare_sizes(pairs, (1, MANY))
 
 
 def compare_sizes(pairs: int, sizes: Sequence[int]) -> Iterator[Figure | str]:
-    """Ratios and costs of each state, for each number of replicates."""
+    """Yield ratios and costs of each state, for each number of replicates."""
     before: dict[str, Cost] = {}
     for replicates in sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,7 @@ def compare_sizes(pairs: int, sizes: Sequence[int]) -> Iterator[Figure | str]:
 
 
 def cost_line(name: str, costs: Sequence[Cost], before: dict[str, Cost], replicates: int) -> str:
-    """A line with the median cost, its range, and the growth from one replicate on."""
+    """Return a line with the median cost, its range, and its growth since one replicate."""
     middle = median(costs)
     seconds = sorted(cost.cpu for cost in costs)
     text = (
@@ -175,7 +175,7 @@ class Planning:
             run(command, folder)
 
     def cost_of_pairs(self, pairs: int, options: Sequence[str]) -> list[tuple[Cost, Cost]]:
-        """Costs here and of the bare Snakefile, in turn; a first pair warms caches."""
+        """Return pairs of costs: here, and of the bare Snakefile; a first pair warms caches."""
         bare = ["snakemake", *self.bare_options]
         return [
             (run([*self.own, *options], self.folder), run([*bare, *options], self.bare))

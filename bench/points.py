@@ -42,7 +42,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
 
 
 def pair(path: Path, folder: Path) -> float:
-    """Seconds that the runner takes more than the bare command, one after the other."""
+    """Return the seconds that the runner takes more than the bare command that runs after it."""
     alone = run_bare(read_point(path, folder / "bare"), folder / "bare")
     began = time.monotonic()
     command = ["chaosity-run", str(path), "--record", str(folder / "rep1.json")]
@@ -51,7 +51,7 @@ def pair(path: Path, folder: Path) -> float:
 
 
 def gap(first: dict, second: dict) -> float:
-    """Seconds from the beginning of one measurement to that of the next."""
+    """Return the seconds from the begin of one measurement to the begin of the next."""
     begins = (datetime.fromisoformat(one["began_at"]) for one in (second, first))
     later, earlier = begins
     return (later - earlier).total_seconds()

@@ -26,7 +26,7 @@ MIB = 2**20
 
 
 def points(config: dict) -> list[dict]:
-    """Ten chases beyond the caches: two cores, sizes from twice to four times the last level."""
+    """Return ten chases beyond the caches: of two cores, with 2 to 4 times the last-level cache."""
     topology = discover_topology("live")
     host = HostResources(topology, ())
     cpus = sorted(os.sched_getaffinity(0))[:2]
@@ -48,7 +48,7 @@ def points(config: dict) -> list[dict]:
 
 
 def measure(config: dict, repeat: int) -> dict[str, Estimate]:
-    """Median and interval of every point, in one repeat."""
+    """Return point -> its median and interval, in one repeat."""
     chosen = points(config)
     orders = positions_in_random_order([config["replicates"]] * len(chosen), repeat)
     turns = sorted(
@@ -66,7 +66,7 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
 
 
 def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Per cent of points whose medians agree, by how wide the interval is that must hold them."""
+    """Yield the per cent of points whose medians agree within their intervals, by two criteria."""
     config = read_config()
     repeats = [measure(config, repeat) for repeat in range(REPEATS)]
     whole = [name for name in repeats[0] if all(name in one for one in repeats)]

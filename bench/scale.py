@@ -53,17 +53,17 @@ LARGE = (*SMALL, Size(12, 1))
 
 
 def compare(_: int) -> Iterator[str]:
-    """A table for each server with up to 10,000 records, and the growth between them."""
+    """Yield a table for each server with up to 10,000 records, and the growth between them."""
     yield from tables(SMALL)
 
 
 def compare_large(_: int) -> Iterator[str]:
-    """The same up to 90,000 records; takes about half an hour, 3 GB of memory and 2 GB of disk."""
+    """Yield the tables up to 90,000 records; takes half an hour, 3 GB memory and 2 GB disk."""
     yield from tables(LARGE)
 
 
 def tables(sizes: Sequence[Size]) -> Iterator[str]:
-    """Lines of the tables of all sizes, with the exponents of growth from the size before."""
+    """Yield the tables of all sizes, with the exponents of growth from the smaller size."""
     head = f"  {'step':24}{'wall s':>9}{'range':>18}{'CPU s':>9}{'peak MB':>9}"
     records_before, before = 0, dict[str, Cost]()
     for size in sizes:
@@ -87,7 +87,7 @@ def tables(sizes: Sequence[Size]) -> Iterator[str]:
 
 
 def median(costs: Sequence[Cost]) -> Cost:
-    """The median of each number."""
+    """Return the median of each number of the costs."""
     return Cost(
         statistics.median(cost.wall for cost in costs),
         statistics.median(cost.cpu for cost in costs),
@@ -96,13 +96,13 @@ def median(costs: Sequence[Cost]) -> Cost:
 
 
 def exponent(now: Cost, before: Cost, ratio: float) -> Cost:
-    """The power of the number of records with which each number grows: 1 is linear."""
+    """Return the power of the number of records with which each number grows; 1 is linear."""
     pairs = zip(astuple(now), astuple(before), strict=True)
     return Cost(*(math.log(new / old) / math.log(ratio) for new, old in pairs))
 
 
 def simulate_end_to_end(size: Size) -> tuple[tuple[int, int, int], dict[str, Cost]]:
-    """Points, records and bytes of a server, and the cost of each step."""
+    """Return the points, records and bytes of a server, and step -> its cost."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(size, folder)
@@ -154,7 +154,7 @@ def write_inputs(size: Size, folder: Path) -> None:
 
 
 def snakemake() -> list[str]:
-    """Snakemake's command line for the workflow in a folder with bench.yaml."""
+    """Return the command line of Snakemake for the workflow, in a folder with bench.yaml."""
     return [
         *(sys.executable, "-m", "snakemake", "--quiet", "--configfile", "bench.yaml"),
         *("--snakefile", str(ROOT / "workflow/Snakefile")),

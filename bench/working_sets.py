@@ -22,7 +22,7 @@ SECONDS = 1
 
 
 def samples(program: str, *options: str) -> list[dict]:
-    """Samples of one run of a kernel of this project, on huge pages."""
+    """Return the samples of one run of a kernel of this project, on huge pages."""
     command = [
         BINARY.with_name(program),
         *options,
@@ -34,13 +34,13 @@ def samples(program: str, *options: str) -> list[dict]:
 
 
 def chase(size: int, cpus: list[int]) -> float:
-    """Median nanoseconds of a dependent load, by one core."""
+    """Return the median nanoseconds of a dependent load by one core."""
     found = samples("chaosity-latency", f"--cpu={cpus[0]}", f"--bytes={size}")
     return statistics.median(value for sample in found for value in blocks(sample))
 
 
 def read(size: int, cpus: list[int]) -> float:
-    """GB/s of the kernel `read`, by all cores."""
+    """Return the GB/s of the kernel `read` by all cores."""
     listed = ",".join(map(str, cpus))
     found = samples(
         "chaosity-bandwidth", "--kernel=read", f"--cpus={listed}", f"--array-bytes={size}"

@@ -149,7 +149,7 @@ class HostMap:
             check_place(self.machine, running.place)
         metric = LATENCY if latency else BANDWIDTH
         loads = self.machine.loads("program", place, kernel, metric=metric)
-        return self.machine.expected(loads, self.machine.running_loads(beside))
+        return self.machine.expected_value(loads, self.machine.running_loads(beside))
 
     def advise(self, request: Request, places: int = MOST_PLACES) -> Advice:
         """Return the best places for a program, the best first, see `advice.advise`.

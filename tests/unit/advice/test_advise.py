@@ -91,11 +91,11 @@ def test_the_cached_part_of_a_scan_ends_when_the_drives_end(server: api.HostMap)
     machine = server.machine
     memory = machine.loads("memory", Place(place.cpus, cached.pages))
     drives = machine.loads("drives", place, metric="processing_throughput_bytes_per_second")
-    rates = [machine.value(memory, drives), machine.value(drives, memory)]
+    rates = [machine.predicted_value(memory, drives), machine.predicted_value(drives, memory)]
     assert cached.share / rates[0] == pytest.approx((1 - cached.share) / rates[1])
     assert cached.scan_bytes_per_second == pytest.approx(sum(rates))
     # Without the part in memory, the drives alone are slower.
-    assert cached.scan_bytes_per_second > machine.value(drives, [])
+    assert cached.scan_bytes_per_second > machine.predicted_value(drives, [])
 
 
 def test_a_number_that_no_measurement_determines_is_named_and_widens_the_interval() -> None:
@@ -191,13 +191,13 @@ def test_hbm_is_used_if_it_is_faster() -> None:
 def test_a_cap_of_a_pair_slows_only_what_reaches_it(server: api.HostMap) -> None:
     machine = replace(server.machine, slow_rates={(0, 1): 3.0e10})
     one = machine.loads("program", Place((0,), {1: 1.0}))
-    assert machine.value(one, []) == server.machine.value(one, [])
+    assert machine.predicted_value(one, []) == server.machine.predicted_value(one, [])
     six = machine.loads("program", Place((0, 2, 4, 6, 8, 10), {1: 1.0}))
-    assert machine.value(six, []) == 3.0e10
+    assert machine.predicted_value(six, []) == 3.0e10
     # Half of the accesses take this way.
     machine = replace(server.machine, slow_rates={(0, 1): 1.0e10})
     both = machine.loads("program", Place((0, 2, 4, 6, 8, 10), {0: 0.5, 1: 0.5}))
-    assert machine.value(both, []) == 2.0e10
+    assert machine.predicted_value(both, []) == 2.0e10
 
 
 def test_no_place_on_one_node_is_better(server: api.HostMap) -> None:
@@ -241,7 +241,7 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     package0 = tuple(core.cpus[0] for core in host.topology.cores if core.package == 0)
     far = dict.fromkeys(host.topology.packages[1].nodes, 1 / 2)
     values = [
-        machine.value(machine.loads("program", Place(package0, far)), [])
+        machine.predicted_value(machine.loads("program", Place(package0, far)), [])
         for machine in (known, truth)
     ]
     assert values[0] == pytest.approx(values[1], rel=0.03)

@@ -48,7 +48,7 @@ class AdvisedPlace:
     commands: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the place as in the JSON of `chaosity advise`."""
+        """Return the place in the form of the JSON of `chaosity advise`."""
         return {
             "cpus": format_cpu_list(self.place.cpus),
             "nodes": list(self.nodes),
@@ -85,7 +85,7 @@ class CachedPart:
     undetermined: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part as in the JSON of `chaosity advise`."""
+        """Return the part in the form of the JSON of `chaosity advise`."""
         return {**asdict(self), "pages": _pages_json(self.pages)}
 
 
@@ -127,7 +127,7 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
         return score
 
     found = candidates.best_place_by_node_set(
-        score_by(machine.value),
+        score_by(machine.predicted_value),
         score_by(machine.sure_value),
         lambda place: machine.highest_memory_bandwidth(place, request),
     )
@@ -190,7 +190,7 @@ def _advised(
     values: dict[str, ExpectedValue | None] = {}
     for metric, own in ((BANDWIDTH, place), (LATENCY, memory)):
         try:
-            values[metric] = machine.expected(_loads(machine, request, own, metric), beside)
+            values[metric] = machine.expected_value(_loads(machine, request, own, metric), beside)
         except UserError:
             if (metric == LATENCY) == latency_is_goal:
                 raise
@@ -226,13 +226,13 @@ def _cached_part(
     nodes = machine.topology.nodes_of_pus(place.cpus)
     for shares in candidates.page_shares(nodes):
         memory = machine.loads("memory", Place(place.cpus, shares))
-        found.append((machine.scan_value(memory, drives, beside), shares))
+        found.append((machine.predicted_scan_rate(memory, drives, beside), shares))
     fastest = max(rate for rate, _ in found)
     equal = [shares for rate, shares in found if rate >= fastest * (1 - EQUAL)]
     pages = min(equal, key=len)
     memory = machine.loads("memory", Place(place.cpus, pages))
     try:
-        scan, share = machine.expected_scan(memory, drives, beside)
+        scan, share = machine.expected_scan_rate_and_memory_share(memory, drives, beside)
     except UserError:  # no measurement tells how fast the memory is
         return None
     undetermined = {**share.undetermined, **scan.undetermined}

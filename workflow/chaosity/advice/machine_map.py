@@ -136,7 +136,7 @@ class MachineMap:
 
     @cached_property
     def _unusual_models(self) -> dict[Parameter, QuickModel]:
-        """Return each latency that no point measures -> the model with an unusual value.
+        """Return each latency that no point measures -> the model in which it has an unusual value.
 
         The time in queues is left out, since it is assumed and has a wide interval.
         """
@@ -274,7 +274,7 @@ class MachineMap:
         }
         return cast(Load, entry)
 
-    def value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+    def predicted_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value of loads while `beside` run: a sum of rates, or a mean latency."""
         return self._as_measured(self._value(self.model, loads, beside), loads)
 
@@ -295,12 +295,13 @@ class MachineMap:
         )
         return min(rates, default=math.inf) / used * counted
 
-    def expected(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
+    def expected_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.
 
         The interval combines how uncertain the parameters are with how far measured values of this
         kind lie from the model. A capacity that no measurement determines may be as low as what was
-        measured through it, and everything that explains the measurements equally well counts.
+        measured through it, and other values that explain the measurements equally well widen the
+        interval.
 
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
@@ -313,7 +314,7 @@ class MachineMap:
             lambda model: self._as_measured(self._value(model, loads, beside), loads),
         )
 
-    def expected_scan(
+    def expected_scan_rate_and_memory_share(
         self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[ExpectedValue, ExpectedValue]:
         """Return the rate of a scan of memory and drives at the same time, and the memory's share.
@@ -334,7 +335,7 @@ class MachineMap:
         scan, part = (self._expected(both, beside, value, value) for value in (rate, share))
         return scan, replace(part, high=None if part.high is None else min(part.high, 1.0))
 
-    def scan_value(
+    def predicted_scan_rate(
         self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
     ) -> float:
         """Return the rate of a scan of memory and drives at the same time."""

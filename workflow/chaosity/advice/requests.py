@@ -38,8 +38,8 @@ class Place:
 class RunningLoad:
     """A program that runs on the machine already.
 
-    Without drives it accesses the memory of its place as fast as it can, or at `percent` of that
-    rate. `kernel` is what it does: read, triad, ... or read67 for 67 % reads.
+    Without drives, the program accesses the memory of its place as fast as it can, or at `percent`
+    of that rate. `kernel` is what it does: read, triad, ... or read67 for 67 % reads.
     """
 
     place: Place

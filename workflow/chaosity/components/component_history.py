@@ -127,8 +127,8 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 def notes_on_missing_components(directory: Path) -> list[str]:
     """Return a sentence for each component that an earlier discovery found, but not the last.
 
-    `directory` has the component files. If a person deletes the history of a component, it has no
-    sentence any more.
+    `directory` has the component files. A component whose history a person deletes gets no
+    sentence.
     """
     notes = []
     for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):

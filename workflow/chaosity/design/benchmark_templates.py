@@ -96,7 +96,7 @@ class LoadMaker:
         except (TemplateError, TypeError) as error:
             for text in texts:
                 if len(texts) > 1:
-                    self._fill_texts([text], context)  # the error names this text
+                    self._fill_texts([text], context)  # if this text is wrong, the error names it
             what = f"the template {texts[0]!r} cannot be filled in: {error}"
             raise UserError(what, self.file_path) from error
 

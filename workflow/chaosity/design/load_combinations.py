@@ -73,7 +73,8 @@ class LoadCombinations:
         """Yield every combination of the loads that are not chosen yet, in the order of the file.
 
         Raises:
-            UserError: this host or benchmark does not have a selector, kernel or parameter.
+            UserError: this host has nothing that a selector selects, or the benchmark lacks a
+                kernel or a parameter.
         """
         chosen = chosen or {}
         role = next((name for name in loads if name not in chosen), None)

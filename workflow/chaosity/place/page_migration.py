@@ -246,13 +246,15 @@ def _relocate(group: EqualSizedBlocks, plan: Sequence[tuple[int, int]]) -> None:
         numa_system_calls.move_pages(group.area.pid, pages, nodes)
 
 
-def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tuple[int, int]]:
+def plan_block_moves(
+    present_nodes: Sequence[int], goal: Mapping[int, int]
+) -> list[tuple[int, int]]:
     """Return the index and new node of each block that must move, in the order of the blocks.
 
-    As few blocks as possible move, spread evenly over the area. `where` has the present node of
-    each block (below 0 if absent), `goal` the wanted number of blocks on each node.
+    As few blocks as possible move, spread evenly over the area. `present_nodes` has the present
+    node of each block (below 0 if absent), `goal` the wanted number of blocks on each node.
     """
-    now = Counter(node for node in where if node >= 0)
+    now = Counter(node for node in present_nodes if node >= 0)
     surplus = {node: n - goal.get(node, 0) for node, n in now.items() if n > goal.get(node, 0)}
     lacking = {node: n - now[node] for node, n in goal.items() if n > now[node]}
     destinations = heapq.merge(
@@ -260,7 +262,7 @@ def plan_block_moves(where: Sequence[int], goal: Mapping[int, int]) -> list[tupl
     )
     plan = []
     credit: Counter[int] = Counter()
-    for index, node in enumerate(where):
+    for index, node in enumerate(present_nodes):
         if node in surplus:
             credit[node] += surplus[node]
             if credit[node] >= now[node]:  # every now/surplus-th block of the node

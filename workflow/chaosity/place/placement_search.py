@@ -184,7 +184,7 @@ class AutonumaSettling:
 
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
-# Keys of a sample with its times; another key has the amount.
+# Keys of a sample that have its times; another key has the amount.
 _TIMES = ("begin_ns", "end_ns")
 # A measurement ends when half its 95 % interval is below 1 %, but not before half a second, because
 # caches and TLBs must recover after a move of pages. After 5 s the measurement ends with any

@@ -61,7 +61,7 @@ def _restore_settings(root: Path) -> None:
         left = json.loads((root / FORMER_VALUES).read_text())
     except FileNotFoundError:
         return
-    except ValueError:  # not a file of `hold_kernel_settings`, which writes whole files
+    except ValueError:  # not written by `hold_kernel_settings`, which writes only whole files
         left = {"boot_id": None, "former": {}}
     if left["boot_id"] == read_file_if_present(root / BOOT_ID):
         for name in sorted(left["former"], key=lambda name: Path(name).name in _AUTO):

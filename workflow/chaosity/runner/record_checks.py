@@ -37,11 +37,11 @@ CLOCK_STEP_SECONDS = 0.005
 # If other programs took more than this share of the time of the loads' units, the record has a
 # note. One per cent is well below the effects that are measured.
 SHARE_OF_OTHER_PROGRAMS = 0.01
-# Time of one unit, as a share, that other programs may take on all units without a load together.
-# Loads with more than five units allow more: one per cent of the time of as many units. Programs
-# on other units share only memory and caches with the loads. One core uses at most about a fifth
-# of a node's bandwidth, so 5 % of its time change a value by at most 1 %. The services of an idle
-# server with hundreds of units need less than 5 % of the time of one unit.
+# Share of one unit's time that other programs may take on all units without a load together. Loads
+# with more than five units allow more: one per cent of the time of as many units. Programs on other
+# units share only memory and caches with the loads. One core uses at most about a fifth of a node's
+# bandwidth, so 5 % of its time change a value by at most 1 %. The services of an idle server with
+# hundreds of units need less than 5 % of the time of one unit.
 UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
 
 # Share of the common window in which repeated tools should measure together. The value of a run is

@@ -85,7 +85,7 @@ class PciAcceleratorMaker:
 
 
 def sentence_on_what_is_not_measured(kind: str) -> str:
-    """Return the sentence on what Chaosity does not measure of a kind of accelerators."""
+    """Return the sentence that says what of a kind of accelerators is not measured."""
     return next((k["not_measured"] for k in accelerator_kinds() if k["name"] == kind), _OTHER_KIND)
 
 

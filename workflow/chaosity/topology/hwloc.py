@@ -333,7 +333,7 @@ class HwlocObject:
 
 
 class HwlocTree:
-    """The objects of a topology, and the tables after the objects in the file."""
+    """The tree of objects in an hwloc XML file, and the tables that follow the tree."""
 
     def __init__(self, root: etree._Element) -> None:
         self.machine = _object(next(root.iterfind("object")), None)

@@ -356,7 +356,7 @@ def _is_valid(adapter: TypeAdapter[Any], value: object) -> bool:
     try:
         adapter.validate_python(value, strict=True)
         json.loads(json.dumps(value), parse_int=_checked_whole_number)
-    except ValueError:  # of pydantic, or a number that is too large
+    except ValueError:  # an error of pydantic, or a number that is too large
         return False
     return True
 

@@ -46,7 +46,7 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """Reads files of /sys and /proc: of this machine, of a capture, or from path -> text."""
+    """Reads files of /sys and /proc: of this machine, of a capture, or of path -> text."""
 
     def __init__(self, files: Path | Mapping[str, str]) -> None:
         self.files = files
