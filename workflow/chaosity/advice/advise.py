@@ -1,4 +1,4 @@
-"""Find the best places for a program, what it gets there, and what limits it."""
+"""Find the best places for a program, what the program gets there, and what limits it."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class MachineMap:
         return cast(MachineDescription, kept)
 
     def running_loads(self, running: Sequence[RunningLoad]) -> list[Load]:
-        """Return the loads of what runs on the machine.
+        """Return the loads of the programs that run on the machine.
 
         Raises:
             UserError: the machine has no such drive.

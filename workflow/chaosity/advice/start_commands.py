@@ -42,7 +42,7 @@ def start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
         common = ["--rw=read", "--readonly", "--direct=1", "--bs=1M", "--ioengine=io_uring"]
         common += ["--iodepth=32", "--time_based", "--runtime=10", "--group_reporting"]
         common += [f"--cpus_allowed={cpus}", f"--numa_mem_policy={policy}"]
-        # A colon separates files of fio. Each drive has a job of its own, as in the measurements.
+        # In fio, a colon separates file names. Each drive has its own job, as in the measurements.
         jobs = [
             word
             for drive, path in zip(place.drives, paths, strict=True)

@@ -29,7 +29,7 @@ RUNNER_FILE = "chaosity-run.pyz"
 REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
-    "ControlPersist": "300",  # seconds; the next point comes long before
+    "ControlPersist": "300",  # seconds; the next point begins long before
 }
 # The inventory may overrule these options.
 DEFAULT_OPTIONS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from chaosity.runner.observed_placement import process_and_descendants
 
-_NAME = "chaosity-guard"  # in lists of processes; the kernel keeps 15 characters
+_NAME = "chaosity-guard"  # name in lists of processes, of which the kernel keeps 15 characters
 _PR_SET_NAME = 15  # of linux/prctl.h
 
 

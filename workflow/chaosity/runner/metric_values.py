@@ -268,8 +268,8 @@ class RatePrecision(NamedTuple):
     def cannot_reach(self, wanted: float, time_factor: float) -> bool:
         """Return whether a window `time_factor` times as long would miss the wanted precision, too.
 
-        The interval of a rate that varies at random narrows with the root of the time. The result
-        is False for a rate that drifts, since a longer window changes its value.
+        The interval of a rate that varies at random narrows with the square root of the time. The
+        result is False for a rate that drifts, since a longer window changes its value.
         """
         narrowest = self.relative_half_width * LEAST_DEVIATION / math.sqrt(max(time_factor, 1.0))
         return not self.drifts and narrowest > wanted

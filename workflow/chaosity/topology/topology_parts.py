@@ -301,7 +301,8 @@ class Gpu:
     """A GPU, listed once even if several libraries (`backends`) show it.
 
     `compute` is False for a device that only drives a display. `memory_node` is the NUMA node that
-    is the GPU's own memory; None if no node is, or if the host does not show which.
+    is the GPU's own memory; None if no node is such memory, or if the host does not show which
+    node.
     """
 
     name: str | None = None
