@@ -281,8 +281,8 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 
     Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
     how many of these parts the source has, and `usable` is how many of them are usable. `hierarchy`
-    lists the usable packages and cores. Only `usable_cpus` of a node excludes the units that a
-    cgroup forbids.
+    lists the usable packages and cores. The `cpus` of a node include
+    the units that a cgroup forbids, `usable_cpus` do not.
     """
     parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
