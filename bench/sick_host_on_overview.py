@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from scipy import stats
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
-from chaosity.report.equal_hosts import HeatMap
+from chaosity.report.equal_hosts import HostsByResources
 from machines import server
 from nightly_check_recall import FAULTS
 from nightly_checks import check_points
@@ -32,7 +32,7 @@ def outlier_hosts(
     found = find_outlier_hosts(tables, packages=server().topology.package_of_node)
     names = {verdict.host for verdict in found.hosts if verdict.differs}
     sick = f"server{SICK:03}"
-    places = HeatMap.of_hosts(found).deviating_resources(sick) if sick in names else []
+    places = HostsByResources.of_hosts(found).deviating_resources(sick) if sick in names else []
     return names, {f"{each.group}, {each.place}" for each, _ in places}
 
 

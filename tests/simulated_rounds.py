@@ -56,5 +56,5 @@ def simulate_rounds(
             key: [points[key]["estimated_seconds"]] * len(own) for key, own in orders.items()
         }
         measured = Measurements.from_table(rows_to_table(rows, COLUMNS))
-        so_far = replace(so_far, rounds=rounds, measured=measured, seconds=seconds)
+        so_far = replace(so_far, rounds=rounds, measured=measured, record_seconds=seconds)
         yield so_far

@@ -25,7 +25,7 @@ from chaosity.hosts.runner_command import (
     runner_command_line,
     ssh_transport,
 )
-from chaosity.result_folders import note_skipped_host, read_skipped_host
+from chaosity.result_folders import read_skipped_host, write_skipped_host_note
 from chaosity.slurm import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet
 from chaosity.store.csv_tables import csv_text, escape_formula
@@ -276,7 +276,7 @@ def test_braces_in_what_a_tool_of_a_host_prints_are_not_evaluated_by_ansible(tmp
 
 def test_a_banner_of_an_ssh_server_cannot_control_the_terminal(tmp_path):
     cause = connection_error_cause(f"welcome\n{hostile.TERMINAL}{hostile.JINJA}")
-    note_skipped_host(tmp_path, "a", cause)
+    write_skipped_host_note(tmp_path, "a", cause)
     skipped = read_skipped_host(tmp_path)
     assert hostile.JINJA in skipped.reason
     for text in (str(UserError(cause)), printable_short_line(skipped.skip_time_and_reason)):

@@ -15,14 +15,14 @@ from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
-    access_words,
+    access_in_words,
     initiator_to_target_name,
-    list_of_places,
     node_name,
     nodes_name,
     package_name,
     parse_place_name,
-    place_words,
+    place_in_words,
+    places_in_words,
     pu_name,
 )
 from chaosity.topology.topology_discovery import discover_topology
@@ -218,18 +218,20 @@ def test_every_place_in_every_plan_parses(topology, experiments):
     }.items(),
 )
 def test_sentences_name_places_in_words(name, words):
-    assert place_words(name) == words
+    assert place_in_words(name) == words
 
 
 def test_an_access_says_whose_memory_it_is():
-    assert access_words("node1", "node3") == "node 1 to the memory of node 3"
-    assert access_words("package0", "nodes4-7") == "package 0 to the memory of nodes 4, 5, 6 and 7"
-    assert access_words("node1", "node3drives") == "node 1 to the drives of node 3"
+    assert access_in_words("node1", "node3") == "node 1 to the memory of node 3"
+    assert (
+        access_in_words("package0", "nodes4-7") == "package 0 to the memory of nodes 4, 5, 6 and 7"
+    )
+    assert access_in_words("node1", "node3drives") == "node 1 to the drives of node 3"
 
 
 def test_places_of_one_kind_are_listed_by_number():
-    assert list_of_places(["node4", "node5", 6]) == "nodes 4, 5 and 6"
-    assert list_of_places(["node4"]) == "node 4"
-    assert list_of_places(["node1", "node2drives", "pu3"]) == (
+    assert places_in_words(["node4", "node5", 6]) == "nodes 4, 5 and 6"
+    assert places_in_words(["node4"]) == "node 4"
+    assert places_in_words(["node1", "node2drives", "pu3"]) == (
         "node 1, the drives of node 2 and processing unit 3"
     )

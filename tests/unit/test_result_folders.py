@@ -6,10 +6,10 @@ import pytest
 
 from chaosity.result_folders import (
     has_several_hosts_or_configurations,
-    other_configuration_tables,
     read_skipped_host,
     skipped_hosts,
-    summary_files,
+    summary_files_of_all_hosts,
+    tidy_tables_of_other_configurations,
 )
 
 
@@ -22,10 +22,10 @@ def test_other_configurations_are_those_that_were_measured(tmp_path):
     for name in ("h/nps4", "h/nps1", "g/nps2"):
         touch(tmp_path / name / "measurements.parquet")
     touch(tmp_path / "h/nps8/plan.json")
-    assert [path.parent.name for path in other_configuration_tables(tmp_path, "h", "nps4")] == [
-        "nps1"
-    ]
-    assert other_configuration_tables(tmp_path, "new", "nps1") == []
+    assert [
+        path.parent.name for path in tidy_tables_of_other_configurations(tmp_path, "h", "nps4")
+    ] == ["nps1"]
+    assert tidy_tables_of_other_configurations(tmp_path, "new", "nps1") == []
 
 
 def test_there_are_several_with_another_host_configuration_or_one_left_out(tmp_path):
@@ -39,7 +39,7 @@ def test_there_are_several_with_another_host_configuration_or_one_left_out(tmp_p
     assert not has_several_hosts_or_configurations(tmp_path, [own])  # it is the same host
     touch(tmp_path / "away/left_out.json")
     assert has_several_hosts_or_configurations(tmp_path, [own])
-    assert summary_files(tmp_path) == [own / "summary.json"]
+    assert summary_files_of_all_hosts(tmp_path) == [own / "summary.json"]
 
 
 def test_who_was_left_out_and_why(tmp_path):

@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from chaosity.cli.terminal_output import print_line, print_table
-from chaosity.text_templates import TEMPLATES, fixed_texts, write_sentences, write_text
+from chaosity.text_templates import TEMPLATES, sentences_of_macro, text_of_macro, texts_of_yaml_file
 from chaosity.units import group_thousands
 
 
 def test_line_breaks_become_spaces_and_thin_spaces_stay():
     pair = {"factor": "kernel", "level": "add", "against": group_thousands(2000), "adjusted": None}
     difference = {"excludes_zero": True, "ratio": 2.0, "low": None, "high": None}
-    text = write_text(
+    text = text_of_macro(
         "variance_analysis",
         "extremes",
         pair={**pair, "difference": difference},
@@ -27,15 +27,15 @@ def test_line_breaks_become_spaces_and_thin_spaces_stay():
 
 def test_a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
-        write_text("variance_analysis", "remote", share=None)
+        text_of_macro("variance_analysis", "remote", share=None)
 
 
 def test_lines_with_two_hyphens_are_between_sentences():
     values = {"missing": [(0, 1), (1, 0)], "is_interleaved": True}
-    first, second = write_sentences("anomalies", "slit_notes", **values)
+    first, second = sentences_of_macro("anomalies", "slit_notes", **values)
     assert first == "The SLIT has no entry for 0->1 and 1 more."
     assert second.startswith("The SLIT has different distances")
-    assert write_sentences("anomalies", "slit_notes", missing=[], is_interleaved=False) == []
+    assert sentences_of_macro("anomalies", "slit_notes", missing=[], is_interleaved=False) == []
 
 
 def test_values_on_the_terminal_are_no_markup(capsys):
@@ -48,4 +48,4 @@ def test_values_on_the_terminal_are_no_markup(capsys):
 
 def test_fixed_texts_have_no_line_breaks():
     for path in (TEMPLATES / "texts").glob("*.yaml"):
-        assert fixed_texts(path.stem) == yaml.safe_load(path.read_text())
+        assert texts_of_yaml_file(path.stem) == yaml.safe_load(path.read_text())

@@ -19,10 +19,10 @@ _FILE_SYSTEM_REMEDIES = {
 }
 # A measurement begins only if this many bytes are free. A record has 10 kB to 2 MB, and while it is
 # written, Snakemake and the logs need some space too.
-ROOM_BYTES = 8 * 1024 * 1024
+NEEDED_FREE_BYTES = 8 * 1024 * 1024
 # A measurement begins only if this many inodes are free: each measurement, also a failed one, makes
 # a folder and some files, and Snakemake and the logs make more files.
-_ROOM_INODES = 1000
+_NEEDED_FREE_INODES = 1000
 # Exceptions that Python raises if a document does not have the form that the reading code expects.
 MALFORMED = (
     ValueError,
@@ -87,19 +87,21 @@ def mount_point(path: Path) -> Path:
     return next(folder for folder in folders if folder.exists() and os.path.ismount(folder))
 
 
-def check_room(folder: Path, need: int = ROOM_BYTES) -> None:
+def check_free_space(folder: Path, needed_bytes: int = NEEDED_FREE_BYTES) -> None:
     """Check that a file system has space, so that each measured record can be kept.
 
     Raises:
-        UserError: fewer than `need` bytes, or too few inodes, are free for this user.
+        UserError: fewer than `needed_bytes` bytes, or too few inodes, are free for this user.
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     status = os.statvfs(existing)
     lacks = None
-    if (free := status.f_bavail * status.f_frsize) < need:
-        lacks = f"{free} bytes free, {need} are needed"
-    elif status.f_files and status.f_favail < _ROOM_INODES:  # without a limit: 0 of 0
-        lacks = f"{status.f_favail} inodes free, one for each file, {_ROOM_INODES} are needed"
+    if (free := status.f_bavail * status.f_frsize) < needed_bytes:
+        lacks = f"{free} bytes free, {needed_bytes} are needed"
+    elif status.f_files and status.f_favail < _NEEDED_FREE_INODES:  # without a limit: 0 of 0
+        lacks = (
+            f"{status.f_favail} inodes free, one for each file, {_NEEDED_FREE_INODES} are needed"
+        )
     if lacks:
         what = f"the file system {mount_point(existing / 'file')} has {lacks}"
         raise UserError(what, str(folder), "free space and run again")
@@ -126,7 +128,7 @@ def printable_short_line(text: str) -> str:
     return line if len(line) <= _LONGEST_PART else f"{line[:half]} ... {line[-half:]}"
 
 
-def describe_malformed(error: Exception) -> str:
+def describe_malformed_document(error: Exception) -> str:
     """Turn the reader's exception into one phrase on what is wrong with the document."""
     if isinstance(error, KeyError):
         return f"the key {error} is missing"
@@ -150,10 +152,10 @@ def malformed_as_user_error(
     try:
         yield
     except (OSError, *MALFORMED) as error:
-        raise UserError(f"{what}: {describe_malformed(error)}", where, remedy) from error
+        raise UserError(f"{what}: {describe_malformed_document(error)}", where, remedy) from error
 
 
-def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
+def suggest_allowed_names(name: str, allowed: Iterable[str]) -> str:
     """Return a remedy for an unknown name: the most similar allowed name, if any, and all names."""
     known = sorted(map(str, allowed))
     near = difflib.get_close_matches(name, known, n=1)
@@ -161,7 +163,9 @@ def suggest_allowed(name: str, allowed: Iterable[str]) -> str:
     return f"did you mean {near[0]}? {listed}" if near else listed
 
 
-def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | None) -> None:
+def check_name_is_allowed(
+    name: str, allowed: Iterable[str], problem: str, where: str | None
+) -> None:
     """Check that a name is one of the allowed names.
 
     Raises:
@@ -169,4 +173,4 @@ def check_allowed(name: str, allowed: Iterable[str], problem: str, where: str | 
     """
     known = list(allowed)
     if name not in known:
-        raise UserError(problem, where, suggest_allowed(name, known))
+        raise UserError(problem, where, suggest_allowed_names(name, known))

@@ -241,7 +241,7 @@ _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", 
 _PCI_FORM = r"\1:\2:\3.\4"  # as lspci prints it
 
 
-def place_words(name: int | str) -> str:
+def place_in_words(name: int | str) -> str:
     """Return a place in words for a sentence, such as "the drives of node 3".
 
     Args:
@@ -253,16 +253,16 @@ def place_words(name: int | str) -> str:
     begin, is_link, path = name.rpartition("link ")
     ends = path.split("->")
     if len(ends) == 2 and not begin:
-        return f"{'the link ' if is_link else ''}from {' to '.join(map(place_words, ends))}"
+        return f"{'the link ' if is_link else ''}from {' to '.join(map(place_in_words, ends))}"
     place = parse_place_name(name)
     return name if place is None else _words_of_place(place)
 
 
-def access_words(initiator: str, target: str) -> str:
+def access_in_words(initiator: str, target: str) -> str:
     """Return an access in words: "node 1 to the memory of node 3", "node 0 to all drives"."""
     place = parse_place_name(target)
     memory = "the memory of " if place and place.kind in ("node", "nodes") else ""
-    return f"{place_words(initiator)} to {memory}{place_words(target)}"
+    return f"{place_in_words(initiator)} to {memory}{place_in_words(target)}"
 
 
 def _words_of_place(place: PlaceName) -> str:
@@ -303,7 +303,7 @@ def _numbered(noun: str, numbers: Iterable[int]) -> str:
     return f"{several} {', '.join(most)} and {last}" if most else f"{several} {last}"
 
 
-def list_of_places(names: Iterable[int | str]) -> str:
+def places_in_words(names: Iterable[int | str]) -> str:
     """Return several places in words: "node 3", "nodes 4, 5 and 6", "node 1 and core 2"."""
     listed = [*names]
     places = [
@@ -312,5 +312,5 @@ def list_of_places(names: Iterable[int | str]) -> str:
     kinds = {place.kind if place and len(place.indices) == 1 else None for place in places}
     if len(kinds) == 1 and (kind := kinds.pop()) in ("pu", "core", "l3", "node", "package"):
         return _numbered(_WORDS[kind], [place.indices[0] for place in places if place])
-    *most, final = map(place_words, listed)
+    *most, final = map(place_in_words, listed)
     return f"{', '.join(most)} and {final}" if most else final

@@ -89,7 +89,7 @@ def find_results_folder(folder: Path) -> Path:
     raise UserError(what, str(folder), f"name one of them: {listed}")
 
 
-def measured_table(folder: Path) -> Path:
+def existing_tidy_table(folder: Path) -> Path:
     """Return the path of the tidy table in a folder ``results/HOST/CONFIGURATION``.
 
     Raises:
@@ -102,13 +102,13 @@ def measured_table(folder: Path) -> Path:
     return table
 
 
-def other_configuration_tables(results: Path, host: str, configuration: str) -> list[Path]:
+def tidy_tables_of_other_configurations(results: Path, host: str, configuration: str) -> list[Path]:
     """Return the paths of the tidy tables of a host's other configurations, sorted by name."""
     found = sorted((results / host).glob(f"*/{MEASUREMENTS_FILE}"))
     return [path for path in found if path.parent.name != configuration]
 
 
-def summary_files(results: Path) -> list[Path]:
+def summary_files_of_all_hosts(results: Path) -> list[Path]:
     """Return the paths of the summaries of all hosts and configurations, sorted by name."""
     return sorted(results.glob(f"*/*/{SUMMARY_FILE}"))
 
@@ -121,7 +121,9 @@ def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) 
         folders: ``results/<host>/<configuration>`` of the hosts of this run.
     """
     known = {(folder.parent.name, folder.name) for folder in folders}
-    known |= {(path.parent.parent.name, path.parent.name) for path in summary_files(results)}
+    known |= {
+        (path.parent.parent.name, path.parent.name) for path in summary_files_of_all_hosts(results)
+    }
     skipped = {note.host for note in skipped_hosts(results)} - {host for host, _ in known}
     return len(known) + len(skipped) > 1
 
@@ -156,7 +158,7 @@ class SkippedHost:
         return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
 
 
-def note_skipped_host(folder: Path, host: str, reason: str) -> None:
+def write_skipped_host_note(folder: Path, host: str, reason: str) -> None:
     """Note in ``results/<host>`` that a host is skipped; the reason is a clause."""
     note = {"host": host, "at": utc_now_text(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")

@@ -167,7 +167,7 @@ def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) ->
         environment.pop(name, None)
 
 
-def srun_command_for_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
+def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
     """Return the ``srun`` command of a separate job in which the host of a node describes itself.
 
     The program of the host reads the standard input of ``srun`` and writes to its standard output.

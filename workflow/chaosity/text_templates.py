@@ -18,15 +18,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from chaosity import units
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.place_names import list_of_places, place_words
+from chaosity.place_names import place_in_words, places_in_words
 
 TEMPLATES = ROOT / "templates"
 # The functions of `chaosity.units` that templates can call.
 FORMATS = {
     name: getattr(units, name)
     for name in dir(units)
-    if name.startswith("format_") or name in ("choose_scale", "group_thousands", "metric_words")
-} | {"and_list": units.join_with_and, "place_words": place_words, "list_of_places": list_of_places}
+    if name.startswith("format_") or name in ("choose_scale", "group_thousands", "metric_in_words")
+} | {
+    "and_list": units.join_with_and,
+    "place_in_words": place_in_words,
+    "places_in_words": places_in_words,
+}
 # Thin spaces and no-break spaces are parts of numbers.
 _WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
 _LINE_BETWEEN, _SPACE_BEFORE_MARK = (
@@ -36,7 +40,7 @@ _LINE_BETWEEN, _SPACE_BEFORE_MARK = (
 
 
 @cache
-def make_environment(
+def template_environment(
     folder: Path,
     extensions: tuple[str, ...] = (),
     finalize: Callable[[Any], Any] | None = None,
@@ -64,7 +68,7 @@ def make_environment(
 
 
 def _environment() -> Environment:
-    return make_environment(TEMPLATES / "texts")
+    return template_environment(TEMPLATES / "texts")
 
 
 @cache
@@ -72,7 +76,7 @@ def _template_of_text(text: str) -> Template:
     return _environment().from_string(text)
 
 
-def write_text(template: str, macro: str, **values: object) -> str:
+def text_of_macro(template: str, macro: str, **values: object) -> str:
     """Return the text of a macro in ``templates/texts/TEMPLATE.j2``, without line breaks.
 
     Raises:
@@ -81,7 +85,7 @@ def write_text(template: str, macro: str, **values: object) -> str:
     return _WHITE_SPACE.sub(" ", _macro_text(template, macro, **values)).strip(" ")
 
 
-def write_sentences(template: str, macro: str, **values: object) -> list[str]:
+def sentences_of_macro(template: str, macro: str, **values: object) -> list[str]:
     """Return the texts of a macro, which lines "--" separate, without spaces before punctuation.
 
     Raises:
@@ -97,13 +101,13 @@ def _macro_text(template: str, macro: str, **values: object) -> str:
 
 
 @cache
-def fixed_texts(name: str) -> dict[str, Any]:
+def texts_of_yaml_file(name: str) -> dict[str, Any]:
     """Return the texts in ``templates/texts/NAME.yaml``."""
     texts: dict[str, Any] = read_yaml(TEMPLATES / "texts" / f"{name}.yaml")
     return texts
 
 
-def fill_text(template: str, **values: object) -> str:
+def fill_text_template(template: str, **values: object) -> str:
     """Return the text of a template that a YAML file holds; the text can have line breaks.
 
     Raises:

@@ -94,7 +94,7 @@ def format_quantity(metric: str, value: float | None) -> str:
     return choose_scale(metric, [value]).text(value)
 
 
-def hidden_interval(metric: str, value: float, low: float, high: float) -> str | None:
+def interval_hidden_by_rounding(metric: str, value: float, low: float, high: float) -> str | None:
     """Return an interval as "± 0.1 %" if rounding like the value would make both ends equal.
 
     Return None if the rounded ends differ.
@@ -109,12 +109,12 @@ def hidden_interval(metric: str, value: float, low: float, high: float) -> str |
 def format_with_interval(metric: str, value: float, low: float, high: float) -> str:
     """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)", "27.6 GB/s ± 0.1 %"."""
     scale = choose_scale(metric, [value])
-    if hidden := hidden_interval(metric, value, low, high):
+    if hidden := interval_hidden_by_rounding(metric, value, low, high):
         return f"{scale.text(value)} {hidden}"
     return f"{scale.text(value)} ({scale.number(low)} to {scale.number(high)})"
 
 
-def metric_words(metric: str) -> str:
+def metric_in_words(metric: str) -> str:
     """Return the words of a metric's name without its unit: "path bandwidth".
 
     If the name is only a unit (`elements_per_second`), return "speed".

@@ -49,7 +49,7 @@ from chaosity.place_names import node_name
 from chaosity.runner.observed_placement import page_share_deviations
 from chaosity.store.measurements import Measurements
 from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix
-from chaosity.text_templates import write_sentences
+from chaosity.text_templates import sentences_of_macro
 
 # Metric: the bandwidth of each worker from each node while all workers read from all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
@@ -147,7 +147,7 @@ class WeightsComparison:
     weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
     # Name -> expected bandwidth of all workers in bytes per second, by the matrix of all workers at
     # once.
-    expected: Mapping[str, float]
+    expected_bandwidths: Mapping[str, float]
     sources: Mapping[str, str]  # name -> origin of the bandwidths
 
     @property
@@ -163,7 +163,7 @@ class WeightsComparison:
         return {
             "weights": self.weights,
             "largest_difference": {"node": node, "share": difference},
-            "expected_bandwidth_bytes_per_second": self.expected,
+            "expected_bandwidth_bytes_per_second": self.expected_bandwidths,
             "sources": self.sources,
         }
 
@@ -209,7 +209,7 @@ class PlacementAdvice:
     # Placement -> expected bandwidth of all workers in bytes per second. Placements: with these
     # weights, equal shares on all nodes, equal shares on the nodes of the workers (omitted when a
     # worker has no memory). Use these bandwidths only to rank placements, see `expected_bandwidth`.
-    expected: dict[str, float]
+    expected_bandwidths: dict[str, float]
     source: str  # origin of the bandwidths
 
     @property
@@ -224,7 +224,7 @@ class PlacementAdvice:
     @property
     def sentences_before_commands(self) -> list[str]:
         """Return sentences to read before the commands are copied."""
-        return write_sentences(
+        return sentences_of_macro(
             "weights",
             "notes",
             has_nodes_without_pages=len(self.kernel_weights) < len(self.weights),
@@ -234,8 +234,8 @@ class PlacementAdvice:
     @property
     def relative_to_equal_shares(self) -> dict[str, float]:
         """Return placement -> expected bandwidth divided by that of equal shares on all nodes."""
-        base = self.expected["uniform_all"]
-        return {name: value / base for name, value in self.expected.items()}
+        base = self.expected_bandwidths["uniform_all"]
+        return {name: value / base for name, value in self.expected_bandwidths.items()}
 
     def to_json(self) -> dict[str, object]:
         """Return the advice for `chaosity weights --json`."""
@@ -245,7 +245,7 @@ class PlacementAdvice:
             "weights": self.weights,
             "kernel_weights": self.kernel_weights,
             "kernel_weights_error_percent": self.error_percent,
-            "expected_bandwidth_bytes_per_second": self.expected,
+            "expected_bandwidth_bytes_per_second": self.expected_bandwidths,
             "commands": self.commands_to_copy,
             "notes": self.sentences_before_commands,
             "source": self.source,
@@ -276,7 +276,7 @@ def advise_interleave_weights(
         weights=weights,
         kernel_weights=numbers,
         error_percent=100.0 * error,
-        expected={
+        expected_bandwidths={
             name: expected_bandwidth(matrix, workers, own) for name, own in placements.items()
         },
         source=matrix.source if matrix.unit is None else f"{matrix.source} ({matrix.unit})",

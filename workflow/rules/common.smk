@@ -10,9 +10,9 @@ from chaosity.campaign.slurm_jobs import CampaignSlurmJobs
 from chaosity.result_folders import (
     has_several_hosts_or_configurations,
     modification_times_ns,
-    other_configuration_tables,
+    tidy_tables_of_other_configurations,
     skipped_hosts,
-    summary_files,
+    summary_files_of_all_hosts,
 )
 
 # Only the process that a person starts discovers hosts. Processes of jobs read the files that this
@@ -53,7 +53,7 @@ wildcard_constraints:
 def mode_of(wildcards):
     """The host in a configuration. Before its boot, Snakemake calls this again later."""
     mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
-    if not mode.is_known:
+    if not mode.has_plan:
         checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
         CAMPAIGN.plan_discovered(mode)
     return mode
@@ -84,7 +84,7 @@ def mode_with_all_rounds(wildcards):
 def is_last_choice(mode, number):
     """Whether choice `number` is the last one; Snakemake makes the choice before this returns."""
     checkpoints.choose_round.get(host=mode.host, configuration=mode.configuration, number=number)
-    return mode.add_choice(number)
+    return mode.add_chosen_round(number)
 
 
 def planned_point(wildcards):
@@ -130,7 +130,7 @@ def records(wildcards):
 
 def lost_records(wildcards):
     """The records of a host that are missing although the tidy table exists."""
-    return mode_of(wildcards).lost_records()
+    return mode_of(wildcards).lost_record_paths()
 
 
 def of_each_mode(function):
@@ -174,7 +174,7 @@ def topology_digest(wildcards):
 def tables_of_other_runs(wildcards):
     """Tables of the host's configurations that are not part of this run."""
     own = {mode.configuration for mode in CAMPAIGN.modes_of(wildcards.host)}
-    tables = other_configuration_tables(Path(RESULTS), wildcards.host, wildcards.configuration)
+    tables = tidy_tables_of_other_configurations(Path(RESULTS), wildcards.host, wildcards.configuration)
     return [table for table in tables if table.parent.name not in own]
 
 

@@ -98,7 +98,7 @@ onstart:
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
     call_or_exit_on_user_error(CAMPAIGN.share_inventory)
-    if repetitions := CAMPAIGN.repetitions():
+    if repetitions := CAMPAIGN.repeated_measurements_text():
         print(f"chaosity: {repetitions}", file=sys.stderr, flush=True)
     if SLURM:
         SLURM.start_job_watch()

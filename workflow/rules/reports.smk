@@ -82,10 +82,10 @@ rule overview:
         # Summaries of hosts and configurations that are not part of this run; no rule makes them as
         # inputs.
         others=lambda wildcards, input: [
-            str(path) for path in summary_files(Path(RESULTS)) if str(path) not in input.summaries
+            str(path) for path in summary_files_of_all_hosts(Path(RESULTS)) if str(path) not in input.summaries
         ],
         others_changed=lambda wildcards, input: modification_times_ns(
-            path for path in summary_files(Path(RESULTS)) if str(path) not in input.summaries
+            path for path in summary_files_of_all_hosts(Path(RESULTS)) if str(path) not in input.summaries
         ),
         left_out=[str(one) for one in skipped_hosts(Path(RESULTS))],
     shell:
@@ -98,11 +98,11 @@ onerror:
     # The reports show the finished measurements and say what is missing.
     for mode in CAMPAIGN.modes.values():
         folder = mode.folder
-        if not mode.is_known:
+        if not mode.has_plan:
             continue
         beside = [
             f"--beside={table}"
-            for table in other_configuration_tables(
+            for table in tidy_tables_of_other_configurations(
                 Path(RESULTS), mode.host, mode.configuration
             )
         ]
@@ -117,5 +117,5 @@ onerror:
             " | tee {folder:q}/summary.txt >&2"
         )
     if HAS_OVERVIEW:
-        found = summary_files(Path(RESULTS))
+        found = summary_files_of_all_hosts(Path(RESULTS))
         shell("chaosity overview {found:q} --output {RESULTS:q}/index.html >&2")

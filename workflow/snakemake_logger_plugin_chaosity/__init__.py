@@ -20,7 +20,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from chaosity.campaign.campaign import Campaign
-from chaosity.errors import UserError, check_room
+from chaosity.errors import UserError, check_free_space
 from chaosity.records.record_files import load_record
 from chaosity.records.record_format import VALID
 from chaosity.result_folders import read_skipped_host
@@ -258,7 +258,7 @@ class LogHandler(LogHandlerBase):
     def report_full_file_system(self) -> bool:
         """Whether a job failed for lack of space for the results; reports this once."""
         try:
-            check_room(Campaign.current.results if Campaign.current else Path())
+            check_free_space(Campaign.current.results if Campaign.current else Path())
         except UserError as error:
             if not self.is_full_reported:
                 self.print_line(f"    {error} Finished measurements are kept.")

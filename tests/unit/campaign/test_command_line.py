@@ -25,13 +25,13 @@ CASES = {
 def test_options_that_matter_while_the_rules_are_read(text: str):
     given = CommandLine(text.split())
     assert (given.writes_nothing, given.repeats_measurements) == CASES[text]
-    assert not given.is_of_job and not given.only_reads_rules
+    assert not given.is_of_snakemake_job and not given.only_reads_rules
 
 
 def test_lists_of_rules_and_jobs_elsewhere_discover_nothing():
     assert CommandLine(["--list-rules"]).only_reads_rules
     assert CommandLine(["--lint"]).only_reads_rules
-    assert CommandLine(["--mode", "remote"]).is_of_job
+    assert CommandLine(["--mode", "remote"]).is_of_snakemake_job
 
 
 @pytest.mark.parametrize("option", ["--until", "-U", "--touch", "--batch"])

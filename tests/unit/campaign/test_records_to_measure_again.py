@@ -105,9 +105,9 @@ def test_lost_records_are_named_once_there_is_a_table(campaign):
     run = only_mode(campaign())
     lost = run.record_paths()[2]
     Path(lost).unlink()
-    assert run.lost_records() == []
+    assert run.lost_record_paths() == []
     (run.folder / "measurements.parquet").touch()
-    assert run.lost_records() == [lost]
+    assert run.lost_record_paths() == [lost]
 
 
 def test_a_run_says_why_records_are_measured_again(campaign):
@@ -136,11 +136,11 @@ def test_a_run_says_why_records_are_measured_again(campaign):
     )
     Path(damaged.output[0]).write_text("")
     run.needed_jobs = lambda: [changed, moved, damaged]
-    text = run.repetitions()
+    text = run.repeated_measurements_text()
     assert text.startswith("3 records are measured again: ")
     assert "drive0 changed (1)" in text
     assert "another definition: loads.0.command.0 was 'old/fio', is " in text
     assert "damaged (1)" in text
     Path(moved.output[0]).unlink()
     run.needed_jobs = lambda: [moved]
-    assert run.repetitions() is None
+    assert run.repeated_measurements_text() is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from chaosity.cli.check import print_result
+from chaosity.cli.check import print_check_result
 from chaosity.health.check_host import HostCheckResult
 from chaosity.health.choose_check_points import CheckPoint
 from chaosity.health.judge_check_values import CheckedValue
@@ -38,7 +38,7 @@ def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str
     ]
     values.append(CheckedValue(slow, (20.0, 20.0, 20.0), 100.0, 0.05, disturbed))
     result = HostCheckResult("server", "2026-11-25T02:00:00.000Z", 44.0, values)
-    print_result(result, every=False)
+    print_check_result(result, print_all=False)
     return str(capsys.readouterr().out)
 
 

@@ -31,7 +31,7 @@ from chaosity.place_names import natural_sort_key
 )
 def test_names_read_as_what_they_are(name, kind, short, long):
     place = make_axis_value(name)
-    assert (place.kind, place.short, place.long) == (kind, short, long)
+    assert (place.kind, place.short_label, place.long_label) == (kind, short, long)
 
 
 def order(*names, packages=None):
@@ -68,7 +68,7 @@ def test_drives_of_a_node_stand_together():
         for bus, node in (("41", 1), ("01", 1), ("c1", 0), ("81", 0))
     ]
     ordered, groups = sort_and_group_axis_values(places, {})
-    assert [place.short for place in ordered] == ["81:00.0", "c1:00.0", "01:00.0", "41:00.0"]
+    assert [place.short_label for place in ordered] == ["81:00.0", "c1:00.0", "01:00.0", "41:00.0"]
     assert [group.label for group in groups] == ["node 0", "node 1"]
 
 
@@ -87,7 +87,7 @@ def test_levels_and_relations_have_their_own_order():
     assert order("machine", "node", "pu") == ["pu", "node", "machine"]
     assert order("other_package", "alone", "same_node") == ["alone", "same_node", "other_package"]
     assert [
-        p.short for p in sort_and_group_axis_values(map(make_axis_value, [10, 2.0, 0]), {})[0]
+        p.short_label for p in sort_and_group_axis_values(map(make_axis_value, [10, 2.0, 0]), {})[0]
     ] == ["0", "2", "10"]
 
 

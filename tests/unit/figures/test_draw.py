@@ -141,7 +141,9 @@ def test_each_role_has_its_layer_and_only_roles_with_rows_are_drawn():
     values |= {"colour_bar": None, "states": None}
     for role in roles:
         shown = {**cell, "role": role, "text": "1", "hover": role}
-        spec = vega_lite.vega_lite(vega_lite.Drawing("heatmap", "t", "", [shown], values))
+        spec = vega_lite.vega_lite_specification(
+            vega_lite.Drawing("heatmap", "t", "", [shown], values)
+        )
         described = [each for each in spec["layer"] if "description" in each["encoding"]]
         assert len(described) == 1, role
         assert role in described[0]["transform"][0]["filter"]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from chaosity.figures.axes import Axis, axis_title, make_axis_value, sort_and_group_axis_values
-from chaosity.figures.cell_rows import cell_rows
+from chaosity.figures.cell_rows import heat_map_rows
 from chaosity.figures.figure_data import FigureData, FigureSpec, ShownValueRange
 from chaosity.figures.vega_lite import WIDTH
 from chaosity.units import choose_scale
@@ -45,7 +45,7 @@ def drawn(shape):
     spec = FigureSpec("", "map", "heatmap", "Map", ("memory",), "latency_ns")
     empty = pd.DataFrame(columns=["status", "rows", "columns"])
     data = FigureData(spec, {"rows": rows, "columns": columns}, empty, pd.DataFrame())
-    return cell_rows(data, ShownValueRange(0.0, 1.0, choose_scale("latency_ns", [1.0])))
+    return heat_map_rows(data, ShownValueRange(0.0, 1.0, choose_scale("latency_ns", [1.0])))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -9,7 +9,7 @@ import pytest
 from report_inputs import run_of
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.report.configurations import compared_ratio, configurations_section
+from chaosity.report.configurations import configurations_section, ratio_and_verdict_texts
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import measured_host
@@ -42,7 +42,7 @@ def compared(tidy):
 def compare(tidy, others, output):
     """Call `configurations_section` with tidy tables."""
     tables = {path: Measurements.from_table(other) for path, other in others.items()}
-    run = run_of(tidy, others=tables, experiments=RESOURCES)
+    run = run_of(tidy, tables_of_other_configurations=tables, experiments=RESOURCES)
     run.output = output
     return configurations_section(run)
 
@@ -119,5 +119,5 @@ def test_configurations_without_common_cells_are_reported(tmp_path):
 
 def test_different_numbers_of_replicates_are_both_shown():
     one = {"ratio": 1.0, "low": 0.9, "high": 1.1, "n_left": 2, "n_right": 3}
-    found = compared_ratio({**one, "verdict": "no difference detected"})
+    found = ratio_and_verdict_texts({**one, "verdict": "no difference detected"})
     assert found["words"] == "no difference detected at n = 2 and 3: 1.00 times (0.90 to 1.10)"

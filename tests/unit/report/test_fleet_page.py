@@ -88,4 +88,4 @@ def test_a_broken_series_is_reported_and_does_not_stop_the_page(tmp_path):
     found, html = page(tmp_path)
     assert found.rows[0].severity == "warning"
     assert "the file is not a series of checks" in html
-    assert "not a series of checks" in found.sentence
+    assert "not a series of checks" in found.worst_problem_sentence

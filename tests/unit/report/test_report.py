@@ -16,7 +16,7 @@ from table_figures import DRAWN, draw
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import draw_figures
-from chaosity.report.best_places_of_resources import resource_table
+from chaosity.report.best_places_of_resources import resource_table_rows
 from chaosity.report.page import report_page
 from chaosity.report.report_summary import summarise_report, terminal_lines
 from chaosity.store.csv_tables import escape_formula
@@ -73,15 +73,15 @@ def write(folder, found, tidy=None, experiments=(MEMORY,), **parts):
         "experiments": experiments,
         "figures": parts.pop("drawn", DRAWN.get(figures)),
         "topology": topology_from_json(found.topology()),
-        "system": system_document(),
-        "summaries": record_summaries(tidy),
-        "config": CONFIG,
+        "system_facts": system_document(),
+        "record_summaries": record_summaries(tidy),
+        "config_with_plan_and_notes": CONFIG,
         "components": {},
         "history": Measurements.from_table(rows_to_table([], HISTORY_COLUMNS)),
         **parts,
     }
     page = report_page(run_of(tidy, folder, **given))
-    return page, page.html()
+    return page, page.to_html()
 
 
 def section(page, name):
@@ -143,7 +143,7 @@ def hostile_report(tmp_path_factory):
     by_kernel |= {"columns": "kernel", "combine": "median"}
     shown = ({**MEMORY, "figures": [*MEMORY["figures"], by_kernel]},)
     (folder / "topology.svg").write_text(DRAWING)
-    parts = {"system": system, "drawing_file": folder / "topology.svg"}
+    parts = {"system_facts": system, "drawing_file": folder / "topology.svg"}
     return *write(folder, found, tidy, shown, **parts), folder
 
 
@@ -194,13 +194,13 @@ def printable(text):
 def test_a_package_counts_only_with_its_own_memory():
     """Older results have a package with one node alone: another quantity, so no row."""
     tidy = triads(machine(name="two_packages"))
-    older = resource_table(Measurements.from_table(tidy), [MEMORY])
+    older = resource_table_rows(Measurements.from_table(tidy), [MEMORY])
     assert not any("one package" in line.name for line in older)
     whole = tidy.loc[tidy["initiator_kind"] == "package"].copy()
     whole[["relation", "target", "target_kind"]] = ["same_nodes", "nodes0-1", "nodes"]
     whole["value"] *= 3
     table = Measurements.from_table(pd.concat([tidy, whole.assign(point=whole["point"] + "all")]))
-    [line] = [line for line in resource_table(table, [MEMORY]) if "one package" in line.name]
+    [line] = [line for line in resource_table_rows(table, [MEMORY]) if "one package" in line.name]
     assert line.name == "Memory bandwidth, one package"
     assert float(line.best.value.split()[0]) > 50.0
 
@@ -230,12 +230,12 @@ def test_what_a_budget_left_out_is_reported_first_and_predictions_are_in_columns
     given = {"drawn": drawn, "left_out": left_out}
     context, html = write(tmp_path, found, measured, [STORAGE], **given)
     points = found.tidy()["point"].nunique()
-    assert context.run.coverage == (
+    assert context.run.coverage_text == (
         f"{points - 2} of {points} combinations measured, 1 predicted, 1 without a value"
     )
     lines = terminal_lines(context.run, summarise_report(context.run, context.problems))
-    assert lines[0] == context.run.coverage not in lines[1:]
-    assert html.index(context.run.coverage) < html.index('<section id="problems">')
+    assert lines[0] == context.run.coverage_text not in lines[1:]
+    assert html.index(context.run.coverage_text) < html.index('<section id="problems">')
     assert "sums; median error 2 %" in section(context, "methodology")["Predictions"]
     [values] = [one.file.values for each in context.sections for one in each.figures]
     at = values.columns.index("status")
@@ -268,7 +268,7 @@ def test_disturbed_values_give_suspicions_and_too_many_of_them_no_verdict(tmp_pa
 def test_a_report_without_any_value_drawing_and_system_is_complete(tmp_path):
     tidy = triads(machine(name="one_node"))
     found = machine(name="one_node", missing=tuple(tidy["point"]))
-    nothing = {"summaries": [], "system": {}, "topology": Topology()}
+    nothing = {"record_summaries": [], "system_facts": {}, "topology": Topology()}
     context, html = write(tmp_path, found, **nothing)
     assert (section(context, "resources"), section(context, "parts")["drawing"]) == ([], None)
     assert "No value was measured." in html

@@ -22,10 +22,10 @@ def checks(system=None, topology=None, tidy=None, runs=()):
             run_of(
                 found.tidy() if tidy is None else tidy,
                 topology=topology_from_json({**found.topology(), **(topology or {})}),
-                system=system_document(**(system or {})),
-                summaries=runs,
+                system_facts=system_document(**(system or {})),
+                record_summaries=runs,
                 figures=(),
-                found=NOTHING_FOUND,
+                findings=NOTHING_FOUND,
             )
         )
     }

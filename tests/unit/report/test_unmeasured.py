@@ -11,7 +11,7 @@ from table_figures import draw
 from test_report import MEMORY, machine
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.report.best_places_of_resources import resource_table
+from chaosity.report.best_places_of_resources import resource_table_rows
 from chaosity.report.experiments import experiment_section
 from chaosity.report.problems import check_results
 from chaosity.store.measurements import Measurements
@@ -20,8 +20,8 @@ from chaosity.topology.topology_model import Topology
 COUNT, RATIO = "misses_remote_memory_count", "advantage"
 REASON = "this machine has no such counter (ENOENT)"
 NOTHING = {
-    "found": Findings(None, "", "", None, (), (), None, None),
-    **{"topology": Topology(), "system": {}, "summaries": (), "figures": ()},
+    "findings": Findings(None, "", "", None, (), (), None, None),
+    **{"topology": Topology(), "system_facts": {}, "record_summaries": (), "figures": ()},
 }
 WHERE = {"initiator_kind": "node", "kernel": "triad"}
 
@@ -119,12 +119,12 @@ def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
     plain = machine().tidy()
     tidy = with_metric(plain, COUNT, nothing, everywhere)
     [file] = drawn(tmp_path, tidy, COUNT, "map").values()
-    known = {"figures": [file], "summaries": (), "experiments": [MEMORY]}
+    known = {"figures": [file], "record_summaries": (), "experiments": [MEMORY]}
     shown = experiment_section(run_of(tidy, tmp_path, **known), MEMORY)
     assert shown["remarks"] == [f"misses remote memory of memory: not measured: {REASON}"]
     # It is no gap, no failure and no resource of the machine.
     for judge in (
         lambda rows: check_results(run_of(rows, **NOTHING)),
-        lambda rows: resource_table(Measurements.from_table(rows), [MEMORY]),
+        lambda rows: resource_table_rows(Measurements.from_table(rows), [MEMORY]),
     ):
         assert judge(tidy) == judge(plain)

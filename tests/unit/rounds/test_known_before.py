@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.rounds.known_before import departs_from_known, known_cells
+from chaosity.rounds.known_before import cells_of_earlier_runs, departs_from_earlier_runs
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.rounds.round_types import Budget, point_key
@@ -38,7 +38,7 @@ def earlier(healthy) -> MachineSoFar:
 @pytest.fixture(scope="module")
 def known(healthy, earlier):
     keys = {point_key(point) for point in healthy.points}
-    return known_cells(earlier.measured, keys, "host equal")
+    return cells_of_earlier_runs(earlier.measured, keys, "host equal")
 
 
 def first_round(host: SimulatedHost, seed: int) -> MachineSoFar:
@@ -46,14 +46,16 @@ def first_round(host: SimulatedHost, seed: int) -> MachineSoFar:
 
 
 def test_an_equal_host_departs_in_few_cells(healthy, known):
-    so_far = replace(first_round(healthy, 2), known=known)
-    assert departs_from_known(so_far.cells).mean() < 0.03
+    so_far = replace(first_round(healthy, 2), earlier_cells=known)
+    assert departs_from_earlier_runs(so_far.cells_with_known_values).mean() < 0.03
 
 
 def test_a_node_that_became_slower_is_measured_again_with_the_reason(known):
     slow = server([{"fault": "slow_node", "node": 2, "remaining": 0.6}])
-    so_far = replace(first_round(slow, 2), known=known)
-    cells = so_far.cells[departs_from_known(so_far.cells)]
+    so_far = replace(first_round(slow, 2), earlier_cells=known)
+    cells = so_far.cells_with_known_values[
+        departs_from_earlier_runs(so_far.cells_with_known_values)
+    ]
     bandwidth = cells[cells["experiment"] == "memory_bandwidth"]
     assert (bandwidth["target_nodes"].astype(str) == "2").mean() > 0.5
     chosen = next_round(so_far, BUDGET, 2)
@@ -74,7 +76,7 @@ def test_a_cell_that_scattered_in_earlier_runs_is_repeated_first(healthy, known)
     budget = Budget(so_far.spent_seconds + 20.0)
     for deviation, again in ((0.3, True), (1e-5, False)):
         other = known.assign(variance=known["variance"].mask(of_key, deviation**2))
-        chosen = next_round(replace(so_far, known=other), budget, 2)
+        chosen = next_round(replace(so_far, earlier_cells=other), budget, 2)
         assert chosen is not None
         assert (key in chosen.measurements) == again
 
@@ -82,4 +84,4 @@ def test_a_cell_that_scattered_in_earlier_runs_is_repeated_first(healthy, known)
 def test_a_machine_with_other_combinations_is_refused(healthy, earlier):
     few = {point_key(point) for point in healthy.points[:3]}
     with pytest.raises(UserError, match="the plan has only 3 of the"):
-        known_cells(earlier.measured, few, "host equal")
+        cells_of_earlier_runs(earlier.measured, few, "host equal")

@@ -183,7 +183,7 @@ def test_records_of_earlier_runs_cost_no_time_and_a_complete_plan_needs_no_round
         host.topology,
         host.component_facts,
         [Round("records of earlier runs", keys, earlier=True)],
-        seconds={key: [5.0] for key in keys},
+        record_seconds={key: [5.0] for key in keys},
     )
     assert so_far.spent_seconds == 0.0
     first = next_round(so_far, Budget(SECONDS), seed=0)
@@ -191,7 +191,7 @@ def test_records_of_earlier_runs_cost_no_time_and_a_complete_plan_needs_no_round
     assert not set(keys) & set(first.measurements)
     every = [point_key(point) for point in host.points for _ in point["orders"]]
     seconds = {key: [0.0] * count for key, count in Counter(every).items()}
-    complete = replace(so_far, rounds=[Round("all", tuple(every))], seconds=seconds)
+    complete = replace(so_far, rounds=[Round("all", tuple(every))], record_seconds=seconds)
     assert next_round(complete, Budget(SECONDS), seed=0) is None
 
 

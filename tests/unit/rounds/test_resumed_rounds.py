@@ -52,7 +52,11 @@ def of(*words: str, earlier: bool = False) -> list[Round]:
 def test_complete_rounds_stay_and_nothing_is_measured_first():
     rounds = of("ab", "a")
     found = resumed(1.0, rounds, {"a1": GOOD, "b1": GOOD, "a2": GOOD})
-    assert (found.rounds, found.lacking, found.first_measurements) == (rounds, [], None)
+    assert (found.rounds, found.lacking_measurements, found.first_measurements_text) == (
+        rounds,
+        [],
+        None,
+    )
 
 
 def test_what_is_missing_failed_or_outdated_is_measured_again_in_its_round():
@@ -60,18 +64,22 @@ def test_what_is_missing_failed_or_outdated_is_measured_again_in_its_round():
     states = {"a1": GOOD, "b1": FAILED, "c1": OUTDATED}
     found = resumed(ROUND_SECONDS * 2 + 4.5 * EACH, rounds, states)
     assert found.rounds == rounds
-    assert {(key[1], number) for key, number in found.lacking} == {("b", 1), ("c", 1), ("a", 2)}
-    assert found.outdated == 1
-    assert "first 3 measurements of earlier rounds" in found.first_measurements
-    assert "1 older than a change" in found.first_measurements
-    assert "2 missing or failed" in found.first_measurements
+    assert {(key[1], number) for key, number in found.lacking_measurements} == {
+        ("b", 1),
+        ("c", 1),
+        ("a", 2),
+    }
+    assert found.outdated_count == 1
+    assert "first 3 measurements of earlier rounds" in found.first_measurements_text
+    assert "1 older than a change" in found.first_measurements_text
+    assert "2 missing or failed" in found.first_measurements_text
 
 
 def test_an_upgrade_asks_for_no_more_than_the_budget_allows():
     states = dict.fromkeys(("a1", "b1", "c1", "a2"), OUTDATED)
     found = resumed(ROUND_SECONDS * 2 + 2.5 * EACH, of("abc", "a"), states)
     assert found.rounds == of("ab")
-    assert found.left_out == 2
+    assert found.left_out_count == 2
     assert "leaves out 2 measurements" in found.note_on_left_out
     assert resumed(None, of("abc", "a"), states).rounds == of("abc", "a")
 
@@ -96,10 +104,10 @@ def test_the_time_of_what_is_measured_first_fits_beside_what_counts(rounds, draw
     found = resumed(budget, listed, states)
     kept = [replicate for _, replicate in replicates_of_rounds(found.rounds)]
     assert set(kept) <= {replicate for _, replicate in replicates_of_rounds(listed)}
-    assert set(found.lacking) <= set(kept)
+    assert set(found.lacking_measurements) <= set(kept)
     known = {(KEYS[name], number): state for (name, number), state in drawn.items()}
     done = [each for each in kept if known.get(each, FAILED).counts]
-    assert sorted([*done, *found.lacking]) == sorted(kept)
-    if found.lacking:
+    assert sorted([*done, *found.lacking_measurements]) == sorted(kept)
+    if found.lacking_measurements:
         used = ROUND_SECONDS * len(found.rounds) + EACH * len(kept)
         assert used <= budget + 1e-9

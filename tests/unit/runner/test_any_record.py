@@ -178,7 +178,7 @@ def parse_weights(text: str, folder: Path) -> None:
     write_text(folder / "weights.json", text)
     weights = HostPageWeights(folder, recalculate=False)
     weights("canonical", [0, 1])
-    weights.write_known_weights()
+    weights.write_weights()
 
 
 def parse_progress(text: str, _folder: Path) -> None:

@@ -20,7 +20,7 @@ from chaosity.slurm import (
     parse_slurm_jobs_of_run,
     parse_slurm_nodes,
     slurm_node_name,
-    srun_command_for_description,
+    srun_command_for_host_description,
 )
 
 # Recorded from Slurm 22.05.8 with two nodes, one drained by hand; shortened in the middle.
@@ -85,7 +85,7 @@ def test_the_inventory_may_know_the_host_by_another_name():
 
 def test_a_describing_job_is_not_taken_for_one_that_measures():
     slurm = {"partition": None, "account": None, "wait_minutes": 1}
-    command = srun_command_for_description(parse_slurm_nodes(RECORDED)["nodea"], slurm)
+    command = srun_command_for_host_description(parse_slurm_nodes(RECORDED)["nodea"], slurm)
     [name] = [word for word in command if word.startswith("--job-name=")]
     assert not name.removeprefix("--job-name=").startswith(JOB_PREFIX)
 

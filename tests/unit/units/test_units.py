@@ -15,7 +15,7 @@ from chaosity.units import (
     format_percent,
     format_quantity,
     format_with_interval,
-    metric_words,
+    metric_in_words,
 )
 
 
@@ -75,9 +75,9 @@ def test_a_rate_has_at_most_three_digits_before_the_point(value):
         (format_duration, (None,), "unknown"),
         (format_count, (1, "point"), "1 point"),
         (format_count, (2040, "point"), "2\N{THIN SPACE}040 points"),
-        (metric_words, ("bandwidth_bytes_per_second",), "bandwidth"),
-        (metric_words, ("latency_ns",), "latency"),
-        (metric_words, ("elements_per_second",), "speed"),
+        (metric_in_words, ("bandwidth_bytes_per_second",), "bandwidth"),
+        (metric_in_words, ("latency_ns",), "latency"),
+        (metric_in_words, ("elements_per_second",), "speed"),
         (format_with_interval, ("latency_ns", 208.0, 200.0, 210.0), "208 ns (200 to 210)"),
         (format_with_interval, ("latency_ns", 208.0, 207.7, 208.2), "208 ns ± 0.2 %"),
         (format_with_interval, ("latency_ns", 208.0, 208.0, 208.0), "208 ns ± 0.1 %"),

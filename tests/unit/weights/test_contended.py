@@ -69,7 +69,7 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
 def test_there_are_no_weights_before_the_first_measurement(folder):
     weights = HostPageWeights(folder)
     assert weights("canonical", (0, 1)) is None
-    weights.write_known_weights()
+    weights.write_weights()
     assert not weights.path.exists()
 
 
@@ -79,7 +79,7 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
     assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
     assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
     assert weights("canonical_contended", (0, 2)) is None
-    weights.write_known_weights()
+    weights.write_weights()
     (folder / "measurements.parquet").unlink()
     elsewhere = HostPageWeights(folder, recalculate=False)
     assert elsewhere("canonical", (0,)) == found
@@ -93,19 +93,19 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
 def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
     first = HostPageWeights(measured(folder, alone()))
     found = first("canonical", (0,))
-    first.write_known_weights()
+    first.write_weights()
     text = first.path.read_text()
     again = HostPageWeights(measured(folder, alone(local=41e9)))
     assert again("canonical", (0,)) == found
-    again.write_known_weights()
+    again.write_weights()
     assert first.path.read_text() == text
     changed = HostPageWeights(measured(folder, alone(local=60e9)))
     assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
     changed("canonical", (1,))
-    changed.write_known_weights()
+    changed.write_weights()
     assert first.path.read_text() != text
     unused = HostPageWeights(folder)  # weights that this run does not use are kept
-    unused.write_known_weights()
+    unused.write_weights()
     assert set(json.loads(first.path.read_text())["weights"]["canonical"]) == {"0", "1"}
 
 
@@ -131,8 +131,8 @@ def test_both_weights_are_compared():
     node, difference = compared.node_with_largest_share_difference
     assert node == 0
     assert difference == pytest.approx(40 / 110 - 30 / 100)
-    assert compared.expected["canonical_contended"] == pytest.approx(100e9)
-    assert compared.expected["canonical"] == pytest.approx(30e9 / (40 / 110))
+    assert compared.expected_bandwidths["canonical_contended"] == pytest.approx(100e9)
+    assert compared.expected_bandwidths["canonical"] == pytest.approx(30e9 / (40 / 110))
 
 
 def _alone_matrix():

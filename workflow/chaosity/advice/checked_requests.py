@@ -11,7 +11,7 @@ from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.requests import Goal, Place, Request, RunningLoad
 from chaosity.components.component_documents import drive_component_name
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set, parse_cpu_list
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.place_names import parse_place_name
 from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
@@ -63,7 +63,9 @@ def checked_request(machine: MachineMap, request: Request) -> Request:
     Raises:
         UserError: a part of the request is wrong.
     """
-    check_allowed(request.goal, get_args(Goal), f"there is no goal {request.goal!r}", "goal")
+    check_name_is_allowed(
+        request.goal, get_args(Goal), f"there is no goal {request.goal!r}", "goal"
+    )
     check_kernel(request.kernel, "kernel")
     if request.memory_bytes < 1:
         what = f"a program needs memory, but {request.memory_bytes} bytes are requested"
@@ -103,7 +105,9 @@ def check_place(machine: MachineMap, place: Place) -> None:
     if place.shares and abs(sum(place.shares.values()) - 1) > 1e-6:
         raise UserError("the shares of the pages do not add up to 1", remedy="divide by their sum")
     for drive in place.drives:
-        check_allowed(drive, machine.drives, f"the machine has no drive {drive!r}", "drives")
+        check_name_is_allowed(
+            drive, machine.drives, f"the machine has no drive {drive!r}", "drives"
+        )
 
 
 def check_kernel(kernel: str, where: str) -> str:
@@ -128,7 +132,7 @@ def drive_name_in_points(
     """
     of_kernel = {drive.name: drive_component_name(drive) for drive in topology.drives}
     found = of_kernel.get(name.removeprefix("/dev/"), name)
-    check_allowed(found, drives, f"the machine has no drive {name!r}", where)
+    check_name_is_allowed(found, drives, f"the machine has no drive {name!r}", where)
     return found
 
 

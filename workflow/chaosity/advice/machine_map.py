@@ -24,7 +24,7 @@ from chaosity.advice.requests import (
 )
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set
 from chaosity.documents.machines import MachineDescription
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.records.record_format import DriveFacts, Load
 from chaosity.simulation.simulated_loads import read_written_and_counted_shares
 from chaosity.topology.topology_model import Topology
@@ -225,7 +225,7 @@ class MachineMap:
             UserError: the machine has no such drive.
         """
         for drive in place.drives:
-            check_allowed(drive, self.drives, f"there is no drive {drive!r}", "drives")
+            check_name_is_allowed(drive, self.drives, f"there is no drive {drive!r}", "drives")
         parts: list[tuple[str, CpuSet, Mapping[int, float]]] = [(name, place.cpus, place.shares)]
         if not place.shares or metric == LATENCY:
             by_node: dict[int, list[int]] = {}

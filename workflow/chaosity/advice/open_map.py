@@ -26,7 +26,7 @@ from chaosity.documents.machines import MachineFile
 from chaosity.errors import MALFORMED, UserError
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
 from chaosity.records.record_format import Point
-from chaosity.result_folders import measured_table
+from chaosity.result_folders import existing_tidy_table
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology, configuration_name
 from chaosity.twin.fit_results import ResultsToFit, read_described_machine
@@ -118,7 +118,7 @@ def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> Fitt
     folder = results.folder
     digest = hashlib.sha256(__version__.encode())
     parts = (folder / "components").glob("*.json")
-    for path in (measured_table(folder), folder / "topology.json", *sorted(parts)):
+    for path in (existing_tidy_table(folder), folder / "topology.json", *sorted(parts)):
         digest.update(read_regular_file(path))
     for point in results.points:
         digest.update(point["definition"].encode())

@@ -15,14 +15,14 @@ from pydantic.dataclasses import dataclass
 
 from chaosity.anomalies.cell_log_scores import HOST_FALSE_ALARM_LEVEL
 from chaosity.place_names import (
-    list_of_places,
     node_name,
     parse_place_name,
-    place_words,
+    place_in_words,
+    places_in_words,
 )
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.store.measurements import POINT, SLICE, Measurements, disturbed_mask, less_is_better
-from chaosity.text_templates import fixed_texts, write_text
+from chaosity.text_templates import text_of_macro, texts_of_yaml_file
 from chaosity.units import format_quantity
 
 
@@ -135,32 +135,32 @@ class Anomaly(_JsonResult):
         source, is_path, sink = first.partition("->")
         if self.kind != AnomalyKind.SLOW_PATH or first.startswith("link "):
             kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
-            return f"{kind}: {list_of_places(places)}"
+            return f"{kind}: {places_in_words(places)}"
         targets = [parse_place_name(str(target)) for _, target in self.cells]
         if any(place is not None and place.has_drives for place in targets):
             if is_path:
-                path = f"{place_words(source)} reading the drives of {place_words(sink)}"
+                path = f"{place_in_words(source)} reading the drives of {place_in_words(sink)}"
             elif first == self.target and self.initiator is not None:
-                path = f"{place_words(self.initiator)} reading {place_words(first)}"
+                path = f"{place_in_words(self.initiator)} reading {place_in_words(first)}"
             else:
                 drives = places if self.target is None else [str(self.target)]
-                return f"Slow together: {list_of_places(drives)}"
+                return f"Slow together: {places_in_words(drives)}"
         elif is_path:
-            path = f"accesses by {place_words(source)} to the memory of {place_words(sink)}"
+            path = f"accesses by {place_in_words(source)} to the memory of {place_in_words(sink)}"
             cells = {(_node_name(start), _node_name(end)) for start, end in self.cells}
             path += ", and in the opposite direction" if (sink, source) in cells else ""
         elif self.initiator is None and self.target is not None:
-            path = f"all accesses from other nodes to the memory of {place_words(first)}"
+            path = f"all accesses from other nodes to the memory of {place_in_words(first)}"
         elif self.target is None and self.initiator is not None:
-            path = f"all accesses by {place_words(first)} to the memory of other nodes"
+            path = f"all accesses by {place_in_words(first)} to the memory of other nodes"
         else:
-            path = list_of_places(places)
+            path = places_in_words(places)
         return f"Slow path: {path}"
 
     @property
     def evidence_sentence(self) -> str:
         """Sentence with the loss, its interval, the confidence and the comparable cells."""
-        return write_text("anomalies", "evidence", anomaly=self)
+        return text_of_macro("anomalies", "evidence", anomaly=self)
 
     def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
         """Return the rows of a host's table for the cells of this anomaly."""
@@ -209,7 +209,7 @@ def no_problems_text(
     `detectable_loss_percent` is the smallest loss that every test detects, None if unknown.
     """
     values = {"checked": checked, "untested": untested, "loss": detectable_loss_percent}
-    return write_text("anomalies", "no_problems", **values)
+    return text_of_macro("anomalies", "no_problems", **values)
 
 
 @dataclass(frozen=True, config=_SETTINGS)
@@ -239,7 +239,7 @@ class Findings(_JsonResult):
 
 def advice_text(name: str) -> str:
     """Return the advice for a suspected part of a node, a path or a kind of finding."""
-    return str(fixed_texts("anomalies")["advice"][name])
+    return str(texts_of_yaml_file("anomalies")["advice"][name])
 
 
 def loss_text(metric: str, percent: float) -> str:
@@ -296,7 +296,7 @@ def add_doubt(
     elif low is not None and low <= 0.0:
         doubt = "The interval of the loss includes zero."
     elif p >= HOST_FALSE_ALARM_LEVEL:
-        doubt = write_text(
+        doubt = text_of_macro(
             "anomalies", "doubtful_p", p=p, tests=tests_count, level=HOST_FALSE_ALARM_LEVEL
         )
     elif _share_with_remarks(anomaly, measurements) >= _HALF:
@@ -320,7 +320,7 @@ def doubt_of_single_run(anomaly: Anomaly) -> str:
         anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
     )
     is_doubtful = one_value and anomaly.loss_as_share_of_better_value < _DISTURBANCE
-    return write_text("anomalies", "single_run") if is_doubtful and anomaly.n == 1 else ""
+    return text_of_macro("anomalies", "single_run") if is_doubtful and anomaly.n == 1 else ""
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
@@ -362,4 +362,4 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     if max(disturbed, wide) < _HALF:
         return ""
     shares = {"disturbed": disturbed if disturbed >= _HALF else None, "wide": wide}
-    return write_text("anomalies", "unusable", **shares, remedy=advice_text("unusable"))
+    return text_of_macro("anomalies", "unusable", **shares, remedy=advice_text("unusable"))

@@ -40,9 +40,9 @@ from chaosity.anomalies.cell_log_scores import (
     mask_of_cells,
     score_cells,
 )
-from chaosity.place_names import place_words
+from chaosity.place_names import place_in_words
 from chaosity.store.measurements import less_is_better
-from chaosity.text_templates import fixed_texts
+from chaosity.text_templates import texts_of_yaml_file
 
 # Of two comparable initiators or targets, either can be the faulty one.
 _TOO_FEW = 2
@@ -340,8 +340,8 @@ class GroupedCells(Generic[Name]):
         )
         between = f" in the median of {len(positions)} cells" if len(positions) > 1 else ""
         values = values_and_loss_text(metric, observed, expected, percent, between)
-        text = fixed_texts("anomalies")["found"][text_key]
-        words = (place_words(name) if isinstance(name, str) else name for name in names)
+        text = texts_of_yaml_file("anomalies")["found"][text_key]
+        words = (place_in_words(name) if isinstance(name, str) else name for name in names)
         what = text["text"].format(*words)
         compared = [*positions, *([] if reference is None else [reference])]
         return Anomaly(

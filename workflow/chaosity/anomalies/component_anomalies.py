@@ -28,10 +28,10 @@ from chaosity.place_names import (
     link_name,
     node_name,
     parse_place_name,
-    place_words,
+    place_in_words,
 )
 from chaosity.store.measurements import SLICE, Measurements, less_is_better
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 from chaosity.units import format_count
 
 
@@ -207,7 +207,7 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
         error = float(np.hypot(noise, scatter.natural))
         departure = slice_cells.loss_against_cell(own, best, error, comparisons)
         if departure is not None:
-            home, source = (place_words(cells.rows[row]) for row, _ in (own, best))
+            home, source = (place_in_words(cells.rows[row]) for row, _ in (own, best))
             yield slice_cells.build_anomaly(
                 departure,
                 "drive_wiring",
@@ -283,7 +283,7 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
         check.anomalies += cells.find_anomalies()
         check.detectable.append(cells.smallest_detectable_loss_percent)
         check.tests_count += 1
-        check.tested = write_text("anomalies", "tested_links", packages=len(cells.packages))
+        check.tested = text_of_macro("anomalies", "tested_links", packages=len(cells.packages))
     return check
 
 

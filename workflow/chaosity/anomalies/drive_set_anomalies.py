@@ -33,10 +33,10 @@ from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
 from chaosity.place_names import (
     initiator_to_target_name,
-    list_of_places,
     node_name,
     package_name,
-    place_words,
+    place_in_words,
+    places_in_words,
 )
 from chaosity.prediction.drive_set_bounds import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
@@ -365,7 +365,7 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
         )
         readers = _readers_text(initiators)
         readers = "all initiators" if len(initiators) == len(cells.cells.rows) else readers
-        values = some, list_of_places(nodes), readers
+        values = some, places_in_words(nodes), readers
     comparable = np.isin(cells.labels, [cells.labels[position] for position in departure.cells])
     others = format_count(int(comparable.sum()) - len(rows), "value")
     anomaly = cells.build_anomaly(
@@ -385,8 +385,8 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
 def _readers_text(initiators: Sequence[str]) -> str:
     more = len(initiators) - _MOST_INITIATORS
     if more > 0:
-        return f"{list_of_places(initiators[:_MOST_INITIATORS])} and {more} more"
-    return list_of_places(initiators)
+        return f"{places_in_words(initiators[:_MOST_INITIATORS])} and {more} more"
+    return places_in_words(initiators)
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
@@ -422,13 +422,13 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
             tuple(map(node_name, sorted(nodes))),
             than="",
             reference=best,
-            compared_with=f"{place_words(part)}, a part of these drives",
+            compared_with=f"{place_in_words(part)}, a part of these drives",
         )
         places = [cells.cells.initiator_and_target(each.cells[0]) for each, _ in similar]
         others = [place for place in places if place != (source, name)]
         if others:
             number = format_count(len({target for _, target in others}), "other set")
-            sources = list_of_places(sorted({initiator for initiator, _ in others}))
+            sources = places_in_words(sorted({initiator for initiator, _ in others}))
             also = f"The same holds for {number}, seen from {sources}."
             anomaly = replace(anomaly, cells=tuple(places), also=(also,))
         yield anomaly

@@ -15,7 +15,7 @@ from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, CellNames, 
 from chaosity.anomalies.component_anomalies import package_of_nodes, thread_count_and_nodes_of_name
 from chaosity.place_names import node_name, packages_of_link
 from chaosity.store.measurements import Measurements, less_is_better
-from chaosity.units import format_count, metric_words
+from chaosity.units import format_count, metric_in_words
 
 # Anomalies of one place by several kernels, metrics or experiments are merged into one, which has
 # at most this many sentences on the anomalies merged into it.
@@ -90,7 +90,7 @@ def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
 def _source_text(anomaly: Anomaly) -> str:
     """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
     kernel = anomaly.where.get("kernel")
-    metric = metric_words(anomaly.metric).lower()
+    metric = metric_in_words(anomaly.metric).lower()
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 

@@ -38,9 +38,9 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.place_names import place_words, pu_name
+from chaosity.place_names import place_in_words, pu_name
 from chaosity.store.measurements import Measurements, is_percentile, less_is_better
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
 
@@ -177,7 +177,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         if check.tested
     }
     checked = tuple(
-        write_text("anomalies", "test", name=name, loss=tested[name]) for name in tested
+        text_of_macro("anomalies", "test", name=name, loss=tested[name]) for name in tested
     )
     untested = tuple(name for name, own in kinds.items() if not any(check.tested for check in own))
     detectable = max((loss for loss in tested.values() if loss is not None), default=None)
@@ -280,7 +280,7 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
     """Return the anomaly with a sentence that describes the first component with a description."""
     for name in anomaly.components:
         if name in parts.descriptions:
-            words = place_words(name)
+            words = place_in_words(name)
             sentence = f"{words[:1].upper()}{words[1:]} is a {parts.descriptions[name]}."
             return replace(anomaly, also=(*anomaly.also, sentence))
     return anomaly

@@ -29,11 +29,11 @@ from chaosity.anomalies.cell_log_scores import (
     MAX_CONFIDENCE_OF_ONE_RUN,
 )
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
-from chaosity.place_names import list_of_places, natural_sort_key, place_words
+from chaosity.place_names import natural_sort_key, place_in_words, places_in_words
 from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
 from chaosity.statistics.ratios import compare_latency_together_and_alone
 from chaosity.store.measurements import Measurements
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 
 SERIAL = "serial"
 # Levels of the factor `mode` in which loads run at the same time -> text for these loads.
@@ -119,7 +119,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         own = large[large["initiator_nodes"] == nodes]
         names = sorted(own["initiator"].unique(), key=natural_sort_key)
         affected = [name for name in names if name in alone]
-        others = list_of_places(name for name in names if name not in alone)
+        others = places_in_words(name for name in names if name not in alone)
         slow = own["initiator"].isin(affected)
         loss_percent = 100.0 * float(np.expm1(np.median(per_block)))
         initiator, target = shared_initiator_and_target((name, f"node{nodes}") for name in affected)
@@ -138,7 +138,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
             p_value=p,
             n=int(own["replicate"].nunique()),
             compared_with=f"{others} of the same node, at {own['x'].nunique()} sizes",
-            sentence=write_text(
+            sentence=text_of_macro(
                 "anomalies",
                 "contention",
                 node=nodes,
@@ -159,16 +159,16 @@ def _reasons_for_untested_kinds(
 ) -> dict[AnomalyKind, str]:
     """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence."""
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
-        one_core = write_text("anomalies", "one_core_per_node")
+        one_core = text_of_macro("anomalies", "one_core_per_node")
         return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
     reasons = {}
     if rows["level"].nunique() == 1 or not (rows["level"] == SERIAL).any():
         measured = sorted(rows["level"].unique())
-        text = write_text("anomalies", "no_contention", measured=measured)
+        text = text_of_macro("anomalies", "no_contention", measured=measured)
         reasons[AnomalyKind.CONTENTION] = text
     if not has_possible_inversions:
         sizes = {"smaller_sizes": most_sizes - 1, "needed": _MIN_SIZES}
-        reasons[AnomalyKind.INVERSION] = write_text("anomalies", "no_inversions", **sizes)
+        reasons[AnomalyKind.INVERSION] = text_of_macro("anomalies", "no_inversions", **sizes)
     return reasons
 
 
@@ -272,7 +272,7 @@ def _clear_inversion(case: _PossibleInversion, confidence: float) -> Anomaly | N
     at_size = case.medians.iloc[case.position]
     rest = at_size.drop(initiator)
     loss_percent = 100.0 * float(np.expm1(case.lead))
-    others = list_of_places(rest.index)
+    others = places_in_words(rest.index)
     return Anomaly(
         kind=AnomalyKind.INVERSION,
         initiator=initiator,
@@ -288,12 +288,12 @@ def _clear_inversion(case: _PossibleInversion, confidence: float) -> Anomaly | N
         p_value=1.0 - confidence,
         n=blocks,
         compared_with=f"{others} of the same node",
-        sentence=write_text(
+        sentence=text_of_macro(
             "anomalies",
             "inversion",
             size=size,
             node=nodes,
-            initiator=place_words(initiator),
+            initiator=place_in_words(initiator),
             before=-100.0 * float(np.expm1(case.usual.median())),
             others=others,
             percent=loss_percent,

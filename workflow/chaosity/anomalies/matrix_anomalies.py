@@ -49,7 +49,7 @@ from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.statistics.estimates import MATTERS, MATTERS_IN_ONE_RUN
 from chaosity.store.read_node_matrix_csv import NodeMatrix
-from chaosity.text_templates import write_sentences, write_text
+from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity, join_with_and
 
 # Parts of a node matrix that can be suspected.
@@ -75,7 +75,7 @@ def analyse_matrix(
     cells, structure = analysis.cells, analysis.structure
     gaps = ""
     if matrix.share_of_measured_cells < ENOUGH_CELLS and not packages and not distances:
-        gaps = write_text("anomalies", "unknown_structure", least=ENOUGH_CELLS)
+        gaps = text_of_macro("anomalies", "unknown_structure", least=ENOUGH_CELLS)
     found = [with_doubt(anomaly, gaps or doubt_of_single_run(anomaly)) for anomaly in found]
     certain = [anomaly for anomaly in found if not anomaly.doubt]
     detectable = None
@@ -89,7 +89,7 @@ def analyse_matrix(
         groups=tuple(_groups(cells, structure)),
         structure=structure.description,
         packages=structure.packages,
-        verdict=write_text(
+        verdict=text_of_macro(
             "anomalies",
             "matrix_verdict",
             anomalies=certain,
@@ -153,7 +153,7 @@ def _notes(analysis: MatrixAnalysis) -> list[str]:
     structural = below_group & (analysis.structural < limit)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
     parts = [analysis.labels == label for label in labels]
-    return write_sentences(
+    return sentences_of_macro(
         "anomalies",
         "matrix_notes",
         assumed_noise_percent=None if cells.freedom else 100.0 * analysis.scatter.single,

@@ -41,7 +41,7 @@ from chaosity.anomalies.matrix_structure import (
 from chaosity.place_names import node_name
 from chaosity.statistics.estimates import MATTERS
 from chaosity.store.measurements import less_is_better
-from chaosity.text_templates import write_sentences, write_text
+from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
 
 # The given packages are rejected when they cost this much more than the learned structure: the
@@ -107,7 +107,7 @@ def check_packages_and_slit(
         is_interleaved = measured.kind == NONE and differ
         missing = [pair for pair in pairs if pair not in distances]
         given = {"missing": missing, "is_interleaved": is_interleaved}
-        notes += write_sentences("anomalies", "slit_notes", **given)
+        notes += sentences_of_macro("anomalies", "slit_notes", **given)
         if not is_interleaved:
             seen = measured if instead is not None or measured.kind != NONE else structure
             groups = GroupedCells(cells, seen.labels)
@@ -136,7 +136,7 @@ def _wrong_packages(
         float(np.median([_both_directions(cells, pair) for pair in pairs]))
         for pairs in (apart, together)
     )
-    sentence = write_text("anomalies", "wrong_packages", given=given, learned=learned)
+    sentence = text_of_macro("anomalies", "wrong_packages", given=given, learned=learned)
     return _mismatch(cells, scores, confidence, apart, sentence, "the given packages")
 
 
@@ -259,7 +259,7 @@ def _wrong_entries(
         format_quantity(cells.metric, cells.value_of_score(score)) for score in scores
     )
     names = ["->".join(map(str, pair)) for pair in pairs]
-    sentence = write_text(
+    sentence = text_of_macro(
         "anomalies",
         "wrong_entries",
         pairs=shorten_list(names, _MAX_NAMED),

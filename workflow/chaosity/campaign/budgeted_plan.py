@@ -24,7 +24,7 @@ from chaosity.rounds.round_types import (
     point_key,
     read_round_step,
     round_file,
-    rounds_of,
+    rounds_of_steps,
 )
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
@@ -34,7 +34,7 @@ from chaosity.units import format_count, format_duration, parse_duration, parse_
 _AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
 
 
-def has_budget(config: Config) -> bool:
+def has_budget_or_precision(config: Config) -> bool:
     """Return whether a run has a limit, of time or precision, so that it measures in rounds."""
     return bool(config["budget"] or config["precision"])
 
@@ -69,7 +69,7 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
     return replace(own, notes=(*own.notes, note))
 
 
-class RoundsOfPlan:
+class PlannedRounds:
     """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
 
     `complete` is the complete plan of the host, `steps` are the choices of earlier runs that this
@@ -86,14 +86,14 @@ class RoundsOfPlan:
     @property
     def rounds_before_first_choice(self) -> list[Round]:
         """Return the rounds before the first choice of this run."""
-        return rounds_of(self._steps[: self.first_choice - 1])
+        return rounds_of_steps(self._steps[: self.first_choice - 1])
 
     def plan_before_choice(self, number: int) -> HostPlan:
         """Return the plan of all rounds that were chosen before choice `number`."""
-        rounds = rounds_of(self._steps[: number - 1])
+        rounds = rounds_of_steps(self._steps[: number - 1])
         return plan_of_rounds(self.complete, self.folder, rounds)
 
-    def add_choice(self, number: int) -> tuple[bool, bool]:
+    def read_choice(self, number: int) -> tuple[bool, bool]:
         """Read choice `number` from its file; return whether it is the last, and whether new."""
         step = read_round_step(round_file(self.folder, number))
         is_new = number > len(self._steps)

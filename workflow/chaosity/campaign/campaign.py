@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 
 import yaml
 
-from chaosity.campaign.budgeted_plan import RoundsOfPlan, has_budget, plan_of_rounds
+from chaosity.campaign.budgeted_plan import PlannedRounds, has_budget_or_precision, plan_of_rounds
 from chaosity.campaign.command_line import CommandLine
 from chaosity.campaign.files_made_again import (
     set_damaged_derived_files_aside,
@@ -30,7 +30,7 @@ from chaosity.campaign.host_in_mode import (
     NO_BOOT,
     HostInMode,
     firmware_and_state_commands,
-    hosts_with_modes,
+    hosts_that_can_change_configuration,
     lock_results,
 )
 from chaosity.campaign.kept_page_weights import HostPageWeights
@@ -57,7 +57,7 @@ from chaosity.records.record_files import (
     write_if_changed,
 )
 from chaosity.records.record_format import Point
-from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of
+from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of_steps
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
@@ -109,7 +109,7 @@ class Campaign:
         self.config, self.root = check_config(config), root
         self.results = Path(self.config["results"])
         put_own_programs_first_in_path(root)
-        self.is_main = not command_line.is_of_job
+        self.is_main = not command_line.is_of_snakemake_job
         self.writes = self.is_main and not command_line.writes_nothing
         # The folder for what a dry run discovers; it is deleted at the end of the process.
         self._folder: TemporaryDirectory[str] | None = None
@@ -155,7 +155,9 @@ class Campaign:
         """Add each host in each configuration, with a boot where measurements are missing."""
         inventory = self.config["inventory"]
         to_boot: dict[str, InventoryHost] = {}
-        hosts = hosts_with_modes(read_inventory(inventory, self.config["hosts"]), inventory)
+        hosts = hosts_that_can_change_configuration(
+            read_inventory(inventory, self.config["hosts"]), inventory
+        )
         for host in hosts:
             before: HostInMode | None = None
             for name in self.config["configurations"]:
@@ -164,7 +166,7 @@ class Campaign:
                 mode = self._add_mode(host, name, self.results)
                 mode.local = needs_no_connection(host, self.config)
                 self._plan_as_last_found(mode, host)
-                if self.is_main and (repeats or not mode.is_known or not mode.is_complete()):
+                if self.is_main and (repeats or not mode.has_plan or not mode.is_complete()):
                     to_boot[host.name] = host
                     mode.firmware_and_state_commands = firmware_and_state_commands(
                         host, name, inventory, self.root
@@ -219,8 +221,8 @@ class Campaign:
         weights = HostPageWeights(mode.folder, recalculate=self.is_main)
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
-            steps = read_round_steps(mode.folder) if has_budget(self.config) else []
-            rounds = rounds_of(steps)
+            steps = read_round_steps(mode.folder) if has_budget_or_precision(self.config) else []
+            rounds = rounds_of_steps(steps)
             mode.take_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
             return
         if self.writes:
@@ -236,27 +238,27 @@ class Campaign:
             model = open_machine_model(mode.facts, host.name)
             check_programs_can_be_simulated(plan.points, model)
         if self.writes:
-            weights.write_known_weights()
+            weights.write_weights()
             mode.plan.write_plan(mode.folder, points=False)
 
     def _take_plan_within_budget(self, mode: HostInMode, complete: HostPlan) -> str | None:
         """Take the plan that fits into the budget; return a line to print, or None."""
         # The first round is chosen here, so that a dry run lists its measurements.
-        if not has_budget(self.config):
+        if not has_budget_or_precision(self.config):
             mode.take_plan(complete)
             return None
-        from chaosity.campaign.measured_rounds import RoundsOfHost  # it imports pandas
+        from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
 
-        choices = RoundsOfHost(complete, mode.folder, self.config, mode.facts, writes=self.writes)
+        choices = RoundChooser(complete, mode.folder, self.config, mode.facts, writes=self.writes)
         step, text = choices.choose_first()
         if not choices.in_rounds:
             mode.take_plan(complete)
             return text
         chosen = (*choices.resumed.rounds, *step.rounds)
         kept = [each for each in choices.steps if not each.is_last]
-        continues = chosen == tuple(rounds_of(kept))
+        continues = chosen == tuple(rounds_of_steps(kept))
         steps = kept if continues else [RoundStep(chosen, is_last=False)]
-        rounds = RoundsOfPlan(complete, mode.folder, steps, continues)
+        rounds = PlannedRounds(complete, mode.folder, steps, continues)
         mode.take_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
         return text
 
@@ -308,7 +310,7 @@ class Campaign:
         Raises:
             UserError: a host cannot be measured, or another run writes to its results.
         """
-        known = [mode for mode in self.modes.values() if mode.is_known]
+        known = [mode for mode in self.modes.values() if mode.has_plan]
         for mode in known:
             host = mode.plan.host
             if host.topology.kind != LIVE and not host.is_simulated:
@@ -338,7 +340,7 @@ class Campaign:
         while self._locks:
             os.close(self._locks.pop())
 
-    def repetitions(self) -> str | None:
+    def repeated_measurements_text(self) -> str | None:
         """Return a sentence on which records are measured again and why; None if there are none."""
         from chaosity.campaign.files_made_again import describe_repetitions
 

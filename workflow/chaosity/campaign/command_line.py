@@ -45,7 +45,7 @@ class CommandLine(NamedTuple):
         return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
 
     @property
-    def is_of_job(self) -> bool:
+    def is_of_snakemake_job(self) -> bool:
         """Return whether Snakemake, and not a person, started this process, for one of its jobs."""
         return "--mode" in self.words
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
-from chaosity.errors import MALFORMED, UserError, describe_malformed, printable_short_line
+from chaosity.errors import MALFORMED, UserError, describe_malformed_document, printable_short_line
 from chaosity.records.record_files import (
     current_record_path,
     load_record,
@@ -106,7 +106,7 @@ def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
         if changed > read_at:
             _check_content(path, key)
     except MALFORMED as error:
-        return f"damaged ({describe_malformed(error)})"
+        return f"damaged ({describe_malformed_document(error)})"
     except OSError:  # such as a missing permission, which the reader of the file will name
         pass
     return None

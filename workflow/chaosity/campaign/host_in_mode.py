@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from chaosity.campaign.budgeted_plan import RoundsOfPlan
+from chaosity.campaign.budgeted_plan import PlannedRounds
 from chaosity.components.component_history import (
     ComponentState,
     components_changed_since,
@@ -89,7 +89,7 @@ class HostInMode:
         self._began = began
         self._plan: HostPlan | None = None
         # The rounds of measurements; None if the complete plan fits into the budget.
-        self.rounds: RoundsOfPlan | None = None
+        self.rounds: PlannedRounds | None = None
         self._points: dict[PointKey, Point] = {}
         # Component -> its states, for each component that has ever changed; None before they are
         # read.
@@ -97,7 +97,7 @@ class HostInMode:
         self._failures: dict[str, Counter[str]] = {}  # folder -> replicate -> failed attempts
 
     @property
-    def is_known(self) -> bool:
+    def has_plan(self) -> bool:
         """Return whether the host has a plan; it has none before its first boot into the mode."""
         return self._plan is not None
 
@@ -112,7 +112,7 @@ class HostInMode:
             raise UserError("the host is not discovered yet", str(self.folder), "run snakemake")
         return self._plan
 
-    def take_plan(self, plan: HostPlan, rounds: RoundsOfPlan | None = None) -> None:
+    def take_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
         """Use this plan from now on; with a budget, it is the plan of the rounds so far."""
         self._plan, self.rounds = plan, rounds
         self._points = {point_key(point): point for point in plan.points}
@@ -126,10 +126,10 @@ class HostInMode:
         for name in (CONFIGURED_FILE, DISCOVERED_FILE):
             (self.folder / name).unlink(missing_ok=True)
 
-    def add_choice(self, number: int) -> bool:
+    def add_chosen_round(self, number: int) -> bool:
         """Add the round of choice `number` to the plan; return whether this choice is the last."""
         assert self.rounds
-        is_last, is_new = self.rounds.add_choice(number)
+        is_last, is_new = self.rounds.read_choice(number)
         if is_new:
             self.take_plan(self.rounds.plan_before_choice(number + 1), self.rounds)
         return is_last
@@ -165,7 +165,7 @@ class HostInMode:
         assert self.rounds
         return self.record_paths(self.rounds.plan_before_choice(number))
 
-    def lost_records(self) -> list[str]:
+    def lost_record_paths(self) -> list[str]:
         """Return the paths of records that are missing although the tidy table exists."""
         # Without a tidy table, the rule that makes this table asks for the records.
         if not (self.folder / MEASUREMENTS_FILE).exists():
@@ -246,11 +246,14 @@ Words = list[str]  # a command, as a process gets it
 NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
 
 
-def hosts_with_modes(hosts: Sequence[InventoryHost], inventory: str) -> list[InventoryHost]:
+def hosts_that_can_change_configuration(
+    hosts: Sequence[InventoryHost], inventory: str
+) -> list[InventoryHost]:
     """Return those of the hosts that can be set to other configurations.
 
     Raises:
-        UserError: no host can be set to other configurations, or one of the hosts is this machine.
+        UserError: no host can be set to other configurations, a host is simulated in only one, or a
+            reboot of a host would end this run.
     """
     for host in hosts:
         if host.is_simulated and not host.can_change_configuration:

@@ -74,7 +74,7 @@ class HostPageWeights:
             own[key] = {"shares": shares, "source": source, "since": utc_now_text()}
         return kept
 
-    def write_known_weights(self) -> None:
+    def write_weights(self) -> None:
         """Write all weights to the file `weights.json`; if there are none, write no file."""
         if known := {name: sets for name, sets in self._kept.items() if sets}:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)

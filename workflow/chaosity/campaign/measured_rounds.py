@@ -35,7 +35,7 @@ from chaosity.records.record_files import (
 )
 from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
-from chaosity.rounds.known_before import known_cells
+from chaosity.rounds.known_before import cells_of_earlier_runs
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, missing_rows_of_points
 from chaosity.rounds.next_round import describe_round, next_round
 from chaosity.rounds.resumed_rounds import (
@@ -51,7 +51,7 @@ from chaosity.rounds.round_types import (
     RoundStep,
     point_key,
     read_round_steps,
-    rounds_of,
+    rounds_of_steps,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import KeptReadings, build_tidy_table, kept_readings
@@ -112,10 +112,10 @@ def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
         return None
     place = f"host {plan.host.name}"
     keys = {point_key(point) for point in plan.points}
-    return known_cells(Measurements.concatenated(tables), keys, place)
+    return cells_of_earlier_runs(Measurements.concatenated(tables), keys, place)
 
 
-class RoundsOfHost:
+class RoundChooser:
     """The rounds of one host within a budget.
 
     `plan` is the complete plan of the host, and `folder` is ``results/<host>/<configuration>``.
@@ -136,8 +136,8 @@ class RoundsOfHost:
         self.components = (facts or folder) / "components"
         self.steps = read_round_steps(folder)
         self.budget = budget_of_config(config, plan)
-        self.known = _known_before(plan, config["known_from"])
-        rounds = rounds_of(self.steps)
+        self.earlier_cells = _known_before(plan, config["known_from"])
+        rounds = rounds_of_steps(self.steps)
         states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.counts}
@@ -170,7 +170,7 @@ class RoundsOfHost:
         if not self.in_rounds:
             text = f"{name}: the budget is enough for all missing measurements, {whole}"
             return RoundStep((), is_last=False), text if self.missing_seconds else ""
-        first = self.resumed.first_measurements
+        first = self.resumed.first_measurements_text
         step, text = self.choose_step(self.resumed.rounds, first)
         text += f"{self.resumed.note_on_left_out} Without a budget, the run would take {whole}."
         return RoundStep((), is_last=False) if first else step, text
@@ -257,4 +257,4 @@ class RoundsOfHost:
             ]
             for key, count in MachineSoFar((), topology).replicates_of(rounds).items()
         }
-        return MachineSoFar(points, topology, facts, rounds, measured, seconds, self.known)
+        return MachineSoFar(points, topology, facts, rounds, measured, seconds, self.earlier_cells)

@@ -26,7 +26,7 @@ from typing import Any
 from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.records.record_files import RUN_BEGAN, load_record, utc_now_text
-from chaosity.result_folders import note_skipped_host
+from chaosity.result_folders import write_skipped_host_note
 from chaosity.slurm import (
     SlurmJobAndNodeWatch,
     check_finished_jobs_stay_visible,
@@ -172,7 +172,7 @@ class CampaignSlurmJobs:
             return
         self.watch.stop_watching()
         for host, reason in self.watch.given_up.items():  # for the report
-            note_skipped_host(self.campaign.results / host, host, reason)
+            write_skipped_host_note(self.campaign.results / host, host, reason)
         if text := describe_queue_and_job_times(self.watch.jobs.values(), self._measured_by_node()):
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
@@ -181,7 +181,7 @@ class CampaignSlurmJobs:
         found = {}
         for host in self.campaign.hosts:
             seconds = []
-            modes = [mode for mode in self.campaign.modes_of(host) if mode.is_known]
+            modes = [mode for mode in self.campaign.modes_of(host) if mode.has_plan]
             for path in (path for mode in modes for path in mode.record_paths()):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))

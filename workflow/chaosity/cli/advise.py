@@ -15,7 +15,7 @@ from chaosity.cli.shared_options import (
     JSON_OPTION,
     RESULTS_FOLDER,
     TOPOLOGY_OF_MACHINE_OPTION,
-    refuse_without_effect,
+    refuse_options_without_effect,
 )
 from chaosity.cli.terminal_output import (
     echo,
@@ -25,7 +25,7 @@ from chaosity.cli.terminal_output import (
     print_that_nothing_was_measured,
     print_that_results_are_unusable,
     print_what_is_not_determined,
-    styled,
+    styled_text,
 )
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
@@ -138,12 +138,12 @@ def advise_command(
     from chaosity.advice.requests import Request
 
     if machine is None:
-        refuse_without_effect("without --machine", "topology")
+        refuse_options_without_effect("without --machine", "topology")
     elif folder or not topology:
         remedy = f"chaosity advise --machine {machine} --topology FILE.xml"
         raise UserError("--machine needs --topology, and no RESULTS", remedy=remedy)
     if drives is not None:
-        refuse_without_effect("with --drives", "goal", "kernel", "partitioned")
+        refuse_options_without_effect("with --drives", "goal", "kernel", "partitioned")
     check_kernel(kernel, "--kernel")
     if machine and topology:
         opened = open_described_machine(machine, topology)
@@ -198,7 +198,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
     latency = "latency under this load" if request.beside else "latency"
     print_table(rows, ["cores of", "pages on"], [rate, latency, "worse by"], ["limited by"])
     best = advice.places[0]
-    units = styled(f"processing units {format_cpu_list(best.place.cpus)}", "bold")
+    units = styled_text(f"processing units {format_cpu_list(best.place.cpus)}", "bold")
     print_line("\nThe best place: ", units)
     if best.place.drives:
         print_line(f"drives: {', '.join(best.place.drives)}")

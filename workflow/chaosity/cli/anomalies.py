@@ -125,12 +125,12 @@ def analyse_results(path: Path) -> Findings:
     """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components.component_documents import read_component_documents
-    from chaosity.result_folders import measured_table
+    from chaosity.result_folders import existing_tidy_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import read_topology
 
     folder = path if path.is_dir() else path.parent
-    table = measured_table(folder) if path.is_dir() else path
+    table = existing_tidy_table(folder) if path.is_dir() else path
     topology = read_topology(folder / "topology.json")
     components = read_component_documents(folder / "components")
     return analyse_host(Measurements.read(table), host_component_facts(topology, components))

@@ -19,7 +19,7 @@ from chaosity.cli.shared_options import (
     EXISTING_FOLDER,
     FILE,
     JSON_OPTION,
-    refuse_without_effect,
+    refuse_options_without_effect,
 )
 from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
 from chaosity.errors import UserError, malformed_as_user_error
@@ -73,7 +73,7 @@ def plan_command(
 
     For the hosts of an inventory, use `snakemake -n`, with the options of the run itself.
     """
-    from chaosity.campaign.budgeted_plan import has_budget
+    from chaosity.campaign.budgeted_plan import has_budget_or_precision
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import check_config, read_config
@@ -81,11 +81,11 @@ def plan_command(
     from chaosity.topology.topology_model import configuration_name
 
     if as_json:
-        refuse_without_effect("with --json", "as_list", "commands", "budget")
+        refuse_options_without_effect("with --json", "as_list", "commands", "budget")
     elif as_list:
-        refuse_without_effect("with --list", "commands", "budget")
+        refuse_options_without_effect("with --list", "commands", "budget")
     elif commands:
-        refuse_without_effect("with --commands", "budget")
+        refuse_options_without_effect("with --commands", "budget")
     config = read_config(config_file)
     if budget:
         config = check_config({**config, "budget": budget}, "--budget")
@@ -104,10 +104,10 @@ def plan_command(
         echo("\n".join(line for point in host_plan.points for line in _command_lines(point)))
     else:
         _print_summary(host_plan.summarize_plan())
-        if has_budget(config):
-            from chaosity.campaign.measured_rounds import RoundsOfHost
+        if has_budget_or_precision(config):
+            from chaosity.campaign.measured_rounds import RoundChooser
 
-            echo(RoundsOfHost(host_plan, folder, config, writes=False).choose_first()[1])
+            echo(RoundChooser(host_plan, folder, config, writes=False).choose_first()[1])
 
 
 def _print_summary(summary: PlanSummary) -> None:
@@ -166,19 +166,19 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     """
     from chaosity.campaign.budgeted_plan import plan_of_rounds
     from chaosity.campaign.kept_page_weights import HostPageWeights
-    from chaosity.campaign.measured_rounds import RoundsOfHost, write_unmeasured_rows
+    from chaosity.campaign.measured_rounds import RoundChooser, write_unmeasured_rows
     from chaosity.design.host_plan import plan_host
     from chaosity.documents.config import read_config
     from chaosity.hosts.ansible_inventory import read_inventory
     from chaosity.hosts.host_discovery import read_discovered_host
-    from chaosity.rounds.round_types import round_file, rounds_of, write_round_step
+    from chaosity.rounds.round_types import round_file, rounds_of_steps, write_round_step
 
     config = read_config(config_file)
     [entry] = read_inventory(config["inventory"], [folder.parent.name])
     host = read_discovered_host(entry, folder.name, config)
     plan = plan_host(host, config, weights=HostPageWeights(folder, recalculate=False))
-    choices = RoundsOfHost(plan, folder, config)
-    rounds = rounds_of(choices.steps[: number - 1])
+    choices = RoundChooser(plan, folder, config)
+    rounds = rounds_of_steps(choices.steps[: number - 1])
     step, text = choices.choose_step(rounds)
     click.echo(text, err=True)
     own = plan_of_rounds(plan, folder, [*rounds, *step.rounds])
@@ -224,7 +224,7 @@ def write_simulated_records_command(
     rows.writerow(TRUTH_COLUMNS)
     campaign.lock_results_and_write_points()
     for mode in campaign.modes.values():
-        if not mode.is_known:
+        if not mode.has_plan:
             discover_in_mode(campaign.config, mode.host, mode.configuration)
             campaign.plan_discovered(mode)
         written = simulate_host(mode.folder, mode.plan.points)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.shared_options import FILE, JSON_OPTION, RESULTS_FOLDER, refuse_without_effect
+from chaosity.cli.shared_options import (
+    FILE,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    refuse_options_without_effect,
+)
 from chaosity.cli.terminal_output import (
     echo,
     print_json,
@@ -21,7 +26,7 @@ from chaosity.cli.terminal_output import (
     print_that_nothing_was_measured,
 )
 from chaosity.errors import UserError, file_system_error
-from chaosity.units import format_count, format_quantity, metric_words
+from chaosity.units import format_count, format_quantity, metric_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +71,7 @@ class _CheckCommand(click.Command):
     is_flag=True,
     help="Do not compare with the checks of equal hosts: this host is built differently.",
 )
-@click.option("--all", "every", is_flag=True, help="Print all values.")
+@click.option("--all", "print_all", is_flag=True, help="Print all values.")
 @click.option("--dry-run", is_flag=True, help="Print what the check would measure.")
 @JSON_OPTION
 def check_command(
@@ -75,7 +80,7 @@ def check_command(
     textfile: Path | None,
     ignore_load: bool,
     without_equal_hosts: bool,
-    every: bool,
+    print_all: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -95,8 +100,8 @@ def check_command(
 
     with _failure_is_no_result():
         if dry_run:
-            options = ("seconds", "textfile", "every", "as_json", "ignore_load")
-            refuse_without_effect("with --dry-run", *options)
+            options = ("seconds", "textfile", "print_all", "as_json", "ignore_load")
+            refuse_options_without_effect("with --dry-run", *options)
         if textfile and textfile.suffix != ".prom":
             raise UserError("node_exporter reads only files that end in .prom", str(textfile))
         try:
@@ -114,7 +119,9 @@ def check_command(
         if as_json:
             print_json(_document(result))
         else:
-            print_result(result, every=every, of_the_map=_findings_of_the_map(folder))
+            print_check_result(
+                result, print_all=print_all, map_findings_clause=_findings_of_the_map(folder)
+            )
     sys.exit(result.status)
 
 
@@ -147,10 +154,12 @@ def _findings_of_the_map(folder: Path) -> str:
     return f"; the map itself has {findings}: chaosity anomalies {folder}" if number else ""
 
 
-def print_result(result: HostCheckResult, *, every: bool, of_the_map: str = "") -> None:
+def print_check_result(
+    result: HostCheckResult, *, print_all: bool, map_findings_clause: str = ""
+) -> None:
     """Print a line for each suspected component: what is wrong, and what to do.
 
-    `every` says whether to print all values too; `of_the_map` is a clause on the map's findings.
+    `print_all` says whether to print all values, too.
     """
     host = result.host
     if result.is_simulated:
@@ -159,7 +168,9 @@ def print_result(result: HostCheckResult, *, every: bool, of_the_map: str = "") 
         print_line(f"{host}: {_suspect_text(suspect)}.")
     if not result.suspects and not result.failed:
         number = format_count(len(result.values), "value")
-        print_line(f"{host}: fine: none of {number} is worse than in the map{of_the_map or '.'}")
+        print_line(
+            f"{host}: fine: none of {number} is worse than in the map{map_findings_clause or '.'}"
+        )
     for place, reason in result.failed.items():
         print_line(f"{host}: warning [node_problem] {place} has no valid value: {reason}.")
     if result.unreadable:
@@ -175,7 +186,7 @@ def print_result(result: HostCheckResult, *, every: bool, of_the_map: str = "") 
     if result.left:
         left = format_count(len(result.left), "point")
         print_line(f"{left} did not fit into the time and will be measured by the next check.")
-    if every:
+    if print_all:
         print_table(
             [
                 (
@@ -285,10 +296,10 @@ def _document(result: HostCheckResult) -> dict[str, Any]:
 
 @click.command("history")
 @click.argument("folder", type=RESULTS_FOLDER)
-@click.option("--all", "every", is_flag=True, help="Print also the values that did not change.")
+@click.option("--all", "print_all", is_flag=True, help="Print also the values that did not change.")
 @click.option("--csv", "csv_file", type=FILE, help="Also write all values and changes as CSV.")
 @JSON_OPTION
-def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: bool) -> None:
+def history_command(folder: Path, print_all: bool, csv_file: Path | None, as_json: bool) -> None:
     """Say since when a host is slower or faster, and which components changed then.
 
     FOLDER is results/HOST/CONFIGURATION with the series of `chaosity check`. Changes below 2 % are
@@ -297,7 +308,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     from chaosity.health.check_history import read_check_history
 
     if as_json:
-        refuse_without_effect("with --json", "every")
+        refuse_options_without_effect("with --json", "print_all")
     history = read_check_history(folder)
     if csv_file:
         from chaosity.records.record_files import write_atomically
@@ -307,7 +318,7 @@ def history_command(folder: Path, every: bool, csv_file: Path | None, as_json: b
     if as_json:
         print_json(_history_document(history))
     else:
-        _print_history(history, history.series if every else history.changed_series)
+        _print_history(history, history.series if print_all else history.changed_series)
 
 
 def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
@@ -325,7 +336,7 @@ def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
     rows = []
     for each in shown:
         metric, (first, now) = each.check.metric, each.ends
-        place = ("->".join(each.check.parts), metric_words(metric), len(each.times))
+        place = ("->".join(each.check.parts), metric_in_words(metric), len(each.times))
         ends = (format_quantity(metric, first), format_quantity(metric, now))
         rows.append((*place, *ends, f"{100 * (now / first - 1):+.1f} %"))
     print_table(rows, ["component", "metric"], ["checks", "at first", "now", "change"])

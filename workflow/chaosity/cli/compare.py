@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.terminal_output import print_json, print_line, print_table, styled
+from chaosity.cli.terminal_output import print_json, print_line, print_table, styled_text
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 
@@ -128,7 +128,7 @@ def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
         " and ".join(map(str, numbers)),
         verdict,
     ]
-    return [styled(text, _COLOURS.get(verdict, "")) for text in texts]
+    return [styled_text(text, _COLOURS.get(verdict, "")) for text in texts]
 
 
 def _print_hosts(result: OutlierHosts, most: int | None) -> None:
@@ -147,7 +147,10 @@ def _print_hosts(result: OutlierHosts, most: int | None) -> None:
     styles = ["red" if host.differs else "" for host in result.hosts]
     print_line()
     print_table(
-        [[styled(cell, style) for cell in row] for row, style in zip(rows, styles, strict=False)],
+        [
+            [styled_text(cell, style) for cell in row]
+            for row, style in zip(rows, styles, strict=False)
+        ],
         ["host"],
         ["speed", "95 % interval", "cells that differ", "largest ratio"],
         ["in the cell"],

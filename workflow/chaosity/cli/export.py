@@ -183,9 +183,9 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
 )
 def export_all_command(folder: Path, output: Path) -> None:
     """Write all exports to a folder; notes.txt lists missing exports with the reason."""
-    from chaosity.result_folders import measured_table
+    from chaosity.result_folders import existing_tidy_table
 
-    measured_table(folder)
+    existing_tidy_table(folder)
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
     read_once = cache(_read_host)  # an error is not cached, so each export meets it

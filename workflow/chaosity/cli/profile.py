@@ -14,7 +14,7 @@ from chaosity.cli.shared_options import (
     FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
-    is_given,
+    is_option_typed,
 )
 from chaosity.cli.terminal_output import echo, print_json, print_table, short_processor_name
 from chaosity.errors import UserError
@@ -174,24 +174,24 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     (templates/processors), and with other hosts in the database, if there is one.
     """
     from chaosity.components.component_documents import processor_model
-    from chaosity.result_folders import measured_table
+    from chaosity.result_folders import existing_tidy_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.values_normal_for_processor import (
         compare_with_other_profiles,
         compare_with_published_values,
     )
-    from chaosity.text_templates import write_text
+    from chaosity.text_templates import text_of_macro
     from chaosity.topology.topology_model import read_topology
 
     folder = folder.resolve()
     model = processor_model(folder)
     if model is None:
         raise UserError("the processor model is unknown", str(folder), "discover the host again")
-    measured = Measurements.read(measured_table(folder))
+    measured = Measurements.read(existing_tidy_table(folder))
     found = compare_with_published_values(
         [measured], model, read_topology(folder / "topology.json")
     )
-    if database.exists() or is_given("database"):
+    if database.exists() or is_option_typed("database"):
         found += compare_with_other_profiles(
             measured, model, folder.name, folder.parent.name, database
         )
@@ -199,7 +199,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
         print_json([{**vars(each), "loss": each.loss, "clear": each.is_clear} for each in found])
         return
     for each in found:
-        echo(write_text("overview", "normal", each=each, hosts=0))
+        echo(text_of_macro("overview", "normal", each=each, hosts=0))
     if not found:
         echo(f"nothing is known about {model} in {folder.name}")
 

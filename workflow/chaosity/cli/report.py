@@ -15,10 +15,10 @@ from chaosity.cli.shared_options import (
     FOLDER,
     FORMS,
     UNIT_OPTION,
-    is_given,
+    is_option_typed,
 )
 from chaosity.cli.terminal_output import echo
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.units import format_count
 
 
@@ -80,7 +80,7 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
             "no summary of a report is named", remedy="name a file such as summary.json"
         )
     page = write_overview(summaries, output)
-    echo(page.sentence)
+    echo(page.worst_problem_sentence)
     for group in page.groups:
         for statement in group.statements:
             echo(f"{group.configuration}: {statement.text}")
@@ -106,21 +106,21 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     from chaosity.components.component_documents import read_host_json
     from chaosity.report.overview import write_overview
     from chaosity.report.page import rewrite_reports_of_host
-    from chaosity.result_folders import skipped_hosts, summary_files
+    from chaosity.result_folders import skipped_hosts, summary_files_of_all_hosts
 
     paths = sorted(results.glob("*/host.json"))
     skipped = skipped_hosts(results)
     known = {path.parent.name for path in paths} | {host.host for host in skipped}
     # `make run` lists reports of the usual folder also if its run planned only, or wrote elsewhere.
-    if not known and (is_given("results") or not hosts):
+    if not known and (is_option_typed("results") or not hosts):
         below = sorted({path.parent.parent for path in results.glob("*/*/host.json")})
         use = " or ".join(f"`chaosity reports --results {folder}`" for folder in below)
         remedy = f"use {use}" if below else "measure a host with make run"
-        if is_given("results"):
+        if is_option_typed("results"):
             raise UserError("the folder has no host", str(results), remedy)
         echo(f"There are no results of a host below {results}/; {remedy}.")
     for name in hosts:
-        check_allowed(name, known, f"there is no host {name}", str(results))
+        check_name_is_allowed(name, known, f"there is no host {name}", str(results))
     for path in paths:
         folder = path.parent
         if hosts and folder.name not in hosts:
@@ -137,7 +137,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
         echo(f"skipped: {host.host}, {host.time_to_the_minute}: {host.reason}")
     page = results / "index.html"
     if page.exists():
-        write_overview(summary_files(results), page)
+        write_overview(summary_files_of_all_hosts(results), page)
         echo(page.absolute())
     if skipped:
         sys.exit(1)

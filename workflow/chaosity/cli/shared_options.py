@@ -69,14 +69,14 @@ CONFIG_OPTION = click.option(
 )
 
 
-def is_given(parameter: str) -> bool:
+def is_option_typed(parameter: str) -> bool:
     """Return whether the user typed the option that sets this parameter of the running command."""
     return click.get_current_context().get_parameter_source(parameter) is (
         ParameterSource.COMMANDLINE
     )
 
 
-def refuse_without_effect(because: str, *parameters: str) -> None:
+def refuse_options_without_effect(because: str, *parameters: str) -> None:
     """Refuse options of the running command that the user typed although they have no effect.
 
     `because` is the reason, such as "with --json"; `parameters` are the options' parameter names.
@@ -85,7 +85,7 @@ def refuse_without_effect(because: str, *parameters: str) -> None:
         UserError: the user typed one of these options.
     """
     for option in click.get_current_context().command.params:
-        if option.name in parameters and is_given(option.name):
+        if option.name in parameters and is_option_typed(option.name):
             raise UserError(f"it has no effect {because}", option.opts[0], "leave it out")
 
 

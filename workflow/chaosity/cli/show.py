@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_without_effect
+from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_options_without_effect
 from chaosity.cli.terminal_output import (
     line_width,
     print_line,
     print_table,
     print_that_nothing_was_measured,
-    styled,
+    styled_text,
 )
 from chaosity.errors import UserError
 from chaosity.units import choose_scale, format_count
@@ -61,10 +61,10 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
 
     host = read_measured_host(folder)
     if svg is not None:
-        refuse_without_effect("with --svg", "intervals")
+        refuse_options_without_effect("with --svg", "intervals")
         _write_drawing([host, *map(read_measured_host, beside)], svg)
         return
-    refuse_without_effect("without --svg", "beside")
+    refuse_options_without_effect("without --svg", "beside")
     matrices = read_main_matrices(host)
     if not matrices:
         raise UserError("no matrix was measured", str(folder), "run `make run`")
@@ -76,9 +76,9 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
     _print_resources(host)
     print_line(
         "\n",
-        *(styled("Green", "green"), ": at least 90 % of the best value of the matrix. "),
-        *(styled("Yellow", "yellow"), ": at least 70 %. "),
-        *(styled("Red", "red"), ": less."),
+        *(styled_text("Green", "green"), ": at least 90 % of the best value of the matrix. "),
+        *(styled_text("Yellow", "yellow"), ": at least 70 %. "),
+        *(styled_text("Red", "red"), ": less."),
     )
 
 
@@ -87,7 +87,7 @@ def _print_heading(host: MeasuredHost) -> None:
     origin, measured = host.origin("show"), ""
     if origin["measured_at_first"]:
         measured = f", measured {origin['measured_at_first']} to {origin['measured_at_last']}"
-    name = styled(f"{origin['host']} as {origin['configuration']}", "bold")
+    name = styled_text(f"{origin['host']} as {origin['configuration']}", "bold")
     print_line(name, f", {origin['cpu_model'] or 'unknown processor'}{measured}")
     if host.measurements.is_simulated:
         print_that_nothing_was_measured("bold")
@@ -100,10 +100,10 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
     def shown(node: int, target: str) -> Text:
         cell = matrix.cell_of.get((node, target))
         if cell is None:
-            return styled("-")
+            return styled_text("-")
         share = matrix.share_of_best(cell)
         colour = next(colour for least, colour in _COLOURS if share >= least)
-        return styled(cell.estimate.short_text(scale, with_interval=intervals), colour)
+        return styled_text(cell.estimate.short_text(scale, with_interval=intervals), colour)
 
     nodes, targets = matrix.nodes, matrix.targets
     if of_drives:
@@ -116,7 +116,7 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
     first = max(map(len, [*rows, "from node"]))
     widths = [2 + max(map(len, column)) for column in zip(heads, *rows.values(), strict=True)]
     fitting = max(1, sum(first + end <= line_width() for end in accumulate(widths)))
-    title = styled(f"\n{matrix.quantity.capitalize()} in {scale.symbol}", "bold")
+    title = styled_text(f"\n{matrix.quantity.capitalize()} in {scale.symbol}", "bold")
     columns = "node of the cores" if of_drives else "node of the memory"
     print_line(title, f", columns: {columns}; {matrix.source}")
     cut = [[name, *cells[:fitting]] for name, cells in rows.items()]
@@ -138,7 +138,7 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
     scale = choose_scale(BANDWIDTH, medians)
     kernels = list(dict.fromkeys(chain.from_iterable(packages.values())))
     title = f"\nMemory bandwidth of packages and the machine in {scale.symbol}"
-    print_line(styled(title, "bold"), ", all nodes of the memory at the same time")
+    print_line(styled_text(title, "bold"), ", all nodes of the memory at the same time")
     rows = [
         [
             *place,
@@ -156,13 +156,13 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
 
 def _print_resources(host: MeasuredHost) -> None:
     """Print the best value and place of each resource, as in the report."""
-    from chaosity.documents.shipped_documents import existing_experiments
-    from chaosity.report.best_places_of_resources import resource_table
+    from chaosity.documents.shipped_documents import load_existing_experiments
+    from chaosity.report.best_places_of_resources import resource_table_rows
 
-    documents = existing_experiments(host.measurements.rows["experiment"].dropna())
+    documents = load_existing_experiments(host.measurements.rows["experiment"].dropna())
     rows = [
         (line.name, line.best.value, line.share or "", line.best.where)
-        for line in resource_table(host.measurements, documents)
+        for line in resource_table_rows(host.measurements, documents)
     ]
     if rows:
         print_line("\nWhat can this machine do?", style="bold")

@@ -65,7 +65,7 @@ def line_width() -> int:
     return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
 
-def styled(text: object, style: str = "") -> Text:
+def styled_text(text: object, style: str = "") -> Text:
     """Return a text with a style of rich, such as "bold red"; see `printable_text`."""
     return Text(printable_text(str(text)), style)
 
@@ -82,11 +82,11 @@ def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
     """Print a line.
 
     Args:
-        parts: the parts of the line, each a text or a result of `styled`.
+        parts: the parts of the line, each a text or a result of `styled_text`.
         style: the style of the whole line, in the words of rich.
         wrap: whether to break the line between words at the width of the terminal.
     """
-    texts = (part if isinstance(part, Text) else styled(part) for part in parts)
+    texts = (part if isinstance(part, Text) else styled_text(part) for part in parts)
     _print(Text.assemble(*texts, style=style), wrap=wrap)
 
 
@@ -130,7 +130,7 @@ def print_table(
     """Print a table that fits into `line_width`.
 
     Args:
-        rows: cells of each row, texts or `styled`; an empty row separates sections.
+        rows: cells of each row, texts or `styled_text`; an empty row separates sections.
         left: heads of the first columns, which are aligned on the left; long texts are wrapped.
         right: heads of further columns, which are aligned on the right; texts are not wrapped.
         last: heads of the last columns, which are aligned and wrapped like those of `left`.
@@ -150,7 +150,7 @@ def print_table(
     for head in (*left, *right, *last):
         of_numbers = head in right or head in on_right
         table.add_column(
-            styled(head),
+            styled_text(head),
             justify="right" if of_numbers else "left",
             overflow="ellipsis" if head in right else "fold",
             no_wrap=head in right or head in whole,
@@ -159,7 +159,9 @@ def print_table(
     for cells in rows:
         if cells:
             shown = (missing if cell is None else cell for cell in cells)
-            table.add_row(*(cell if isinstance(cell, Text) else styled(cell) for cell in shown))
+            table.add_row(
+                *(cell if isinstance(cell, Text) else styled_text(cell) for cell in shown)
+            )
         else:
             table.add_section()
     _print(table, wrap=True)

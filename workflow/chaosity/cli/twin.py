@@ -18,7 +18,7 @@ from chaosity.cli.shared_options import (
     JSON_OPTION,
     RESULTS_FOLDER,
     TOPOLOGY_OF_MACHINE_OPTION,
-    refuse_without_effect,
+    refuse_options_without_effect,
 )
 from chaosity.cli.terminal_output import (
     echo,
@@ -30,7 +30,7 @@ from chaosity.cli.terminal_output import (
     print_what_is_not_determined,
 )
 from chaosity.errors import UserError
-from chaosity.units import format_count, format_quantity, hidden_interval
+from chaosity.units import format_count, format_quantity, interval_hidden_by_rounding
 
 if TYPE_CHECKING:
     from chaosity.records.record_format import Load, Point
@@ -125,7 +125,7 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
 
 def _ends(metric: str, value: float, low: float, high: float) -> str:
     """Return the ends of an interval as text, or its width if both ends would look equal."""
-    hidden = hidden_interval(metric, value, low, high)
+    hidden = interval_hidden_by_rounding(metric, value, low, high)
     return hidden or f"{format_quantity(metric, low)} to {format_quantity(metric, high)}"
 
 
@@ -168,18 +168,20 @@ def predict_command(
     points that the config plans for the topology. Intervals follow from the key fitted of the file.
     """
     if machine is None:
-        refuse_without_effect("without --machine", "topology", "config_file")
+        refuse_options_without_effect("without --machine", "topology", "config_file")
     elif folder or not topology or not together:
         what = "--machine needs --topology and --with, and no FOLDER"
         remedy = f"chaosity predict --machine {machine} --topology FILE.xml --with ..."
         raise UserError(what, remedy=remedy)
     else:
-        predict_on_described_machine(machine, topology, together, config_file, as_json=as_json)
+        print_predictions_on_described_machine(
+            machine, topology, together, config_file, as_json=as_json
+        )
         return
     if folder is None:
         raise UserError("no FOLDER is named", remedy="name results/HOST/CONFIGURATION of a run")
     if together:
-        predict_loads_of_points(folder, together, as_json=as_json)
+        print_predicted_loads_of_points(folder, together, as_json=as_json)
     else:
         _predict_drive_sets(folder, as_json=as_json)
 
@@ -192,12 +194,12 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
         find_contradicted_drive_sets,
         predict_drive_sets,
     )
-    from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE, measured_table
+    from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE, existing_tidy_table
     from chaosity.store.left_out_points import PREDICTION_COLUMNS
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_parquet import write_parquet_table
 
-    measured = Measurements.read(measured_table(folder))
+    measured = Measurements.read(existing_tidy_table(folder))
     left_out = folder / UNMEASURED_FILE
     rows = Measurements.read(left_out).rows if left_out.exists() else measured.rows[:0]
     unmeasured = Measurements(rows)
@@ -221,7 +223,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
         echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
 
 
-def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
+def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Predict and print what each load of the named points gets while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.predict_loads import joined_loads, measured_medians
@@ -241,7 +243,7 @@ def predict_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bo
     )
 
 
-def predict_on_described_machine(
+def print_predictions_on_described_machine(
     machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
 ) -> None:
     """Predict and print what each load of the named points gets on a described machine."""

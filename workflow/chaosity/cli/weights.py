@@ -120,7 +120,7 @@ def _print_comparison(comparison: WeightsComparison) -> None:
     ]
     expected = [
         format_quantity("bandwidth_bytes_per_second", value)
-        for value in comparison.expected.values()
+        for value in comparison.expected_bandwidths.values()
     ]
     rows += [[], ["expected", *expected]]
     print_table(rows, right=["node", *(_MEASURED[name] for name in comparison.weights)])

@@ -37,7 +37,7 @@ from chaosity.store.measurements import (
     less_is_better,
     parse_levels_json,
 )
-from chaosity.units import format_binary_bytes, metric_words
+from chaosity.units import format_binary_bytes, metric_in_words
 
 PLACE, CLASS = "place", "class"
 ARROW = "\N{RIGHTWARDS ARROW}"
@@ -303,7 +303,7 @@ def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
 
 def cell_group_text(category: str, metric: str, corunning: bool = False) -> str:
     """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
-    words, measured = str(category).replace("_", " "), metric_words(str(metric))
+    words, measured = str(category).replace("_", " "), metric_in_words(str(metric))
     quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
     words = words if words.endswith(quantity) else f"{words} {quantity}"
     words = f"{words} {more}".strip()

@@ -41,7 +41,7 @@ from chaosity.store.measurements import (
     is_percentile,
     parse_levels_json,
 )
-from chaosity.text_templates import write_sentences
+from chaosity.text_templates import sentences_of_macro
 
 # 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
 MAX_HOSTS = 1000
@@ -169,7 +169,7 @@ def find_outlier_hosts(
     return OutlierHosts(
         matched_by=by,
         sentences=tuple(
-            write_sentences(
+            sentences_of_macro(
                 "comparison",
                 "hosts",
                 hosts=ordered,

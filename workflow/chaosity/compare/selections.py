@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.errors import UserError, suggest_allowed
+from chaosity.errors import UserError, suggest_allowed_names
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
@@ -135,12 +135,12 @@ def _filter(measurements: Measurements, conditions: Mapping[str, str], place: st
     for column, value in conditions.items():
         rows = measurements.rows
         if column not in rows:
-            remedy = suggest_allowed(column, rows.columns)
+            remedy = suggest_allowed_names(column, rows.columns)
             raise UserError(f"unknown column {column!r}", place, remedy)
         texts = rows[column].map(_text)
         if not (texts == value).any():
             known = texts.dropna().unique().tolist()
-            remedy = suggest_allowed(value, known[:_MAX_SUGGESTED])
+            remedy = suggest_allowed_names(value, known[:_MAX_SUGGESTED])
             raise UserError(f"no row has {column} {value!r}", place, remedy)
         measurements = measurements.select(texts == value)
     return measurements

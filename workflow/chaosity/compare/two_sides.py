@@ -34,8 +34,8 @@ from chaosity.compare.matched_cells import (
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import LEVEL, MATTERS, Ratio, adjust_false_discovery_rate
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
-from chaosity.text_templates import write_sentences
-from chaosity.units import metric_words
+from chaosity.text_templates import sentences_of_macro
+from chaosity.units import metric_in_words
 
 # Verdicts on a cell.
 BETTER, WORSE = "better", "worse"
@@ -149,7 +149,7 @@ def compare_selections(
         paired=paired,
         sentences=tuple(_verdict_sentences(names, table, groups, unmatched)),
         notes=tuple(
-            write_sentences(
+            sentences_of_macro(
                 "comparison",
                 "notes",
                 names=names,
@@ -326,7 +326,7 @@ def _verdict_sentences(
     number = {name: int(counts.get(name, 0)) for name in (NOT_TESTED, BETTER, WORSE)}
     sizes = (cells[side].astype(int) for side in ("n_left", "n_right"))
     spans = [sorted({size.min(), size.max()}) for size in sizes]
-    return write_sentences(
+    return sentences_of_macro(
         "comparison",
         "selections",
         names=names,
@@ -346,7 +346,7 @@ def _content_text(side: Measurements) -> str:
     """Return a text with the metrics and experiments of a side, for an error message."""
     kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
-        f"{metric_words(metric)} of {experiment}"
+        f"{metric_in_words(metric)} of {experiment}"
         for experiment, metric in kinds.itertuples(index=False)
     ]
     return ", ".join(dict.fromkeys(texts)) or "no valid value"

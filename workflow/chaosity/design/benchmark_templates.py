@@ -23,7 +23,7 @@ from chaosity.documents.shipped_documents import (
     read_document,
     yaml_file_names,
 )
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.records.record_format import (
     CounterEvent,
     CounterEventsOrReason,
@@ -231,7 +231,7 @@ def find_counter_events(
     known = {name for document in read_counter_files() for name in document["events"]}
     found = {}
     for name in names:
-        check_allowed(name, known, f"unknown counter {name!r}", f"{where}, counters")
+        check_name_is_allowed(name, known, f"unknown counter {name!r}", f"{where}, counters")
         found[name] = _counter(name, host)
     return found
 

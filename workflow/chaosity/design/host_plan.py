@@ -23,7 +23,7 @@ from chaosity.design.selectors import WeightsLookup
 from chaosity.documents.config import Config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.record_files import file_has_text, write_if_changed
 from chaosity.records.record_format import ExpandedPoint, Point, PointStoppingRule
@@ -278,7 +278,7 @@ def plan_host(
     """
     for name in config["sample"]:
         unknown = f"{name!r} is not among the experiments"
-        check_allowed(name, config["experiments"], unknown, "config, sample")
+        check_name_is_allowed(name, config["experiments"], unknown, "config, sample")
     resources = HostResources(
         host.topology,
         host.drives_to_measure(Path(config["results"])),

@@ -37,7 +37,12 @@ from chaosity.design.selectors import (
 from chaosity.documents.config import Config
 from chaosity.documents.experiments import LoadDesign, TargetSelector, WorkingSet, WorkingSetRange
 from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
-from chaosity.errors import CannotMeasureDesignError, UserError, check_allowed, suggest_allowed
+from chaosity.errors import (
+    CannotMeasureDesignError,
+    UserError,
+    check_name_is_allowed,
+    suggest_allowed_names,
+)
 from chaosity.records.record_format import Level
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
@@ -91,7 +96,7 @@ class LoadCombinations:
     def _benchmark(self, category: str, where: str) -> LoadMaker:
         """Return the benchmark that the config names for a category, if it is for this host."""
         unknown = f"no benchmark for the category {category!r} in the config"
-        check_allowed(category, self.benchmarks, unknown, where)
+        check_name_is_allowed(category, self.benchmarks, unknown, where)
         found, host = self.benchmarks[category], self.host.topology.os_family
         if found.operating_system_of_commands != host:
             benchmark_system = PLATFORMS[found.operating_system_of_commands]
@@ -255,12 +260,12 @@ class _DesignedLoad:
         if not benchmark.kernels:
             return [None]
         if not wanted:
-            remedy = suggest_allowed("", benchmark.kernels)
+            remedy = suggest_allowed_names("", benchmark.kernels)
             raise UserError(f"{benchmark.name} needs a kernel", self.where, remedy)
         missing = [kernel for kernel in wanted if kernel not in benchmark.kernels]
         listed = ", ".join(missing)
         if len(missing) == len(wanted):
-            remedy = suggest_allowed(missing[0], benchmark.kernels)
+            remedy = suggest_allowed_names(missing[0], benchmark.kernels)
             wrong, place = f"{benchmark.name} has no kernel {listed}", f"{self.where}.kernel"
             others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
@@ -278,7 +283,9 @@ class _DesignedLoad:
         spec, vary, first = self.spec, self.spec.get("vary", {}), members[0]
         known, where = self.benchmark.parameters, f"{self.where}.vary"
         for name in vary:
-            check_allowed(name, known, f"{self.benchmark.name} has no parameter {name!r}", where)
+            check_name_is_allowed(
+                name, known, f"{self.benchmark.name} has no parameter {name!r}", where
+            )
         factors: dict[str, Sequence[Level]] = {}
         if "sizes" in spec:
             factors["bytes"] = self._sizes(spec["sizes"], members)

@@ -13,7 +13,7 @@ from typing import Any
 
 from chaosity.design.samples import PlanNotes
 from chaosity.documents.experiments import ExperimentDocument, RelativeMetric
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.records.record_format import ExpandedPoint, Load, MetricRatio
 
 LoadInPoint = tuple[ExpandedPoint, Load]
@@ -55,12 +55,12 @@ def add_references_to_points(
 def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
     """Check that a load has the metrics of an entry, and of the right kind."""
     metric, metrics, rate = entry["metric"], load["metrics"], entry.get("per")
-    check_allowed(metric, metrics, f"{entry['load']} has no metric {metric!r}", where)
+    check_name_is_allowed(metric, metrics, f"{entry['load']} has no metric {metric!r}", where)
     if "by_node" in metrics[metric]:
         remedy = "a ratio needs a metric with a single value"
         raise UserError(f"{metric} has a value for each node", where, remedy)
     if rate is not None:
-        check_allowed(rate, metrics, f"{entry['load']} has no rate {rate!r}", where)
+        check_name_is_allowed(rate, metrics, f"{entry['load']} has no rate {rate!r}", where)
         if "counter" not in metrics[metric]:
             remedy = "choose a metric from a processor counter"
             raise UserError(f"{metric} is not a count", where, remedy)
@@ -79,7 +79,7 @@ def _ratios(
     rows = [_columns(*pair) for pair in loads]
     known = set[str]().union(*rows)
     for column in (*entry["to"], *entry["same"]) if rows else ():
-        check_allowed(column, known, f"{entry['load']} has no column {column!r}", where)
+        check_name_is_allowed(column, known, f"{entry['load']} has no column {column!r}", where)
     keys = [tuple(row.get(column) for column in entry["same"]) for row in rows]
     wanted = {column: str(level) for column, level in entry["to"].items()}
     references: dict[tuple[str | None, ...], list[LoadInPoint]] = defaultdict(list)

@@ -17,7 +17,7 @@ from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Targ
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
-from chaosity.errors import CannotMeasureDesignError, UserError, check_allowed
+from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
 from chaosity.place.page_shares import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
 from chaosity.place_names import node_name, parse_place_name
 
@@ -192,7 +192,7 @@ class Selection:
         """
         loads = self.earlier.items()
         known = {f"{role}.{side}": end for role, ends in loads for side, end in ends.items()}
-        check_allowed(reference, known, f"no earlier load has {reference}", self.where)
+        check_name_is_allowed(reference, known, f"no earlier load has {reference}", self.where)
         return known[reference]
 
     def _initiator(self, reference: str) -> Initiator:
@@ -204,7 +204,7 @@ class Selection:
     def _known(self, names: Iterable[str], known: Mapping[str, S], what: str) -> list[S]:
         """Return the parts of this host that have these names."""
         for name in names:
-            check_allowed(name, known, f"this host has no {what} {name!r}", self.where)
+            check_name_is_allowed(name, known, f"this host has no {what} {name!r}", self.where)
         return [known[name] for name in names]
 
     def _others(self, selector: InitiatorSelector, one_per_core: bool) -> list[Initiator]:
@@ -237,7 +237,9 @@ class Selection:
     def _placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
         """Yield a target for each policy in `names`; with one memory node, only for first touch."""
         for name in names:
-            check_allowed(name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target")
+            check_name_is_allowed(
+                name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target"
+            )
             if len(self.host.topology.memory_nodes) >= 2 or name == FIRST_TOUCH:
                 target = page_placement_target(name, workers, self.host, self.weights)
                 yield from [target] if target else []

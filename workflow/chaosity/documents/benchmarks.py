@@ -14,7 +14,7 @@ from chaosity.documents.checked_yaml import (
     Name,
     Positive,
     key_needs,
-    with_one_key_of,
+    needs_exactly_one_key_of,
 )
 
 # A number, or a template whose text is a number.
@@ -283,7 +283,7 @@ class BenchmarkDocument(TypedDict):
     command: Annotated[list[str], MinLen(1)]
     """Words of the command; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]
-    """barrier: the load prepares, then waits for the line "start"; spawn: it starts at once."""
+    """barrier: the load prepares, then waits for the line "go"; spawn: it starts at once."""
     stop: Stop
     """How a load of the benchmark ends."""
     estimate_seconds: NotRequired[str]
@@ -297,11 +297,14 @@ class BenchmarkDocument(TypedDict):
 
     Each counter is optional, since most processors do not have all of them.
     """
-    valid: list[Annotated[Condition, with_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]]
+    valid: list[
+        Annotated[Condition, needs_exactly_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]
+    ]
     """What the output must say, so that a run is valid."""
     notes: NotRequired[
         Annotated[
-            list[Annotated[Remark, with_one_key_of("json", "event"), *EVENT_HAS_KEY]], MinLen(1)
+            list[Annotated[Remark, needs_exactly_one_key_of("json", "event"), *EVENT_HAS_KEY]],
+            MinLen(1),
         ]
     ]
     """Remarks of the tool that do not make a run invalid."""

@@ -36,7 +36,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import TypedDictSchema
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
-from chaosity.errors import UserError, suggest_allowed
+from chaosity.errors import UserError, suggest_allowed_names
 
 # Limits of a YAML file that is read. An alias counts as many values as the value that it stands
 # for. The longest file of the project has 10 kB.
@@ -196,7 +196,7 @@ def _user_error(
     match kind:
         case "extra_forbidden" | "invalid_key":
             known = _known_keys(document_type, document, path[:-1])
-            what, remedy = f"unknown key {path[-1]!r}", suggest_allowed(str(path[-1]), known)
+            what, remedy = f"unknown key {path[-1]!r}", suggest_allowed_names(str(path[-1]), known)
             return UserError(what, f"{where}, {_written(path[:-1])}", remedy)
         case "missing":
             return UserError(f"the key {path[-1]!r} is missing", f"{where}, {_written(path[:-1])}")
@@ -204,10 +204,10 @@ def _user_error(
             return UserError(f"the key {context['discriminator']} is missing", place)
         case "union_tag_invalid":
             key, value = context["discriminator"].strip("'"), context["tag"]
-            remedy = suggest_allowed(str(value), _listed(context["expected_tags"]))
+            remedy = suggest_allowed_names(str(value), _listed(context["expected_tags"]))
             return UserError(f"the value {value!r} is not allowed", f"{place}.{key}", remedy)
         case "literal_error":
-            remedy = suggest_allowed(str(given), _listed(context["expected"]))
+            remedy = suggest_allowed_names(str(given), _listed(context["expected"]))
             return UserError(f"the value {given!r} is not allowed", place, remedy)
         case "string_pattern_mismatch":
             return UserError(f"{given!r} does not match {context['pattern']!r}", place)
@@ -326,7 +326,7 @@ def _different(values: list[Element]) -> list[Element]:
 DIFFERENT = AfterValidator(_different)
 
 
-def with_one_key_of(*keys: str) -> AfterValidator:
+def needs_exactly_one_key_of(*keys: str) -> AfterValidator:
     """Return a check that a mapping has exactly one of these keys."""
 
     def check(document: Mapping[str, Any]) -> Mapping[str, Any]:

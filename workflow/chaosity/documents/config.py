@@ -28,7 +28,7 @@ from chaosity.documents.shipped_documents import (
     load_experiment,
     path_in_repository,
 )
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.units import parse_duration, parse_share
 
 Mode = Literal["nps0", "nps1", "nps2", "nps4", "snc1", "snc2", "snc4"]
@@ -178,7 +178,9 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
         place = f"{where}, levels"
         varied = _varied_names(experiments.get(name) or load_experiment(name, place))
         for level in levels:
-            check_allowed(level, varied, f"{name} does not vary {level!r}", f"{place}.{name}")
+            check_name_is_allowed(
+                level, varied, f"{name} does not vary {level!r}", f"{place}.{name}"
+            )
     for category, name in checked["benchmarks"].items():
         _check_benchmark(checked, category, name, where)
     for name in checked["parameters"]:
@@ -225,7 +227,7 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
         raise UserError(f"the key {category!r} is missing", f"{where}, the key `stopping`")
     known, place = benchmark.get("parameters", {}), f"{where}, parameters.{name}"
     for key in config["parameters"].get(name, {}):
-        check_allowed(key, known, f"{name} has no parameter {key!r}", place)
+        check_name_is_allowed(key, known, f"{name} has no parameter {key!r}", place)
 
 
 def read_config(path: Path = CONFIG) -> Config:

@@ -19,7 +19,7 @@ from chaosity.documents.checked_yaml import (
     Texts,
     Value,
     key_needs,
-    with_one_key_of,
+    needs_exactly_one_key_of,
 )
 from chaosity.documents.figures import AnyFigure
 
@@ -305,7 +305,7 @@ class FactorLevelRule(TypedDict, total=False):
     For example same node, same package or other package.
     """
     by: Literal["package", "l3_domain"]
-    """package: the packages and nodes decide the relation; l3_domain: so do the L3 domains."""
+    """package: same, other or both packages; l3_domain: also a shared L3 domain counts."""
     count: Side
     """LOAD.target; the level is the number of its drives."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
@@ -396,7 +396,7 @@ class ExperimentDocument(TypedDict):
             str,
             Annotated[
                 FactorLevelRule,
-                with_one_key_of("design", "relation", "count", "level", "mode"),
+                needs_exactly_one_key_of("design", "relation", "count", "level", "mode"),
                 key_needs("by", "relation"),
             ],
         ]
@@ -407,7 +407,7 @@ class ExperimentDocument(TypedDict):
             list[
                 Annotated[
                     RelativeMetric,
-                    with_one_key_of("to", "per"),
+                    needs_exactly_one_key_of("to", "per"),
                     key_needs("to", "same"),
                     key_needs("same", "to"),
                 ]

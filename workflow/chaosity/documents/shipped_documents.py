@@ -13,7 +13,7 @@ from typing import Any, cast
 from chaosity.documents.benchmarks import BenchmarkDocument, OutputValue
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.experiments import ExperimentDocument
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.units import metric_has_unit
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -49,7 +49,7 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
         UserError: there is no such file, or its content is wrong.
     """
     kind = next(iter(document_type.__annotations__))
-    check_allowed(name, yaml_file_names(folder), f"unknown {kind} {name!r}", where)
+    check_name_is_allowed(name, yaml_file_names(folder), f"unknown {kind} {name!r}", where)
     path = folder / f"{name}.yaml"
     state = path.stat() if path.exists() else None
     version = (state.st_mtime_ns, state.st_size) if state else None
@@ -85,11 +85,11 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
     _check_relative_metrics(document, loads, place)
     for index, entry in enumerate(document.get("resources", [])):
         where_entry = f"{place}, resources.{index}"
-        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", where_entry)
+        check_name_is_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", where_entry)
     return document
 
 
-def existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
+def load_existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
     """Return the experiments with these names, without those whose file no longer exists."""
     found = []
     for name in dict.fromkeys(names):
@@ -103,7 +103,7 @@ def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
-        check_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", place)
+        check_name_is_allowed(entry["load"], loads, f"unknown load {entry['load']!r}", place)
         if name in {*names, entry["metric"]}:
             raise UserError(f"the name {name!r} is in use", place, "choose another name")
         if metric_has_unit(name):
@@ -124,7 +124,9 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
     for metric, source in document["metrics"].items():
         place = f"{file}, metrics.{metric}"
         if counter := source.get("counter"):
-            check_allowed(counter, listed, f"counter {counter!r} is not in `counters`", place)
+            check_name_is_allowed(
+                counter, listed, f"counter {counter!r} is not in `counters`", place
+            )
         _check_regular_expression(source, place)
     for rule in document["valid"]:
         _check_regular_expression(cast(OutputValue, rule), f"{file}, valid, {rule['name']}")

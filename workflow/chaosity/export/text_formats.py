@@ -28,7 +28,7 @@ from chaosity.export.main_matrices import (
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
-from chaosity.text_templates import TEMPLATES, make_environment
+from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import SAME_NODE
 
 # At most this share of healthy hosts fails any reference, as for findings.
@@ -186,7 +186,7 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.
     """
-    environment = make_environment(
+    environment = template_environment(
         TEMPLATES / "exports", ("jinja2.ext.do",), _printable, keep_trailing_newline=True
     )
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)

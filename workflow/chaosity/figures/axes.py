@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name, place_words
-from chaosity.text_templates import fixed_texts
+from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name, place_in_words
+from chaosity.text_templates import texts_of_yaml_file
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
 # Kinds of values with their words, in the order of the kinds on an axis; also the words for names
 # whose order is not that of their letters.
-_WORDS = fixed_texts("axes")
+_WORDS = texts_of_yaml_file("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 
 
@@ -34,15 +34,15 @@ class AxisValue:
     # different kinds, and the labels of groups.
     kind: str
     # Sort key among values of the same kind; the first entry of a number's key is the number.
-    order: tuple[Any, ...]
-    short: str  # label on an axis whose title names the kind
-    long: str  # label that is clear without the title of an axis
+    sort_key: tuple[Any, ...]
+    short_label: str  # label on an axis whose title names the kind
+    long_label: str  # label that is clear without the title of an axis
     nodes: tuple[int, ...] = ()  # memory nodes to which the value belongs; empty if unknown
 
     @property
     def number(self) -> float:
         """Return the number, or the size in bytes, that the value stands for."""
-        return float(self.order[0])
+        return float(self.sort_key[0])
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Axis:
     def tick_label(self, value: AxisValue) -> str:
         """Return a value's label on the axis: the short one if the axis title names the kind."""
         full = self.has_mixed_kinds or value.kind in ("all_drives", "file")
-        return value.long if full else value.short
+        return value.long_label if full else value.short_label
 
     def legend_label(self, value: AxisValue) -> str:
         """Return a value's label in a legend; before a number stands the axis title."""
-        return f"{self.title} {value.short}" if value.kind == "number" else value.long
+        return f"{self.title} {value.short_label}" if value.kind == "number" else value.long_label
 
     def with_values(self, values: Iterable[AxisValue]) -> Axis:
         """Return the axis with other values in a single group."""
@@ -152,7 +152,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     if place is None:
         label = name.replace("_", " ")
         return AxisValue(name, "text", natural_sort_key(name), label, label, nodes)
-    label = place_words(name)
+    label = place_in_words(name)
     known = _place_value(name, place, label)
     found = known or AxisValue(name, "text", natural_sort_key(name), label, label)
     return replace(found, nodes=place.nodes_in_name or nodes)
@@ -187,10 +187,10 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
     """Return a processing unit with its node, sorted by L3 domain; other values unchanged."""
     if value.kind != "pu":
         return value
-    index = value.order[0]
+    index = value.sort_key[0]
     node, domain = topology.node_of_pu.get(index), topology.l3_of_pu.get(index, -1)
     nodes = value.nodes or (() if node is None else (node,))
-    return replace(value, nodes=nodes, order=(domain, index))
+    return replace(value, nodes=nodes, sort_key=(domain, index))
 
 
 def sort_and_group_axis_values(
@@ -205,13 +205,13 @@ def sort_and_group_axis_values(
     # The set of all drives is sorted like other sets of several nodes, by its number of nodes.
     if {value.kind for value in found} == {"node_drives", "all_drives"}:
         found = [
-            replace(value, kind="node_drives", order=(len(value.nodes), value.nodes))
+            replace(value, kind="node_drives", sort_key=(len(value.nodes), value.nodes))
             for value in found
         ]
     mixed = len({value.kind for value in found}) > 1
     keyed = [(_group_key(value, packages, mixed), value) for value in found]
     ranks = {kind: rank for rank, kind in enumerate(_KINDS)}
-    keyed.sort(key=lambda pair: (ranks[pair[1].kind], pair[0][0], pair[1].order))
+    keyed.sort(key=lambda pair: (ranks[pair[1].kind], pair[0][0], pair[1].sort_key))
     ordered = [value for _, value in keyed]
     groups: list[AxisGroup] = []
     for position, ((_, label), _) in enumerate(keyed):
@@ -235,7 +235,7 @@ def _group_key(
             number = len(value.nodes)
             return (number,), "1 node" if number == 1 else f"{number} nodes"
         case "node":
-            package = packages.get(value.order[0])
+            package = packages.get(value.sort_key[0])
             return ((1,), "no package") if package is None else ((0, package), f"package {package}")
         case "pu" | "core" | "l3" | "drive" | "first_drives" | "gpu":
             if not value.nodes:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from chaosity.documents.figures import LevelsToCompare
 from chaosity.figures.axes import make_axis_value
-from chaosity.figures.figure_data import FigureData, Role, best_mark, mark_rows
+from chaosity.figures.figure_data import FigureData, Role, best_mark, marks_of_table
 from chaosity.figures.marks import (
     STATUS_TEXTS,
     mark_location_text,
@@ -23,7 +23,7 @@ from chaosity.figures.marks import (
 )
 from chaosity.figures.select import LARGER_ALONE, SUM
 from chaosity.figures.tables import latency_curve_numbers
-from chaosity.place_names import access_words, list_of_places, natural_sort_key
+from chaosity.place_names import access_in_words, natural_sort_key, places_in_words
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.curves import RISE_PER_DOUBLING, LatencyStep
 from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
@@ -44,7 +44,7 @@ from chaosity.units import (
     format_quantity,
     group_thousands,
     join_with_and,
-    metric_words,
+    metric_in_words,
 )
 
 # Maximum number of slow initiators or cases that a caption names; it only counts more of them.
@@ -90,7 +90,7 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
     if valid.empty:
         return
     if len(valid) == 1:
-        [mark] = mark_rows(valid)
+        [mark] = marks_of_table(valid)
         yield f"{mark_value_text(mark, scale)} ({mark_location_text(mark, data)})"
         yield from _lowest_bound_statements(data)
         return
@@ -207,7 +207,9 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
         for (group,), series, ratio in _ratios_to_base(data, "series", base, levels, ["x"])
     ]
     if ratios:
-        words = f"{metric_words(data.spec.metric)} as a ratio to {make_axis_value(base).long}"
+        words = (
+            f"{metric_in_words(data.spec.metric)} as a ratio to {make_axis_value(base).long_label}"
+        )
         yield f"{words}: {_listed(ratios)}"
 
 
@@ -246,7 +248,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
     # Many cells together can show a difference that is smaller than the scatter of each cell.
     clear = any(_differs(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
-        words = f"{metric_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
+        words = f"{metric_in_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
         yield f"{words}: {_listed(ratios)}"
 
 
@@ -257,7 +259,7 @@ def _change_statements(data: FigureData) -> Statements:
     valid = data.measurements[data.measurements["status"] == "valid"]
     rows = replace(data, measurements=valid).measurements_of_each_line
     rows = rows.assign(x=rows["x"].map({value.name: value.number for value in axis.values}))
-    labels = {value.number: value.short for value in axis.values}
+    labels = {value.number: value.short_label for value in axis.values}
     by_line = rows.groupby(["host", *roles])["x"]
     spans = {key[1:]: (labels[own.min()], labels[own.max()]) for key, own in by_line}
     is_end = [rows["x"] == by_line.transform("min"), rows["x"] == by_line.transform("max")]
@@ -286,7 +288,7 @@ def _change_statements(data: FigureData) -> Statements:
     if ratios:
         title, span = axis.title.lower(), spans[next(iter(worst.values()))[1]]
         words = f"{title} {' to '.join(span)}" if one else f"the first to the last {title}"
-        words = f"from {words}, {metric_words(data.spec.metric)} changes by the factor"
+        words = f"from {words}, {metric_in_words(data.spec.metric)} changes by the factor"
         listed = _listed(ratios)
         yield f"{words}{':' * listed.startswith('no')} {listed}"
 
@@ -301,7 +303,7 @@ def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
         return
     measured = [level for level in wanted if (data.measurements["level"] == level).any()]
     numbers = {value.name: value.number for value in axis.values}
-    labels = {value.number: value.long for value in axis.values}
+    labels = {value.number: value.long_label for value in axis.values}
     rows = data.measurements.assign(x=data.measurements[role].map(numbers))
     for together in measured or wanted[:1]:
         found = compare_latency_together_and_alone(rows, together, compare["to"])
@@ -352,7 +354,7 @@ def _slow_initiators(found: LatencyTogetherAndAlone, level: str, base: str) -> s
     slow = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
     alone = [each.alone for each in slow if not math.isnan(each.alone)]
     one = len(slow) == 1
-    names = list_of_places(each.initiator for each in slow)
+    names = places_in_words(each.initiator for each in slow)
     return (
         f"with {level}, {format_count(len(slow), 'initiator')} {'is' if one else 'are'} slower "
         f"than others of {'its node' if one else 'their nodes'} "
@@ -373,11 +375,13 @@ def _best_statements(data: FigureData) -> Statements:
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
     ratios = _ratios_to_base(of_best, "x", best["x"], axis.value_names)
     similar = [
-        axis.find_value_by_name(name).short for _, name, ratio in ratios if not _differs(ratio)
+        axis.find_value_by_name(name).short_label
+        for _, name, ratio in ratios
+        if not _differs(ratio)
     ]
     labels = [data.value_label_without_axis_title(role, str(best[role])) for role in keys]
     value = estimate.text(choose_scale(data.spec.metric, [estimate.median]))
-    place = f"{axis.title.lower()} {axis.find_value_by_name(best['x']).short}"
+    place = f"{axis.title.lower()} {axis.find_value_by_name(best['x']).short_label}"
     yield f"best: {', '.join([place, *labels, value])}"
     if similar:
         yield f"{axis.title} {join_with_and(similar)}: not clearly worse"
@@ -389,7 +393,7 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
     """Yield the best and the worst mark with places; only their range if no difference is clear."""
     metric, less = data.spec.metric, less_is_better(data.spec.metric)
     valid = data.valid_marks_best_first
-    marks = mark_rows(valid.iloc[[0, -1]])
+    marks = marks_of_table(valid.iloc[[0, -1]])
     best, worst = map(Estimate.of_cell, marks)
     low, high = sorted((best.median, worst.median))
     scale = choose_scale(metric, (low, high))
@@ -429,7 +433,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
     )
     if len(unloaded):
         values = _span(unloaded["median"], lambda value: format_quantity(metric, value))
-        yield f"unloaded {metric_words(metric)} is {values}"
+        yield f"unloaded {metric_in_words(metric)} is {values}"
     curve: list[str] = [*data.axes] or ["host"]
     doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
     doubled = doubled.merge(peaks[[*curve, "median"]], on=curve, suffixes=("", "_of_peak"))
@@ -444,10 +448,10 @@ def _latency_curve_statements(data: FigureData) -> Statements:
             f"{format_quantity(data.x_metric, end['median'])} ({', '.join([share, *labels])})"
         )
     if ends:
-        yield f"{metric_words(metric)} doubles at {' to '.join(ends)}"
+        yield f"{metric_in_words(metric)} doubles at {' to '.join(ends)}"
     if others := len(knees) - len(doubled):
         yield (
-            f"{metric_words(metric)} does not double before the peak on {others} of "
+            f"{metric_in_words(metric)} does not double before the peak on {others} of "
             f"{format_count(len(knees), 'curve')}"
         )
 
@@ -480,7 +484,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
     if wrong.any():
         worst = np.unravel_index(np.where(wrong, excess, -np.inf).argmax(), wrong.shape)
         pairs = [
-            f"{access_words(mark['initiator'], mark['target'])} ({name} {mark[by]:g}, "
+            f"{access_in_words(mark['initiator'], mark['target'])} ({name} {mark[by]:g}, "
             f"{format_quantity(metric, mark['median'])})"
             for mark in known.iloc[np.array(worst)].to_dict("records")
         ]
@@ -539,7 +543,7 @@ def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
     if start == 0:
         return f"{last} for every {title}"
     before = " or ".join(dict.fromkeys(names[:start]))
-    end, begin = (axis.values[line["place"].iloc[n]].short for n in (start - 1, start))
+    end, begin = (axis.values[line["place"].iloc[n]].short_label for n in (start - 1, start))
     return f"{before} up to {end} ({title}), {last} from {begin}"
 
 

@@ -20,7 +20,7 @@ from chaosity.figures.figure_data import (
     Role,
     ShownValueRange,
     has_number,
-    mark_rows,
+    marks_of_table,
     shown_value,
 )
 from chaosity.figures.marks import (
@@ -28,8 +28,8 @@ from chaosity.figures.marks import (
     axis_label,
     axis_ticks,
     cell_second_value_text,
+    drawing_row_of_mark,
     mark_location_names,
-    mark_row,
     state_legend,
     value_axis_title,
 )
@@ -66,10 +66,10 @@ class _Layout:
     headed: bool  # whether groups of rows have headings
 
 
-def cell_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
+def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
     """Return a row for each cell and label of a heat map, and the values for its template."""
     layout = _layout(data)
-    cells = {(mark["rows"], mark["columns"]): mark for mark in mark_rows(data.marks)}
+    cells = {(mark["rows"], mark["columns"]): mark for mark in marks_of_table(data.marks)}
     scale, size = _number_format(list(cells.values()), limits.scale, layout)
     notes, note_size, legend = _notes(data, cells, size, layout)
     factor, low = limits.scale.factor, limits.low
@@ -119,7 +119,7 @@ def _cell(
     mark: FigureMark | None, place: tuple[str, str], data: FigureData, limits: ShownValueRange
 ) -> Row:
     if mark is not None:
-        return mark_row(mark, data, limits)
+        return drawing_row_of_mark(mark, data, limits)
     where = mark_location_names({"rows": place[0], "columns": place[1]}, data)
     return {"role": "absent", "hover": f"{where}: {STATUS_TEXTS['absent']}"}
 

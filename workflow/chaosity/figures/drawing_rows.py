@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from chaosity.errors import UserError
 from chaosity.figures.axes import axis_title
-from chaosity.figures.cell_rows import cell_rows
+from chaosity.figures.cell_rows import heat_map_rows
 from chaosity.figures.figure_data import (
     FigureData,
     FigureMark,
     ShownValueRange,
     best_mark,
-    mark_rows,
+    marks_of_table,
 )
 from chaosity.figures.marks import (
     ALONE,
@@ -40,19 +40,25 @@ from chaosity.figures.marks import (
     STEPS,
     axis_label,
     axis_ticks,
-    is_simulated,
-    legend_values,
+    drawing_row_of_mark,
+    legend_entry_of_mark,
     lowest_shown_value,
-    mark_row,
     panel_title,
     provenance_text,
-    series_key,
+    series_looks_and_legends,
+    shows_simulated_machine,
+    value_axis_encoding,
     value_axis_title,
-    value_encoding,
 )
 from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width_points
 from chaosity.records.record_format import SIMULATED
-from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count, metric_words
+from chaosity.units import (
+    UnitScale,
+    choose_scale,
+    format_binary_bytes,
+    format_count,
+    metric_in_words,
+)
 
 _MOST_TICKS = 12
 _BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # points
@@ -69,17 +75,19 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
         UserError: a logarithmic x axis has a value that is not a number above zero.
     """
     title, about = data.title, provenance_text(data)
-    if is_simulated(data):  # in the title, so that a part cut out of the picture says it too
+    if shows_simulated_machine(
+        data
+    ):  # in the title, so that a part cut out of the picture says it too
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
-    value, value_title = value_encoding(data, limits), value_axis_title(data, limits.scale)
+    value, value_title = value_axis_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {
         "value": value,
         "value_title": value_title,
         "titled_axis": {**value["axis"], "title": value_title},
-        **legend_values(data),
+        **series_looks_and_legends(data),
     }
     if "rows" in data.axes:
-        rows, placed = cell_rows(data, limits)
+        rows, placed = heat_map_rows(data, limits)
     else:
         rows, placed = _rows_on_axis(data, limits)
     return Drawing(data.spec.template or data.spec.kind, title, about, rows, values | placed)
@@ -218,10 +226,10 @@ def _named_rows(
     best = best_mark(data) if data.spec.mark_best else None
     floor = lowest_shown_value(data, limits)
     ranks = {name: rank for rank, name in enumerate(names)}
-    marks = mark_rows(data.marks)
+    marks = marks_of_table(data.marks)
     for mark in sorted(marks, key=lambda m: (places[m["x"]], ranks.get(m.get("series"), many))):
-        row = mark_row(mark, data, limits) | {
-            "key": series_key(mark, data),
+        row = drawing_row_of_mark(mark, data, limits) | {
+            "key": legend_entry_of_mark(mark, data),
             "panel": mark.get("panels"),
         }
         series, x = mark.get("series"), places[mark["x"]]
@@ -304,7 +312,9 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
     for name in order:
         own = [row["slot_middle"] for row in marks if row["place"] == name]
         if own:
-            label = axis_label(data, "x", name) if titled else axis.find_value_by_name(name).long
+            label = (
+                axis_label(data, "x", name) if titled else axis.find_value_by_name(name).long_label
+            )
             middles[sum(own) / len(own)] = label
     shown: dict[str, Any] = {"title": axis.title if titled else None, "ticks": False, "grid": False}
     shown |= {"domain": False, "labelFontSize": 8, **axis_ticks(middles)}
@@ -325,7 +335,7 @@ def _x_title(data: FigureData, scale: UnitScale) -> str:
     """Return the title of the x axis: "Traffic (GB/s)"."""
     text = data.spec.x_title
     if text is None and data.x_is_metric_of_other_load:
-        text = f"{data.measured_x_column.split('.')[0]} {metric_words(data.x_metric)}"
+        text = f"{data.measured_x_column.split('.')[0]} {metric_in_words(data.x_metric)}"
     text = text or axis_title(data.measured_x_column, ())
     text = text[:1].upper() + text[1:]
     if data.spec.kind == "scatter" and data.marks["position"].duplicated().any():
@@ -358,9 +368,11 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
         valid = _spread_equal_positions(valid, [role for role in ("panels",) if role in data.axes])
     starts: dict[tuple[str | None, str], Row] = {}
     alone: dict[str | None, Row] = {}
-    for mark in mark_rows(valid.sort_values(["position", "median"], kind="stable")):
+    for mark in marks_of_table(valid.sort_values(["position", "median"], kind="stable")):
         at = _position_text(mark, data, x_scale)
-        row = mark_row(mark, data, limits, at) | {"key": series_key(mark, data)}
+        row = drawing_row_of_mark(mark, data, limits, at) | {
+            "key": legend_entry_of_mark(mark, data)
+        }
         row |= {"x": mark["position"] / x_scale.factor, "panel": mark.get("panels")}
         row["line"] = row["key"]
         if x_scale.symbol and not pd.isna(mark["position_low"]):

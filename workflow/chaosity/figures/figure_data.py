@@ -116,7 +116,7 @@ def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureS
     return list(specs.values())
 
 
-def mark_rows(table: pd.DataFrame) -> list[FigureMark]:
+def marks_of_table(table: pd.DataFrame) -> list[FigureMark]:
     """Return the rows of a table of marks as a list of mappings."""
     return cast(list[FigureMark], table.to_dict("records"))
 
@@ -216,7 +216,7 @@ class FigureData:
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
         """Return the long label of a value, which is clear without the axis title."""
-        return self.axes[role].find_value_by_name(name).long
+        return self.axes[role].find_value_by_name(name).long_label
 
     def bounds_of_marks(self) -> pd.DataFrame:
         """Return a row for each mark, a column for each title of a bound; NaN if not measured."""
@@ -233,7 +233,7 @@ def best_mark(data: FigureData) -> FigureMark | None:
 
     Return None if the figure has no valid mark.
     """
-    return next(iter(mark_rows(data.valid_marks_best_first.head(1))), None)
+    return next(iter(marks_of_table(data.valid_marks_best_first.head(1))), None)
 
 
 # A colour scale spans at least this share of its top value, so that scatter of a few per cent does

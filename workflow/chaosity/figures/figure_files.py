@@ -23,16 +23,16 @@ from chaosity.figures.figure_data import (
 )
 from chaosity.figures.marks import (
     failed_mark_lines,
-    is_simulated,
     provenance_text,
+    shows_simulated_machine,
     unmeasured_mark_reason_lines,
 )
 from chaosity.figures.select import select_figure_data
 from chaosity.figures.tables import (
     TextTable,
-    figure_csv,
+    curve_numbers_table,
+    figure_csv_table,
     figure_text_tables,
-    numbers_csv,
     value_table,
 )
 from chaosity.figures.vega_lite import write_drawing
@@ -184,8 +184,11 @@ def write_figure(
     drawn = drawn and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
         write_drawing(drawing_of_figure(data, limits), spec.name, caption, directory)
-    parts = [SIMULATED.upper()] * is_simulated(data) + [provenance_text(data)]
-    tables = {f"{spec.name}.csv": figure_csv(data), f"{spec.name}_numbers.csv": numbers_csv(data)}
+    parts = [SIMULATED.upper()] * shows_simulated_machine(data) + [provenance_text(data)]
+    tables = {
+        f"{spec.name}.csv": figure_csv_table(data),
+        f"{spec.name}_numbers.csv": curve_numbers_table(data),
+    }
     for name, table in tables.items():
         if table is not None:
             write_csv(table, directory / name)

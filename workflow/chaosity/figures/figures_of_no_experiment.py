@@ -12,7 +12,7 @@ from chaosity.figures.figure_files import FigureFile, write_csv
 from chaosity.figures.vega_lite import Drawing, Row, write_drawing
 from chaosity.health.check_history import CheckHistory, ValueSeries
 from chaosity.statistics.anova import AnovaResult
-from chaosity.units import choose_scale, format_count, format_quantity, metric_words
+from chaosity.units import choose_scale, format_count, format_quantity, metric_in_words
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
 _MOST_PANELS, _MOST_COMPONENTS = 6, 6  # of changed values, the newest; nobody reads more
@@ -79,7 +79,7 @@ def _percent(series: ValueSeries, logs: Sequence[float]) -> list[float]:
 
 
 def _name(series: ValueSeries) -> str:
-    return f"{'->'.join(series.check.parts)}, {metric_words(series.check.metric)}"
+    return f"{'->'.join(series.check.parts)}, {metric_in_words(series.check.metric)}"
 
 
 def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.figures.machine_parts import FAULTY, MachineParts, TextLine, text_with_interval
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.store.read_node_matrix_csv import BANDWIDTH
-from chaosity.text_templates import TEMPLATES, make_environment
+from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Node
 from chaosity.units import format_count, format_quantity
@@ -135,7 +135,7 @@ def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
 
 
 def _render(name: str, title: str, drawing: object, height: float = 0.0) -> str:
-    template = make_environment(TEMPLATES / "figures", autoescape=True).get_template(
+    template = template_environment(TEMPLATES / "figures", autoescape=True).get_template(
         f"{name}.svg.j2"
     )
     sizes = {"width": WIDTH, "height": height, "line_height": LINE_HEIGHT}

@@ -24,7 +24,7 @@ from chaosity.export.main_matrices import (
     MeasuredHost,
     read_main_matrices,
 )
-from chaosity.place_names import node_name, parse_place_name, place_words
+from chaosity.place_names import node_name, parse_place_name, place_in_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
@@ -125,7 +125,7 @@ class MachineParts:
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
         """Add a line on what a part of a node gives on a path; one line for all findings on it."""
-        nodes = f"{len(others)} nodes" if len(others) > 1 else place_words(others[0])
+        nodes = f"{len(others)} nodes" if len(others) > 1 else place_in_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
         lines = self.slow_paths.setdefault(node, {})

@@ -17,17 +17,23 @@ from chaosity.figures.figure_data import (
     Role,
     ShownValueRange,
     has_number,
-    mark_rows,
+    marks_of_table,
     shown_interval,
     shown_value,
 )
-from chaosity.figures.vega_lite import WIDTH, Row, bar_hatch, template, text_width_points
-from chaosity.place_names import access_words
+from chaosity.figures.vega_lite import (
+    WIDTH,
+    Row,
+    bar_hatch_number,
+    figure_template,
+    text_width_points,
+)
+from chaosity.place_names import access_in_words
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
 from chaosity.store.measurements import Measurements
-from chaosity.units import UnitScale, format_count, metric_words
+from chaosity.units import UnitScale, format_count, metric_in_words
 
 # State of a mark without a measured value -> its words in figures and captions, in the order of
 # legends. A `missing` mark was planned but not measured; an `unmeasured` mark was measured but has
@@ -49,7 +55,7 @@ _LABEL_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "x", "columns")
 def value_axis_title(data: FigureData, scale: UnitScale) -> str:
     """Return the title of the value axis with its unit: "Memory bandwidth (GB/s)"."""
     load = data.spec.load if len(data.spec.load) == 1 else ()
-    text = data.spec.value_title or " ".join([*load, metric_words(data.spec.metric)])
+    text = data.spec.value_title or " ".join([*load, metric_in_words(data.spec.metric)])
     text = text[:1].upper() + text[1:]
     return f"{text} ({scale.symbol})" if scale.symbol else text
 
@@ -66,7 +72,7 @@ def replicates_text(data: FigureData) -> str:
     return f"median of {numbers[0]} to {numbers[-1]} replicates"
 
 
-def is_simulated(data: FigureData) -> bool:
+def shows_simulated_machine(data: FigureData) -> bool:
     """Return whether a figure shows a machine that does not exist."""
     return Measurements(data.measurements).is_simulated
 
@@ -89,7 +95,7 @@ def provenance_text(data: FigureData) -> str:
 
 
 def mark_location_text(
-    mark: FigureMark, data: FigureData, access: Callable[[str, str], str] = access_words
+    mark: FigureMark, data: FigureData, access: Callable[[str, str], str] = access_in_words
 ) -> str:
     """Return the place of a mark in words: "node 3 to the memory of node 5", or its axis values.
 
@@ -111,8 +117,11 @@ def mark_location_text(
             continue
         value = data.axes[role].find_value_by_name(name)
         column = columns[role].split(".")[-1].replace("_", " ")
-        forms = {"number": f"{column} = {value.short}", "text": f"{column.lower()} {value.long}"}
-        parts.append(forms.get(value.kind, value.long))
+        forms = {
+            "number": f"{column} = {value.short_label}",
+            "text": f"{column.lower()} {value.long_label}",
+        }
+        parts.append(forms.get(value.kind, value.long_label))
     return ", ".join(parts)
 
 
@@ -190,15 +199,15 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
 def cell_second_value_text(column: str, value: float) -> str:
     """Return the text of a cell's second value: "SLIT 21" for a distance."""
     name = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
-    return f"{name} {make_axis_value(value, column=column).short}"
+    return f"{name} {make_axis_value(value, column=column).short_label}"
 
 
 def panel_title(data: FigureData, panel: str) -> str:
-    """Return the title of a panel, such as "node 3" or, if the axis has a title, "Socket 1"."""
+    """Return the title of a panel: "node 3" or, if the axis has a title, "Drives of node 3"."""
     axis = data.axes["panels"]
     value = axis.find_value_by_name(panel)
     titled = data.spec.panels_title or value.kind == "number"
-    return f"{axis.title} {value.short}" if titled else value.long
+    return f"{axis.title} {value.short_label}" if titled else value.long_label
 
 
 def failed_mark_lines(data: FigureData) -> list[str]:
@@ -207,7 +216,7 @@ def failed_mark_lines(data: FigureData) -> list[str]:
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"
-        for mark in mark_rows(data.marks[data.marks["status"] == "failed"])
+        for mark in marks_of_table(data.marks[data.marks["status"] == "failed"])
     ]
 
 
@@ -238,7 +247,9 @@ _LOG_ROOM = 1.15
 STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
 
-def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = "") -> Row:
+def drawing_row_of_mark(
+    mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = ""
+) -> Row:
     """Return the row of a mark for any figure; `at` is the measured x as text, or empty."""
     scale = limits.scale
     row: Row = {
@@ -253,7 +264,7 @@ def mark_row(mark: FigureMark, data: FigureData, limits: ShownValueRange, at: st
     return row
 
 
-def value_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, Any]:
+def value_axis_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, Any]:
     """Return the value axis for Vega-Lite: from zero, or logarithmic from the smallest value."""
     factor = limits.scale.factor
     axis: dict[str, Any] = {"title": None, "tickCount": 5, "domain": False, "ticks": False}
@@ -272,20 +283,20 @@ def value_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, Any]:
 
 def lowest_shown_value(data: FigureData, limits: ShownValueRange) -> float:
     """Return the lower end of the value axis, where marks without a value stand."""
-    low = value_encoding(data, limits)["scale"]["domain"][0]
+    low = value_axis_encoding(data, limits)["scale"]["domain"][0]
     return float(low)
 
 
-def legend_values(data: FigureData) -> dict[str, Any]:
+def series_looks_and_legends(data: FigureData) -> dict[str, Any]:
     """Return colours, shapes and dashes of the series and of lines beside them, and the legends."""
-    look = template("common")["series"]
+    look = figure_template("common")["series"]
     axis = data.axes.get("series")
     keys = [] if axis is None else [axis.legend_label(value) for value in axis.values]
     many = max(len(keys), 1)
     colours = [look["colours"][i % len(look["colours"])] for i in range(many)]
     turn = len(look["colours"])  # series beyond the palette reuse its colours, with other shapes
     shapes = [look["shapes"][(i + i // turn) % len(look["shapes"])] for i in range(many)]
-    fills = [f"url(#bar{i})" if bar_hatch(i) else colours[i] for i in range(many)]
+    fills = [f"url(#bar{i})" if bar_hatch_number(i) else colours[i] for i in range(many)]
     dashes = [look["dashes"][i % len(look["dashes"])] for i in range(many)]
     keys = keys or [NO_SERIES]
     statuses = set(data.marks["status"])
@@ -334,7 +345,7 @@ def _legend_columns(texts: Sequence[str]) -> int:
     return max(1, min(len(texts), int((WIDTH - LEFT) / widest)))
 
 
-def series_key(mark: FigureMark, data: FigureData) -> str:
+def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
     """Return the text of a mark's entry in the legend of series."""
     if "series" not in data.axes:
         return NO_SERIES
@@ -351,7 +362,7 @@ def axis_label(data: FigureData, role: Role, name: str) -> str:
 
 
 def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
-    """Return drive set of one node -> its number of drives, if other nodes have more drives."""
+    """Return drive set of one node -> its number of drives, if most nodes have more drives."""
     axis: Axis = data.axes[role]
     alone = [v.name for v in axis.values if v.kind == "node_drives" and len(v.nodes) == 1]
     rows = data.measurements

@@ -97,7 +97,11 @@ def select_figure_data(
         x, metric = columns.numbers(str(spec.x))
         rows["x"] = x.loc[rows.index]
         rows = rows if metric else rows.dropna(subset=["x"])
-        return None if rows.empty else curve_data(spec, axes, rows, metric or str(spec.x))
+        return (
+            None
+            if rows.empty
+            else figure_data_with_measured_x(spec, axes, rows, metric or str(spec.x))
+        )
     if spec.sum:
         rows = _add_sums_of_loads(rows, experiment)
         added = map(make_axis_value, (SUM, LARGER_ALONE))
@@ -118,7 +122,7 @@ def select_figure_data(
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
 
 
-def curve_data(
+def figure_data_with_measured_x(
     spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, x_metric: str
 ) -> FigureData:
     """Return the data of a figure with a measured x: one mark for each load of a point.
@@ -192,7 +196,7 @@ def _axis(
             value = make_axis_value(level, parse_node_list(list_of_nodes), column)
             value = add_node_of_pu(value, topology)
             if value.kind == "text" and value.name in order:
-                value = replace(value, order=(order.index(value.name),))
+                value = replace(value, sort_key=(order.index(value.name),))
             found[level] = value
     names = [None if pd.isna(level) else found[level].name for level in levels]
     values = {value.name: value for value in found.values()}.values()

@@ -11,21 +11,21 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.axes import make_axis_value
-from chaosity.figures.figure_data import FigureData, FigureMark, Role, mark_rows
+from chaosity.figures.figure_data import FigureData, FigureMark, Role, marks_of_table
 from chaosity.figures.marks import (
-    is_simulated,
     mark_value_text,
     panel_title,
     replicates_text,
+    shows_simulated_machine,
     value_axis_title,
 )
 from chaosity.figures.select import parse_node_list
-from chaosity.place_names import place_words
+from chaosity.place_names import place_in_words
 from chaosity.records.record_format import SIMULATED
 from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
-from chaosity.units import UnitScale, choose_scale, format_quantity, metric_words
+from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
 # Number of columns that fit on an A4 page at a legible size; more columns are in a second table.
 MOST_COLUMNS = 24
@@ -58,7 +58,7 @@ class TextTable:
     notes: tuple[str, ...] = ()  # texts below the table
 
 
-def figure_csv(data: FigureData) -> pd.DataFrame:
+def figure_csv_table(data: FigureData) -> pd.DataFrame:
     """Return the table for the CSV in SI units: place, median, interval, n, status of each mark.
 
     A heat map has a row for each cell; a cell without a planned point has the status "absent".
@@ -92,7 +92,7 @@ def figure_csv(data: FigureData) -> pd.DataFrame:
     if (table["status"] == PREDICTED).any():
         columns |= {f"{name}_{metric}": table[name] for name in _PREDICTED_COLUMNS}
         columns["origin"] = table["status"].where(table["status"] == PREDICTED)
-    if is_simulated(data):
+    if shows_simulated_machine(data):
         known = columns.get("origin", pd.Series(None, table.index, dtype=object))
         columns["origin"] = (f"{SIMULATED}, " + known).fillna(SIMULATED)
     return pd.DataFrame(columns)
@@ -116,7 +116,7 @@ def value_table(data: FigureData) -> TextTable:
     table, lead = data.marks, _lead_columns(data)
     if data.spec.kind == "heatmap":  # row by row, as in the CSV
         table = data.axes["rows"].in_order(data.axes["columns"].in_order(table, "columns"), "rows")
-    marks = mark_rows(table)
+    marks = marks_of_table(table)
     predicted = _PREDICTED_COLUMNS if any(m["status"] == PREDICTED for m in marks) else []
     numbers = [m["predicted_value" if m["status"] == PREDICTED else "median"] for m in marks]
     scale = choose_scale(data.spec.metric, [float(number) for number in numbers])
@@ -146,12 +146,12 @@ def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
     if pd.isna(name):  # type: ignore[call-overload] # a text or a number
         return ""
     if at == "position" and isinstance(name, float):
-        has_unit = metric_words(column) != column and choose_scale(column, [name]).symbol
-        return format_quantity(column, name) if has_unit else make_axis_value(name).short
+        has_unit = metric_in_words(column) != column and choose_scale(column, [name]).symbol
+        return format_quantity(column, name) if has_unit else make_axis_value(name).short_label
     if not isinstance(name, str):
         return ""
     axis = next((axis for role, axis in data.axes.items() if role == at), None)
-    return axis.find_value_by_name(name).long if axis else place_words(name)
+    return axis.find_value_by_name(name).long_label if axis else place_in_words(name)
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:
@@ -187,7 +187,7 @@ def _table_of_panel(
     keys = ["rows", "initiator"] if across.column == "target" else ["rows", "initiator", "target"]
     rows = []
     for key, own in down.in_order(marks, "rows").groupby(keys, sort=False):
-        by_column = {mark["columns"]: mark for mark in mark_rows(own)}
+        by_column = {mark["columns"]: mark for mark in marks_of_table(own)}
         sources = measurements[(measurements[keys] == list(key)).all(axis=1)]
         label = down.tick_label(down.find_value_by_name(str(key[0])))
         values = [_value_cell(by_column.get(name), scale) for name in across.value_names[columns]]
@@ -230,7 +230,7 @@ def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
     return TextCell(text, mark_value_text(mark, scale), state)
 
 
-def numbers_csv(data: FigureData) -> pd.DataFrame | None:
+def curve_numbers_table(data: FigureData) -> pd.DataFrame | None:
     """Return the numbers of a figure's curves, or its steps of latency; None for other figures.
 
     Values are in SI units, latencies in ns.
@@ -264,7 +264,7 @@ def _metric_of_quantity(name: str, data: FigureData) -> str:
 
 def _quantity_title(name: str, data: FigureData) -> str:
     titles = {"unloaded": "Unloaded", "peak": "Peak", "knee": "Knee (latency doubled)"}
-    words = metric_words(_metric_of_quantity(name, data)).capitalize()
+    words = metric_in_words(_metric_of_quantity(name, data)).capitalize()
     return titles.get(name) or f"{words} at {name.rsplit('_', 1)[1]} % of the peak"
 
 
@@ -294,8 +294,8 @@ def _curve_name(data: FigureData, role: Role, name: object) -> str:
     """Return the label of a curve's value on an axis."""
     if not isinstance(name, str):
         return "no co-running load"
-    known = {value.name: value.long for value in data.axes[role].values}
-    return known.get(name, make_axis_value(name).long)
+    known = {value.name: value.long_label for value in data.axes[role].values}
+    return known.get(name, make_axis_value(name).long_label)
 
 
 def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:

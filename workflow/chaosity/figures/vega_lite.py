@@ -60,7 +60,7 @@ class Drawing:
 
 
 @cache
-def template(name: str) -> Spec:
+def figure_template(name: str) -> Spec:
     """Return a template of a figure; the name `common` gives the parts that all templates share.
 
     Raises:
@@ -74,13 +74,13 @@ def template(name: str) -> Spec:
     return read
 
 
-def vega_lite(drawing: Drawing) -> Spec:
+def vega_lite_specification(drawing: Drawing) -> Spec:
     """Return the complete specification of a drawing in Vega-Lite, with its rows as data.
 
     Raises:
         UserError: the template names a value or a layer that does not exist.
     """
-    common, own = template("common"), dict(template(drawing.kind))
+    common, own = figure_template("common"), dict(figure_template(drawing.kind))
     values = {**drawing.values, "x_title": drawing.values.get("x_title", "")}
     if "panels" in own:
         values["layers"] = _layers(own.pop("panels"), drawing, values)
@@ -128,7 +128,7 @@ def _layers(entries: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
     """Return the layers that have rows; an entry is a layer or the name of a shared layer."""
     if isinstance(entries, str):
         return _fill(entries, drawing, values)
-    shared = template("common")["layers"]
+    shared = figure_template("common")["layers"]
     layers = []
     for entry in entries:
         if isinstance(entry, str) and entry not in shared:
@@ -155,10 +155,10 @@ def _has(row: Row, roles: Sequence[str], fields: Sequence[str]) -> bool:
 
 def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) -> None:
     """Write a drawing as NAME.svg, NAME.png and NAME.vl.json; the same rows give the same bytes."""
-    spec = printable(vega_lite(drawing))
+    spec = without_unprintable_characters(vega_lite_specification(drawing))
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
     write_atomically(directory / f"{name}.vl.json", text + "\n")
-    svg = with_hover_texts(
+    svg = embeddable_svg(
         vl_convert.vegalite_to_svg(spec, vl_version=_VERSION, allowed_base_urls=[]),
         name,
         printable_text(drawing.title),
@@ -169,18 +169,18 @@ def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) ->
     write_atomically(directory / f"{name}.png", bytes(picture))
 
 
-def printable(node: Any) -> Any:
+def without_unprintable_characters(node: Any) -> Any:
     """Return a JSON document in which characters that XML cannot hold are replaced."""
     if isinstance(node, str):
         return printable_text(node)
     if isinstance(node, list):
-        return [printable(each) for each in node]
+        return [without_unprintable_characters(each) for each in node]
     if isinstance(node, dict):
-        return {key: printable(each) for key, each in node.items()}
+        return {key: without_unprintable_characters(each) for key, each in node.items()}
     return node
 
 
-def with_hover_texts(svg: str, name: str, title: str, caption: str) -> str:
+def embeddable_svg(svg: str, name: str, title: str, caption: str) -> str:
     """Return the SVG of Vega, changed so that a page can hold several, with hover texts of marks.
 
     The description of a mark becomes a `<title>`, which browsers show on hover, and the mark gets
@@ -239,7 +239,7 @@ def _simplify(element: etree._Element) -> None:
 
 def _add_hatches(root: etree._Element) -> None:
     """Add the hatched patterns that layers use: for predicted and missing marks, and for bars."""
-    common = template("common")
+    common = figure_template("common")
     lines = common["hatches"]
     looks = {
         "hatch": (None, "#fff", 0.5, lines[1]),
@@ -249,7 +249,7 @@ def _add_hatches(root: etree._Element) -> None:
         "unmeasured": ("#fff", "#c9a3a3", 1.0, lines[2]),
     }
     for number, colour in enumerate(common["series"]["colours"] * len(lines)):
-        looks[f"bar{number}"] = (colour, "#fff", 0.7, lines[bar_hatch(number)])
+        looks[f"bar{number}"] = (colour, "#fff", 0.7, lines[bar_hatch_number(number)])
     used = {
         each for e in root.iter() for text in e.values() for each in _USED_ID.findall(str(text))
     }
@@ -268,9 +268,9 @@ def _add_hatches(root: etree._Element) -> None:
         root.insert(0, defs)
 
 
-def bar_hatch(number: int) -> int:
-    """Return which hatch series `number` of bars has; it changes after each palette of colours."""
-    common = template("common")
+def bar_hatch_number(number: int) -> int:
+    """Return which hatch series `number` of bars has; a reused colour gets another hatch."""
+    common = figure_template("common")
     colours, hatches = len(common["series"]["colours"]), len(common["hatches"])
     return (number + number // colours) % hatches
 

@@ -27,7 +27,7 @@ from chaosity.health.choose_check_points import CheckPoint, check_point_of_singl
 from chaosity.health.judge_check_values import MATTERS, CheckedValue, suspected_parts
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 
 # With fewer checks, a few odd nights would be most of the series.
 _FEWEST_CHECKS = 7
@@ -132,7 +132,7 @@ class CheckHistory:
         # Days are enough unless a day has several checks.
         letters = 10 if len({time[:10] for time in times}) == len(times) else 16
         texts = [
-            write_text(
+            text_of_macro(
                 "history",
                 "change",
                 change=change,
@@ -147,13 +147,13 @@ class CheckHistory:
             # A change divides a series into two parts, and each part needs `LEAST_NIGHTS` checks.
             longest = max((len(each.times) for each in self.series), default=0)
             values: dict[str, object] = {"longest": longest, "least": LEAST_NIGHTS}
-            texts = [write_text("history", "no_change", **values)]
+            texts = [text_of_macro("history", "no_change", **values)]
         for words in dict.fromkeys(each.replaced for each in self.series if each.replaced):
             texts.append(f"{words}: its values begin anew.")
         if times:
             values = {"values": len(self.series), "checks": len(times)}
             values |= {"first": times[0], "last": times[-1], "letters": letters}
-            texts.append(write_text("history", "extent", **values))
+            texts.append(text_of_macro("history", "extent", **values))
         return texts
 
     def table(self) -> pd.DataFrame:

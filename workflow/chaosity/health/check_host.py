@@ -60,7 +60,7 @@ from chaosity.hosts.runner_command import (
 from chaosity.records.record_files import load_record, read_regular_file, utc_now_text
 from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.known_before import known_cells
+from chaosity.rounds.known_before import cells_of_earlier_runs
 from chaosity.runner import lock_files
 from chaosity.runner.devices_of_point import find_drive_path
 from chaosity.runner.host_state import read_processor_seconds
@@ -206,7 +206,7 @@ class HostCheck:
         points = _points_of_plan(folder)
         measured = Measurements.read(table)
         plan = {(point["experiment"], point["point"]) for point in points}
-        known = _map_values(known_cells(measured, plan, str(table)))
+        known = _map_values(cells_of_earlier_runs(measured, plan, str(table)))
         self.series = read_series(folder)
         rows = measured.rows.dropna(subset="measured_at")
         last = rows.groupby(["experiment", "point"])["measured_at"].max().items()

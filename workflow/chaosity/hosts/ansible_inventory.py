@@ -23,7 +23,7 @@ from typing import Any, cast
 from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repository
-from chaosity.errors import UserError, check_allowed, malformed_as_user_error
+from chaosity.errors import UserError, check_name_is_allowed, malformed_as_user_error
 from chaosity.topology.topology_sources import LIVE
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
@@ -202,7 +202,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
         remedy = "use letters, digits and _ . : @ -, and put the address in ansible_host"
         raise UserError(f"the name {odd[0]!r} cannot be used for a host", inventory, remedy)
     for name in wanted:
-        check_allowed(name, found, f"unknown host {name!r}", inventory)
+        check_name_is_allowed(name, found, f"unknown host {name!r}", inventory)
     return [_checked_host(name, found[name], inventory) for name in wanted or sorted(found)]
 
 

@@ -27,7 +27,7 @@ from chaosity.design.point_expansion import json_fingerprint
 from chaosity.documents.config import Config
 from chaosity.documents.machines import MachineDescription
 from chaosity.documents.shipped_documents import path_as_given_or_in_repository
-from chaosity.errors import UserError, suggest_allowed
+from chaosity.errors import UserError, suggest_allowed_names
 from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
 from chaosity.hosts.runner_command import (
     CONNECTION_FAILED,
@@ -48,9 +48,9 @@ from chaosity.records.record_files import (
 )
 from chaosity.records.record_format import RequiredProgram
 from chaosity.result_folders import (
-    note_skipped_host,
     read_skipped_host,
     remove_skipped_host_note,
+    write_skipped_host_note,
 )
 from chaosity.runner.build_zipapp import zipapp_sha256 as runner_digest
 from chaosity.runner.describe_host import ToolFacts
@@ -62,7 +62,7 @@ from chaosity.simulation.machine_description import (
 from chaosity.slurm import (
     list_slurm_nodes,
     slurm_node_name,
-    srun_command_for_description,
+    srun_command_for_host_description,
 )
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_model import configuration_name, read_topology, topology_to_json
@@ -126,14 +126,14 @@ def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
-        remedy = f"name it in chaosity_slurm_node; {suggest_allowed(name, nodes)}"
+        remedy = f"name it in chaosity_slurm_node; {suggest_allowed_names(name, nodes)}"
         raise UserError(f"Slurm has no node {name!r}", where, remedy)
     if trouble := nodes[name].unusable_reason:
         remedy = "return the node to service or wait, then run snakemake again"
         raise UserError(trouble, where, remedy)
     return TransportCommands(
         kind=SLURM,
-        way=srun_command_for_description(nodes[name], config["slurm"]),
+        way=srun_command_for_host_description(nodes[name], config["slurm"]),
         runner=["chaosity-run"],
     )
 
@@ -232,7 +232,7 @@ def _do_for_hosts(
         try:
             return [work(host)], {}
         except UserError as error:
-            note_skipped_host(results / host.name, host.name, str(error))
+            write_skipped_host_note(results / host.name, host.name, str(error))
             return [], {host.name: error}
 
     with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:

@@ -21,7 +21,7 @@ from typing import NotRequired, TypedDict
 
 from chaosity.errors import (
     UserError,
-    check_room,
+    check_free_space,
     file_system_error,
     printable_short_line,
     printable_text,
@@ -42,7 +42,7 @@ from chaosity.records.record_files import (
     save_record,
 )
 from chaosity.records.record_format import VALID, Point, Record
-from chaosity.result_folders import note_skipped_host, read_skipped_host
+from chaosity.result_folders import read_skipped_host, write_skipped_host_note
 from chaosity.runner.guardian_process import kill_this_process_and_descendants
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 
@@ -210,7 +210,7 @@ def _measure_and_save() -> int:
             _say(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)
             return 0
-        check_room(arguments.record.parent)
+        check_free_space(arguments.record.parent)
         record = measure_replicate(host, point, arguments.replicate, folder)
         if record["verdict"]["status"] != VALID and host["transport"]["kind"] not in (
             SSH,
@@ -223,7 +223,7 @@ def _measure_and_save() -> int:
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"
-        note_skipped_host(folder, host["host"], reason)
+        write_skipped_host_note(folder, host["host"], reason)
         _say(f"host {host['host']} is skipped: {reason}")
         return HOST_LOST
     except (OSError, UserError, ValueError) as error:

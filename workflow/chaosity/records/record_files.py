@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from chaosity.errors import MALFORMED, describe_malformed
+from chaosity.errors import MALFORMED, describe_malformed_document
 from chaosity.records.record_format import VALID, Point, Record
 
 SCHEMA_VERSION = 1
@@ -197,7 +197,7 @@ def load_record(path: Path) -> Record:
         content = read_regular_file(path)
         document = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
-        what = f"{path} is not a complete record: {describe_malformed(error)}"
+        what = f"{path} is not a complete record: {describe_malformed_document(error)}"
         raise ValueError(f"{what}; the next run measures the point again") from error
     record = record_from_json_document(document, str(path))
     if _is_edited(path, record, content):

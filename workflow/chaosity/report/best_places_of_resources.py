@@ -11,7 +11,7 @@ import pandas as pd
 
 from chaosity.compare.matched_cells import cell_group_text
 from chaosity.figures.axes import make_axis_value
-from chaosity.place_names import access_words, place_words
+from chaosity.place_names import access_in_words, place_in_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
 from chaosity.statistics.ratios import summarise_corun_to_alone_ratios
@@ -24,7 +24,7 @@ from chaosity.store.measurements import (
     less_is_better,
     parse_levels_json,
 )
-from chaosity.text_templates import fixed_texts
+from chaosity.text_templates import texts_of_yaml_file
 from chaosity.units import (
     choose_scale,
     format_binary_bytes,
@@ -35,7 +35,7 @@ from chaosity.units import (
 
 # Value in the tidy table -> words, for levels of the machine and relations, in the order of the
 # rows.
-_TEXTS = fixed_texts("report")
+_TEXTS = texts_of_yaml_file("report")
 DRIVES: dict[str, str] = _TEXTS["drive_sets"]
 LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
 
@@ -90,7 +90,7 @@ class ResourceLevel:
         return _load_text(next(table for table in self.tables if len(table)).rows.iloc[0])
 
 
-def resource_table(
+def resource_table_rows(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> list[BestAndWorstPlace]:
     """Return all rows of the table: loads alone by level, then slowdowns of co-running loads."""
@@ -172,16 +172,16 @@ def _load_text(row: pd.Series) -> str:
         if name in levels:
             parts.append(form.format(levels.pop(name)))
     for name, value in levels.items():
-        parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short}")
+        parts.append(f"{name.replace('_', ' ')} {make_axis_value(value, column=name).short_label}")
     return ", ".join(parts)
 
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
     """Return the median of a cell, its interval and its place as texts."""
-    where = access_words(cell["initiator"], cell["target"])
+    where = access_in_words(cell["initiator"], cell["target"])
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
-        where = access_words(cell["initiator"], responder)
-        where += f", line on {place_words(cell['target'])}"
+        where = access_in_words(cell["initiator"], responder)
+        where += f", line on {place_in_words(cell['target'])}"
     scale = choose_scale(cell["metric"], [cell["median"]])
     return _place(cell, scale.text(cell["median"]), scale.number, scale.symbol, where)
 
@@ -252,13 +252,13 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     beside = [
         f"{str(name).replace('_', ' ')} from "
         + (
-            access_words(own["initiator"].iloc[0], own["target"].iloc[0])
+            access_in_words(own["initiator"].iloc[0], own["target"].iloc[0])
             if len(own) == 1
             else f"{len(own)} other places"
         )
         for name, own in others.groupby("load", sort=False)
     ]
-    where = access_words(cell["initiator"], cell["target"])
+    where = access_in_words(cell["initiator"], cell["target"])
     where += f", beside {join_with_and(beside)}" if beside else ""
     unit = "times" if times else "%"
     return _place(cell, f"{number(cell['median'])} {unit}", number, unit, where)

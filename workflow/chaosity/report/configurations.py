@@ -18,7 +18,7 @@ import pandas as pd
 
 from chaosity.compare.matched_cells import PLACE
 from chaosity.compare.two_sides import BETTER, WORSE, compare_selections, ratio_text
-from chaosity.documents.shipped_documents import existing_experiments
+from chaosity.documents.shipped_documents import load_existing_experiments
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.axes import Axis, axis_of_texts
@@ -26,7 +26,7 @@ from chaosity.figures.figure_data import FigureData, FigureSpec, Level, Role, pa
 from chaosity.figures.figure_files import FigureFile, write_figure
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
-from chaosity.figures.select import curve_data, select_figure_data
+from chaosity.figures.select import figure_data_with_measured_x, select_figure_data
 from chaosity.records.record_format import SIMULATED
 from chaosity.report.best_places_of_resources import ResourceLevel, measured_place, resource_levels
 from chaosity.report.html import figure_section, path_relative_to_report
@@ -40,7 +40,7 @@ from chaosity.statistics.curves import (
 )
 from chaosity.statistics.estimates import Ratio
 from chaosity.store.measurements import Measurements
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import choose_scale, format_count
 
@@ -85,7 +85,7 @@ def _curves(
         "series": axis_of_texts("configuration", rows["series"]),
     }
     x_metric = next(iter(selected.values())).x_metric
-    data = curve_data(spec, axes, rows, x_metric)
+    data = figure_data_with_measured_x(spec, axes, rows, x_metric)
     return data, _crossover_sentences(rows, list(selected), x_metric)
 
 
@@ -154,7 +154,7 @@ def compare_crossovers(
     if any(len(side.rows[["host", "configuration"]].drop_duplicates()) != 1 for side in sides):
         return
     both = left.rows["experiment"].dropna()
-    documents = existing_experiments(both[both.isin(right.rows["experiment"])])
+    documents = load_existing_experiments(both[both.isin(right.rows["experiment"])])
     for spec in parse_figure_specs(documents):
         if not spec.by_configuration or spec.kind != "curve":
             continue
@@ -193,7 +193,7 @@ def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str
     nps1". `names` are those of the configurations, `x_metric` is the metric of the bandwidth.
     """
     scale = choose_scale(x_metric, [found.reach])
-    return write_text("crossovers", "comparison", found=found, names=names, scale=scale)
+    return text_of_macro("crossovers", "comparison", found=found, names=names, scale=scale)
 
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
@@ -214,7 +214,11 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
     report has no valid value, or if no other one has any.
     """
     own = _first_valid_configuration(run.measurements)
-    others = {path: each for path, each in run.others.items() if _first_valid_configuration(each)}
+    others = {
+        path: each
+        for path, each in run.tables_of_other_configurations.items()
+        if _first_valid_configuration(each)
+    }
     if own is None or not others:
         return None
     tables = [run.measurements, *others.values()]
@@ -245,7 +249,7 @@ def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -
     machines = []
     with suppress(UserError):
         for path, (name, table) in tables.items():
-            folder, page, topology, found = run.folder, "", run.topology, run.found.anomalies
+            folder, page, topology, found = run.folder, "", run.topology, run.findings.anomalies
             if path is not None:
                 folder = path.parent
                 page = path_relative_to_report(folder / "report.html", run.output)
@@ -320,7 +324,7 @@ def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | N
     places = []
     for end in _ENDS[: len(cells)]:
         found = ratios.get((name, end))
-        ratio = compared_ratio(found) if found else None
+        ratio = ratio_and_verdict_texts(found) if found else None
         places.append({"place": measured_place(cells.iloc[end]), "ratio": ratio})
     if not places:
         return None
@@ -338,7 +342,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def compared_ratio(cell: Mapping[Hashable, Any]) -> dict[str, str]:
+def ratio_and_verdict_texts(cell: Mapping[Hashable, Any]) -> dict[str, str]:
     """Return the ratio of a compared cell as `words`, and its `verdict`, such as better."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):

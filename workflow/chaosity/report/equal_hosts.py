@@ -28,7 +28,7 @@ from chaosity.report.report_summary import NightlyChecks, ReportSummary
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.values_normal_for_processor import compare_with_published_values
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
@@ -59,7 +59,7 @@ _LEAST_ROWS = 24
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class HostsByResources:
     """A table of hosts by resources, the outlier hosts first, then the slowest."""
 
     groups: tuple[tuple[str, int], ...]  # name and number of columns of each group of resources
@@ -68,10 +68,10 @@ class HeatMap:
     # column.
     rows: tuple[tuple[str, int], ...]
     # Hosts without a row: hosts of a large fleet whose deviations are all too small to be visible.
-    calm: tuple[str, ...] = ()
+    hosts_without_row: tuple[str, ...] = ()
 
     @classmethod
-    def of_hosts(cls, found: OutlierHosts) -> HeatMap:
+    def of_hosts(cls, found: OutlierHosts) -> HostsByResources:
         """Return the table of the hosts of a comparison."""
 
         def rank(row: tuple[str, int]) -> tuple[int, float]:
@@ -107,7 +107,9 @@ class EqualHostGroup:
     hosts: int  # number of hosts, including hosts that could not be compared
     # Statements on the hosts; those on outlier hosts come first.
     statements: tuple[HostStatement, ...]
-    heat: HeatMap | None = None  # None for fewer hosts than a comparison needs
+    hosts_by_resources: HostsByResources | None = (
+        None  # None for fewer hosts than a comparison needs
+    )
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
@@ -122,7 +124,9 @@ class EqualHostGroup:
         links to it look slow.
         """
         parts, links = set(), set()
-        for resource, speed in self.heat.deviating_resources(host) if self.heat else ():
+        for resource, speed in (
+            self.hosts_by_resources.deviating_resources(host) if self.hosts_by_resources else ()
+        ):
             ends = [part.strip() for part in resource.place.split(ARROW)]
             if speed < 1.0 and len(ends) == 2:
                 links.add("->".join(f"package{end}" for end in ends))
@@ -172,7 +176,7 @@ def _compare_group(
         if len(tables) >= MIN_HOSTS:
             packages = topology.package_of_node if topology else {}
             found = find_outlier_hosts(tables, packages=packages)
-            heat = HeatMap.of_hosts(found)
+            heat = HostsByResources.of_hosts(found)
             histories = {host: checks.get(folder) for host, folder in folders.items()}
             statements = list(_statements_on_outliers(found, heat, histories))
     except UserError as error:
@@ -196,7 +200,7 @@ def _statements_on_normal_values(
 ) -> Iterator[HostStatement]:
     """Yield comparisons with published values, since all equal hosts can have the same fault."""
     for each in compare_with_published_values(tables.values(), processor, topology):
-        text = write_text("overview", "normal", each=each, hosts=len(tables))
+        text = text_of_macro("overview", "normal", each=each, hosts=len(tables))
         yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clear)
 
 
@@ -239,13 +243,13 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 
 
 def _statements_on_outliers(
-    found: OutlierHosts, heat: HeatMap, histories: Mapping[str, NightlyChecks | None]
+    found: OutlierHosts, heat: HostsByResources, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
     """Yield the sentences of a comparison; those on outlier hosts come first and have details."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.deviating_resources(host.host)
         history = histories[host.host]
-        more = write_text("overview", "outlier_details", host=host, slow=slow, history=history)
+        more = text_of_macro("overview", "outlier_details", host=host, slow=slow, history=history)
         yield HostStatement(f"{text} {more}", host.host)
     yield from map(HostStatement, found.sentences[len(outliers) :])

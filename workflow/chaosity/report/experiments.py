@@ -21,8 +21,8 @@ from chaosity.statistics.anova import IMPORTANT_FROM_PERCENT, AnovaResult, varia
 from chaosity.statistics.anova_effects import MOST_LEVELS_IN_PAIRS
 from chaosity.statistics.estimates import confidence_text
 from chaosity.statistics.find_anova_studies import LOCAL, REMOTE, AnovaStudy
-from chaosity.text_templates import fixed_texts, write_text
-from chaosity.units import join_with_and, metric_words
+from chaosity.text_templates import text_of_macro, texts_of_yaml_file
+from chaosity.units import join_with_and, metric_in_words
 
 _TEXTS = "variance_analysis"
 # If the relation explains less than this share of the variation, the text does not name the share.
@@ -39,7 +39,7 @@ def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
     `interactions` have the rows of each factor and of each significant or important interaction; if
     these rows are too many, `omitted` has their number instead.
     """
-    for study, analysis in run.analyses:
+    for study, analysis in run.variance_analyses:
         if study.experiment == experiment:
             yield _section(study, analysis)
 
@@ -51,7 +51,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
     sentences = {"analysis": analysis, "left_out": study.left_out, **limits}
     return {
         "metric": study.metric,
-        "title": write_text(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
+        "title": text_of_macro(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
         "sentence": _readable(analysis.conclusion, study),
         "remote": _remote(study, analysis),
         "terms": [
@@ -65,14 +65,16 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
         ],
         "levels": [_levels(study, analysis, factor) for factor in analysis.factors],
         "interactions": list(_interactions(study, analysis)),
-        "remarks": write_text(_TEXTS, "remarks", **sentences),
+        "remarks": text_of_macro(_TEXTS, "remarks", **sentences),
         "confidence": confidence_text(analysis.analysed.confidence),
     }
 
 
 def _words(name: str) -> str:
     """Return the words for a column: the title that it has on an axis, or its name with spaces."""
-    title = str(fixed_texts("axes")["titles"].get(name, name.replace("_", " ").replace(".", " ")))
+    title = str(
+        texts_of_yaml_file("axes")["titles"].get(name, name.replace("_", " ").replace(".", " "))
+    )
     return title[:1].lower() + title[1:]
 
 
@@ -92,8 +94,8 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     if contrast is None:
         return None
     large = share is not None and share >= _RELATION_FROM_PERCENT
-    metric = metric_words(study.metric)
-    return write_text(
+    metric = metric_in_words(study.metric)
+    return text_of_macro(
         _TEXTS,
         "remote",
         share=variation_percent_text(share) if share is not None and large else None,
@@ -118,7 +120,7 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, 
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
     confidence = confidence_text(analysis.analysed.confidence)
     texts = {"pair": widest, "metric": study.metric, "confidence": confidence}
-    extremes = None if widest is None else write_text(_TEXTS, "extremes", **texts)
+    extremes = None if widest is None else text_of_macro(_TEXTS, "extremes", **texts)
     return {"factor": _words(factor), "extremes": extremes, **_few(own, MOST_LEVELS_IN_PAIRS)}
 
 
@@ -138,7 +140,7 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     name = document["experiment"]
     rows = run.measurements.where(experiment=name).rows
     figures = [figure for figure in run.figures if figure.experiment == name]
-    summaries = [summary for summary in run.summaries if summary.experiment == name]
+    summaries = [summary for summary in run.record_summaries if summary.experiment == name]
     return {
         "title": document.get("title", name.replace("_", " ").capitalize()),
         "document": document,
@@ -158,6 +160,6 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
         load, metric = map(str, key)
         total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
         for reason in reasons_with_counts(group["reason"], int(total), "value"):
-            metrics.setdefault((load, reason), []).append(metric_words(metric))
+            metrics.setdefault((load, reason), []).append(metric_in_words(metric))
     for (load, reason), names in metrics.items():
         yield f"{join_with_and([*dict.fromkeys(names)])} of {load}: not measured: {reason}"

@@ -17,12 +17,12 @@ from chaosity.components.component_history import (
     key_as_words,
 )
 from chaosity.report.html import svg_as_image
-from chaosity.report.problems import load_words
+from chaosity.report.problems import load_in_words
 from chaosity.report.run import Run
 from chaosity.statistics.cell_summary import compute_outlier_mask, summarise_cells
 from chaosity.statistics.estimates import Estimate, Ratio, change_text
 from chaosity.statistics.ratios import compare_neighbouring_periods
-from chaosity.text_templates import fill_text, fixed_texts
+from chaosity.text_templates import fill_text_template, texts_of_yaml_file
 from chaosity.topology.accelerators import accelerator_texts
 from chaosity.units import format_count, group_thousands
 
@@ -35,7 +35,7 @@ _MOST_CELLS = 0.9
 
 def fill_fact_templates(templates: Mapping[str, str], **values: object) -> Facts:
     """Return name of a fact -> filled template, for each template with a non-empty result."""
-    texts = {name: fill_text(template, **values) for name, template in templates.items()}
+    texts = {name: fill_text_template(template, **values) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -49,9 +49,9 @@ def machine_section(run: Run) -> dict[str, Any]:
     models = [(each.model or "NVMe drive").strip() for each in topology.drives]
     sizes = [each.size_bytes for each in topology.drives]
     facts = fill_fact_templates(
-        fixed_texts("machine"),
+        texts_of_yaml_file("machine"),
         topology=topology,
-        system=run.system,
+        system=run.system_facts,
         drives=Counter(zip(models, sizes, strict=True)),
         accelerators=accelerator_texts(topology),
         gpus=Counter(gpu.model or gpu.name or "unknown" for gpu in topology.compute_gpus),
@@ -67,7 +67,7 @@ def machine_section(run: Run) -> dict[str, Any]:
 def host_state_section(run: Run) -> FactGroups:
     """Return the versions of all programs, and all values of the component "system"."""
     groups: dict[str, dict[str, object]] = {"general": {}}
-    for key, value in run.system.items():
+    for key, value in run.system_facts.items():
         if isinstance(value, Mapping):
             groups[key] = dict(value)
         elif key != "component":
@@ -87,7 +87,10 @@ def host_state_section(run: Run) -> FactGroups:
 def _programs(run: Run) -> Facts:
     """Return program -> its version, or all its versions if records have different ones."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
-    for programs in (run.system.get("tools"), *(each.programs for each in run.summaries)):
+    for programs in (
+        run.system_facts.get("tools"),
+        *(each.programs for each in run.record_summaries),
+    ):
         for name, version in programs.items() if isinstance(programs, Mapping) else ():
             versions[name][str(version)] = None
     versions["chaosity"] = {__version__: None}
@@ -96,8 +99,12 @@ def _programs(run: Run) -> Facts:
 
 def methods_section(run: Run) -> Facts:
     """Return facts about how the values were measured, computed and predicted."""
-    rows, summaries, config = run.measurements.rows, run.summaries, run.config
-    cells, texts = summarise_cells(rows), fixed_texts("methods")
+    rows, summaries, config = (
+        run.measurements.rows,
+        run.record_summaries,
+        run.config_with_plan_and_notes,
+    )
+    cells, texts = summarise_cells(rows), texts_of_yaml_file("methods")
     known = cells[cells["precision"].notna()]
     moderated, tested = known[known["prior_cells"] > 0], cells["outliers"].notna()
     checks = [check for summary in summaries for check in summary.checks if check["decisive"]]
@@ -155,10 +162,10 @@ def _stopping_rules(run: Run) -> Facts:
     """Return category -> its stopping rule in words, for each measured category."""
     measured = set(run.measurements.rows["category"].dropna())
     return {
-        f"Stopping rule, {category.replace('_', ' ')}": fill_text(
-            fixed_texts("methods")["stopping_rule"], rule=rule
+        f"Stopping rule, {category.replace('_', ' ')}": fill_text_template(
+            texts_of_yaml_file("methods")["stopping_rule"], rule=rule
         )
-        for category, rule in (run.config.get("stopping") or {}).items()
+        for category, rule in (run.config_with_plan_and_notes.get("stopping") or {}).items()
         if category in measured
     }
 
@@ -257,7 +264,7 @@ def _changed_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     low, high = (None if pd.isna(row[end]) else row[end] for end in ("ratio_low", "ratio_high"))
     return {
         **{name: row[name] for name in ("experiment", "point", "metric")},
-        "place": load_words(row),
+        "place": load_in_words(row),
         "before": before,
         "after": after,
         "ratio": Ratio(row["ratio"], low, high, after.n, before.n),

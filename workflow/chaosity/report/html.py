@@ -18,7 +18,7 @@ from chaosity.errors import UserError
 from chaosity.figures.figure_files import FigureFile
 from chaosity.statistics.anova import p_value_text, variation_percent_text
 from chaosity.statistics.estimates import change_text
-from chaosity.text_templates import FORMATS, TEMPLATES, write_text
+from chaosity.text_templates import FORMATS, TEMPLATES, text_of_macro
 
 # A figure with more marks than this is shown as PNG: as SVG, it takes a browser about a second and
 # makes the page a megabyte larger.
@@ -105,6 +105,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    texts = (change_text, format_cpu_list, p_value_text, variation_percent_text, write_text)
+    texts = (change_text, format_cpu_list, p_value_text, variation_percent_text, text_of_macro)
     environment.globals |= FORMATS | {function.__name__: function for function in texts}
     return environment

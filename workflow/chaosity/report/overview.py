@@ -24,11 +24,11 @@ from chaosity.report.report_summary import (
     NightlyChecks,
     ProblemAndSeverity,
     ReportSummary,
-    checks_of_folder,
+    nightly_checks_of_folder,
 )
 from chaosity.result_folders import MEASUREMENTS_FILE, SkippedHost, read_skipped_host, skipped_hosts
 from chaosity.store.measurements import Measurements
-from chaosity.text_templates import write_text
+from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import read_topology
 
 _SEVERITIES = (FINDING, *SEVERITIES)
@@ -45,10 +45,10 @@ class OverviewRow:
     link: str | None  # link to the report; None without a report
     # Time and reason if the last run skipped the host, otherwise None.
     skipped: SkippedHost | None
-    outlier: bool = False  # whether the host differs from equal hosts
+    is_outlier: bool = False  # whether the host differs from equal hosts
     checks: NightlyChecks | None = None  # its nightly checks; None without any
     folder: Path | None = None  # folder of the report; None without one
-    slow: frozenset[str] = frozenset()  # names of parts that are slower than in equal hosts
+    slow_parts: frozenset[str] = frozenset()  # names of parts that are slower than in equal hosts
     drawing: str = ""  # the machine as a small SVG element; "" if it is not drawn
 
     @property
@@ -60,16 +60,16 @@ class OverviewRow:
     def severity(self) -> str:
         """Return the worst severity: in the report, of the checks, or among equal hosts."""
         found = [self.worst_problem.severity]
-        found += [PROBLEM] if self.outlier else []
+        found += [PROBLEM] if self.is_outlier else []
         found += [WARNING] if self.checks and self.checks.needs_attention else []
         return min(found, key=_SEVERITIES.index)
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
         """Return the key that sorts rows: skipped hosts, then outlier hosts, then by severity."""
-        return self.skipped is None, not self.outlier, _SEVERITIES.index(self.severity)
+        return self.skipped is None, not self.is_outlier, _SEVERITIES.index(self.severity)
 
-    def value(self, resource: str, level: str) -> BestValue | None:
+    def best_value(self, resource: str, level: str) -> BestValue | None:
         """Return the best value of a resource at a level; None if it was not measured."""
         values = self.summary.resources.get(resource, ())
         return next((value for value in values if value.level == level), None)
@@ -90,12 +90,12 @@ class ResourceColumn:
 class Overview:
     """The content of the page of all hosts: its rows, and the groups of equal hosts.
 
-    `sentence` is the worst problem of all hosts.
+    `worst_problem_sentence` is the worst problem of all hosts.
     """
 
     rows: tuple[OverviewRow, ...]
     groups: tuple[EqualHostGroup, ...]
-    sentence: str
+    worst_problem_sentence: str
     version: str = __version__
     most_drawn: int = _MOST_DRAWN
 
@@ -144,7 +144,7 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
             read[path] = ReportSummary.from_file(path)
         except UserError as error:
             print(f"chaosity: {error} The page leaves it out.", file=sys.stderr)
-    checks = {path.parent: checks_of_folder(path.parent) for path in read}
+    checks = {path.parent: nightly_checks_of_folder(path.parent) for path in read}
     groups = compare_equal_hosts(read, checks)
     rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]
     rows += _never_measured({summary.host for summary in read.values()}, output.parent)
@@ -210,7 +210,7 @@ def _drawing(row: OverviewRow) -> str:
         anomalies = read_anomalies(row.folder)
         if topology is not None and topology.nodes:
             host = MeasuredHost(row.folder, table, topology)
-            return draw_small_machine(MachineParts(host, anomalies), row.slow)
+            return draw_small_machine(MachineParts(host, anomalies), row.slow_parts)
     return ""
 
 
@@ -223,4 +223,4 @@ def _sentence(rows: Iterable[OverviewRow]) -> str:
     worst = min(
         wrong, key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)), default=None
     )
-    return write_text("overview", "worst", row=worst)
+    return text_of_macro("overview", "worst", row=worst)

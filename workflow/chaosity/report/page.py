@@ -20,7 +20,7 @@ from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.records.record_files import write_atomically
-from chaosity.report.best_places_of_resources import resource_table
+from chaosity.report.best_places_of_resources import resource_table_rows
 from chaosity.report.configurations import configurations_section
 from chaosity.report.experiments import experiment_section
 from chaosity.report.facts import (
@@ -39,8 +39,8 @@ from chaosity.report.problems import (
 )
 from chaosity.report.report_summary import ReportSummary, summarise_report, terminal_lines
 from chaosity.report.run import Run
-from chaosity.result_folders import other_configuration_tables, read_skipped_host
-from chaosity.text_templates import fixed_texts
+from chaosity.result_folders import read_skipped_host, tidy_tables_of_other_configurations
+from chaosity.text_templates import texts_of_yaml_file
 
 
 @dataclass(frozen=True)
@@ -70,14 +70,14 @@ class ReportPage:
         """Return the folder of the figures' files as a relative URL."""
         return path_relative_to_report(self.run.figures_folder, self.run.output)
 
-    def html(self) -> str:
+    def to_html(self) -> str:
         """Return the page as HTML."""
         return render_page("report.html.j2", report=self)
 
 
 def report_page(run: Run) -> ReportPage:
     """Return the content of the page of a run, after drawing its figures."""
-    shown = numbered_findings(run.found.anomalies)
+    shown = numbered_findings(run.findings.anomalies)
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
     sections = (Section("problems", "Problems and findings", "problems", problems), *_sections(run))
@@ -88,7 +88,7 @@ def _files(run: Run) -> Facts:
     """Return words for a file -> its path relative to the report, for the existing files."""
     files = {
         name: path
-        for name, path in fixed_texts("report")["files"].items()
+        for name, path in texts_of_yaml_file("report")["files"].items()
         if "..." in path or (run.output.parent / path).exists()
     }
     folder = path_relative_to_report(run.figures_folder, run.output)
@@ -100,7 +100,7 @@ _Row = tuple[str, str, str, Callable[[Run], Any]]
 _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
     (
         *("resources", "What can this machine do?", "resource_table"),
-        lambda run: resource_table(run.measurements, run.experiments),
+        lambda run: resource_table_rows(run.measurements, run.experiments),
     ),
     (
         *("configurations", "Comparison of configurations", "configuration_comparison"),
@@ -109,7 +109,7 @@ _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
     ("changes", "Before and after changes", "component_changes", component_changes_section),
     (
         *("checks", "Checks over time", "checks"),
-        lambda run: run.checks and figure_section(run.checks, run.figures_folder),
+        lambda run: run.checks_figure and figure_section(run.checks_figure, run.figures_folder),
     ),
 )
 _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
@@ -145,7 +145,7 @@ def write_report(run: Run) -> list[str]:
     """
     page = report_page(run)
     write_atomically(run.figures_folder / "machine.svg", page.machine_drawing)
-    write_atomically(run.output, page.html())
+    write_atomically(run.output, page.to_html())
     summary = summarise_report(run, page.problems)
     text = json.dumps(asdict(summary), indent=1, ensure_ascii=False) + "\n"
     write_atomically(run.output.with_name("summary.json"), text)
@@ -180,7 +180,9 @@ def rewrite_reports_of_host(host: Path, *, stale_only: bool) -> None:
         run = Run(
             folder / "plan.json",
             html,
-            other_tables=tuple(other_configuration_tables(host.parent, host.name, folder.name)),
+            other_tables=tuple(
+                tidy_tables_of_other_configurations(host.parent, host.name, folder.name)
+            ),
             **{name: path for name, path in inputs.items() if path.exists()},
         )
         write_atomically(folder / "summary.txt", "\n".join(write_report(run)) + "\n")

@@ -13,12 +13,12 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
 from chaosity.figures.figure_files import FigureFile
-from chaosity.place_names import access_words, node_name, place_words
+from chaosity.place_names import access_in_words, node_name, place_in_words
 from chaosity.records.record_files import current_record_path
 from chaosity.report.run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.values_normal_for_processor import compare_with_published_values
-from chaosity.text_templates import fill_text, fixed_texts, write_text
+from chaosity.text_templates import fill_text_template, text_of_macro, texts_of_yaml_file
 from chaosity.topology.topology_model import Topology, topology_to_json
 from chaosity.topology.topology_parts import HostFacts
 from chaosity.units import format_count, format_percent, join_with_and
@@ -53,7 +53,7 @@ class ResultCheck:
 
 def check_results(run: Run) -> list[ResultCheck]:
     """Return all checks of a run's values, records and host, the worst first."""
-    rows, found = run.measurements.rows, run.found
+    rows, found = run.measurements.rows, run.findings
     broken = [figure.problem for figure in run.figures if figure.problem]
     usable = not found.unusable
     checks = [
@@ -62,10 +62,10 @@ def check_results(run: Run) -> list[ResultCheck]:
         _missing_points(rows),
         *([_check("Figures", PROBLEM, problems=broken)] if broken else []),
         _drives(rows),
-        *(() if run.is_simulated else _setting_checks(run.system, run.topology)),
-        *(() if run.is_simulated else _clocks(rows, run.summaries)),
+        *(() if run.is_simulated else _setting_checks(run.system_facts, run.topology)),
+        *(() if run.is_simulated else _clocks(rows, run.record_summaries)),
         *_replicates(rows),
-        *_record_checks(run.summaries),
+        *_record_checks(run.record_summaries),
         *([_anomaly_search(found)] if usable else []),
         *_normal_values(run),
     ]
@@ -74,12 +74,12 @@ def check_results(run: Run) -> list[ResultCheck]:
 
 def _normal_values(run: Run) -> list[ResultCheck]:
     """Return a check for each published value of the host's processor that can be compared."""
-    model = run.system.get("cpu_model") or run.topology.cpu_model
+    model = run.system_facts.get("cpu_model") or run.topology.cpu_model
     return [
         _check(
             "Normal values",
             WARNING if each.is_clear else OK,
-            text=write_text("overview", "normal", each=each, hosts=0),
+            text=text_of_macro("overview", "normal", each=each, hosts=0),
         )
         for each in compare_with_published_values([run.measurements], model, run.topology)
     ]
@@ -87,10 +87,10 @@ def _normal_values(run: Run) -> list[ResultCheck]:
 
 def _check(name: str, severity: str, **values: object) -> ResultCheck:
     """Return a check with its texts in ``templates/texts/report.yaml``, filled with `values`."""
-    texts = fixed_texts("report")["checks"][name]
+    texts = texts_of_yaml_file("report")["checks"][name]
     wrong = severity in (PROBLEM, WARNING)
     advice, link = (texts.get(key) if wrong else None for key in ("advice", "link"))
-    return ResultCheck(name, severity, fill_text(texts[severity], **values), advice, link)
+    return ResultCheck(name, severity, fill_text_template(texts[severity], **values), advice, link)
 
 
 def _number_of_points(rows: pd.DataFrame) -> int:
@@ -212,7 +212,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
                 name[:1].upper() + name[1:],
                 severity if failed else UNKNOWN,
                 "; ".join(clauses),
-                fixed_texts("report")["record_advice"].get(name) if failed else None,
+                texts_of_yaml_file("report")["record_advice"].get(name) if failed else None,
             )
 
 
@@ -258,7 +258,7 @@ class ProblemsSection:
 
 def problems_section(run: Run) -> ProblemsSection:
     """Return the content of the section on problems of a run."""
-    found, checks = run.found, check_results(run)
+    found, checks = run.findings, check_results(run)
     text = no_problems_text(found.checked, found.untested, found.detectable_loss_percent)
     return ProblemsSection(
         findings=tuple(_shown(found.anomalies, run)),
@@ -272,26 +272,29 @@ def problems_section(run: Run) -> ProblemsSection:
 
 def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
     """Yield the first `MOST_FINDINGS` findings or suspicions, with the figures that show them."""
-    for anomaly, similar in first_findings(anomalies):
+    for anomaly, similar in first_findings_with_similar(anomalies):
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
             nodes = (
-                f"{place_words(each.components[0])} ({each.loss_percent:.0f} %)" for each in similar
+                f"{place_in_words(each.components[0])} ({each.loss_percent:.0f} %)"
+                for each in similar
             )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_of(anomaly, run)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
-def first_findings(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
+def first_findings_with_similar(
+    anomalies: Sequence[Anomaly],
+) -> list[tuple[Anomaly, list[Anomaly]]]:
     """Return the first `MOST_FINDINGS` anomalies, each with the similar ones merged into it."""
     return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the at most `MOST_FINDINGS` anomalies that have a number in the report, in order."""
-    return [anomaly for anomaly, _ in first_findings(anomalies)]
+    return [anomaly for anomaly, _ in first_findings_with_similar(anomalies)]
 
 
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
@@ -339,10 +342,10 @@ def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
     return best.name if best and any(shown(best)) else None
 
 
-def load_words(row: Mapping[Hashable, Any]) -> str:
+def load_in_words(row: Mapping[Hashable, Any]) -> str:
     """Return a load and its places in words: "memory (triad), node 0 to the memory of node 1"."""
     kernel = f" ({row['kernel']})" if isinstance(row.get("kernel"), str) else ""
-    return f"{row['load']}{kernel}, {access_words(row['initiator'], row['target'])}"
+    return f"{row['load']}{kernel}, {access_in_words(row['initiator'], row['target'])}"
 
 
 def failed_points_section(run: Run) -> dict[str, Any] | None:
@@ -352,8 +355,10 @@ def failed_points_section(run: Run) -> dict[str, Any] | None:
     that measures this replicate again.
     """
     rows = run.measurements.rows
-    by_replicate = {(each.experiment, each.point, each.replicate): each for each in run.summaries}
-    results = str(run.config.get("results", "results"))
+    by_replicate = {
+        (each.experiment, each.point, each.replicate): each for each in run.record_summaries
+    }
+    results = str(run.config_with_plan_and_notes.get("results", "results"))
     titles = {each["experiment"]: each.get("title", "") for each in run.experiments}
     points = []
     for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
@@ -365,7 +370,7 @@ def failed_points_section(run: Run) -> dict[str, Any] | None:
         points.append(
             {
                 "experiment": titles.get(experiment) or experiment,
-                "loads": list(dict.fromkeys(map(load_words, group.to_dict("records")))),
+                "loads": list(dict.fromkeys(map(load_in_words, group.to_dict("records")))),
                 "replicates": ", ".join(map(str, replicates)),
                 "reason": "; ".join(reasons) or "no reason recorded",
                 "commands": summary.commands if summary else {},

@@ -81,13 +81,13 @@ def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
     """Return the summary of a run; `problems` has the findings and checks of the run."""
     return ReportSummary(
         host=run.host,
-        configuration=run.configuration,
-        measured=run.measured,
+        configuration=run.configuration_name,
+        measured=run.measuring_time_text,
         worst=tuple(_worst_problems(problems)),
         points=_points_by_status(run.measurements.rows),
         resources=_best_values(run.measurements, run.experiments),
         tested=problems.no_problems,
-        left_out=run.skipped,
+        left_out=run.skip_text,
     )
 
 
@@ -102,7 +102,7 @@ def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
 
 def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
     """Return lines: simulated or not, what a budget left out, problems, and what was tested."""
-    notices = (run.measured if run.is_simulated else None, run.coverage)
+    notices = (run.measuring_time_text if run.is_simulated else None, run.coverage_text)
     worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
     return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
 
@@ -140,21 +140,21 @@ def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
 class NightlyChecks:
     """A summary of the nightly checks of a host."""
 
-    # number, last: how many checks there are, and the time of the last check in UTC.
-    number: int
-    last: str
+    # check_count, last_check_time: number of checks, and time of the last check in UTC.
+    check_count: int
+    last_check_time: str
     # (Point, loss as a share) for each point with a clear loss in the last check.
-    clear: tuple[tuple[str, float], ...] = ()
-    steps: tuple[LastingLoss, ...] = ()  # losses that last since a date, the largest first
+    clear_losses: tuple[tuple[str, float], ...] = ()
+    lasting_losses: tuple[LastingLoss, ...] = ()  # losses that last since a date, the largest first
     error: str | None = None  # why the series cannot be read, or None
 
     @property
     def needs_attention(self) -> bool:
         """Return whether the checks found a loss, or cannot be read."""
-        return bool(self.clear or self.steps or self.error)
+        return bool(self.clear_losses or self.lasting_losses or self.error)
 
 
-def checks_of_folder(folder: Path) -> NightlyChecks | None:
+def nightly_checks_of_folder(folder: Path) -> NightlyChecks | None:
     """Return a summary of the checks in ``results/HOST/CONFIGURATION``; None without checks."""
     try:
         rows = read_series(folder)

@@ -194,7 +194,7 @@ class Run:
         return [load_experiment(name) for name in self.plan["experiments"]]
 
     @cached_property
-    def config(self) -> Mapping[str, Any]:
+    def config_with_plan_and_notes(self) -> Mapping[str, Any]:
         """The config of the workflow with the values of the plan, and notes on what is missing."""
         note = note_on_records_without_digest(self.folder)
         notes = [*self.plan.get("notes", []), *filter(None, [note])]
@@ -224,7 +224,7 @@ class Run:
         return read_component_histories(self.folder / "components")
 
     @cached_property
-    def others(self) -> dict[Path, Measurements]:
+    def tables_of_other_configurations(self) -> dict[Path, Measurements]:
         """The tidy tables of the host's other configurations."""
         return {path: with_variance_priors(Measurements.read(path)) for path in self.other_tables}
 
@@ -234,7 +234,7 @@ class Run:
         return read_component_documents(self.folder / "components")
 
     @cached_property
-    def system(self) -> HostFacts:
+    def system_facts(self) -> HostFacts:
         """The facts of the system component."""
         return facts_of_system_component(self.components)
 
@@ -244,14 +244,14 @@ class Run:
         return read_topology(self.folder / "topology.json") or Topology()
 
     @cached_property
-    def found(self) -> Findings:
+    def findings(self) -> Findings:
         """The findings, from their file or from an analysis of the tidy table."""
         if self.findings_file:
             return read_findings(self.findings_file)
         return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
 
     @cached_property
-    def analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
+    def variance_analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
         """The analyses of variance of all experiments, each with what it studies."""
         confidences = {
             each["experiment"]: each.get("confidence", CONFIDENCE) for each in self.experiments
@@ -259,7 +259,7 @@ class Run:
         return [*analyse_all_studies(self.measurements, confidences)]
 
     @cached_property
-    def summaries(self) -> list[RecordSummary]:
+    def record_summaries(self) -> list[RecordSummary]:
         """The summaries of all records of points that are in the current plan."""
         files = self.folder.glob("points/*/*.json")
         names = [path.relative_to(self.folder / "points").with_suffix("") for path in files]
@@ -284,7 +284,7 @@ class Run:
         )
 
     @cached_property
-    def checks(self) -> FigureFile | None:
+    def checks_figure(self) -> FigureFile | None:
         """The figure of the host's nightly checks; None without checks."""
         if not (self.folder / SERIES_FILE).exists():
             return None
@@ -302,7 +302,7 @@ class Run:
         return self._name("host")
 
     @property
-    def configuration(self) -> str:
+    def configuration_name(self) -> str:
         """Return the name of the configuration."""
         return self._name("configuration")
 
@@ -316,7 +316,7 @@ class Run:
         return self.measurements.is_simulated
 
     @property
-    def measured(self) -> str:
+    def measuring_time_text(self) -> str:
         """Return when the host was measured: "measured 2026-11-21 09:15 to 10:02 UTC"."""
         if self.is_simulated:
             return NOTHING_MEASURED
@@ -331,13 +331,13 @@ class Run:
         return f"measured {span} UTC"
 
     @cached_property
-    def skipped(self) -> str | None:
+    def skip_text(self) -> str | None:
         """When and why the last run skipped the host; None if it did not."""
         skipped = read_skipped_host(self.folder.parent)
         return skipped.skip_time_and_reason if skipped else None
 
     @cached_property
-    def coverage(self) -> str | None:
+    def coverage_text(self) -> str | None:
         """A text on how much a budget left out; None without a budget."""
         left_out = self.left_out
         return None if left_out is None else left_out.coverage_text(self.measurements)

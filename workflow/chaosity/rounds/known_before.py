@@ -27,7 +27,9 @@ _LEAST_SHARED = 0.5
 _DEPARTURE = 3.0
 
 
-def known_cells(earlier: Measurements, plan: Collection[PointKey], place: str) -> pd.DataFrame:
+def cells_of_earlier_runs(
+    earlier: Measurements, plan: Collection[PointKey], place: str
+) -> pd.DataFrame:
     """Return for each earlier cell: median, n, and variance of the logarithm of one measurement.
 
     The values of several runs count together, so the variance contains how much runs differ.
@@ -63,7 +65,7 @@ def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) 
     return cells.merge(known.drop(columns="n").rename(columns=names), "left", on=_CELL)
 
 
-def departs_from_known(cells: pd.DataFrame) -> pd.Series:
+def departs_from_earlier_runs(cells: pd.DataFrame) -> pd.Series:
     """Return whether the median of each cell departs from the median of earlier runs.
 
     `cells` is the result of `cells_with_known_values`.

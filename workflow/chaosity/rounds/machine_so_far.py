@@ -53,9 +53,9 @@ class MachineSoFar:
     # The tidy table of the records so far; empty before the first round.
     measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
     # (experiment, point) -> duration of each record in seconds.
-    seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
-    # Cells of earlier runs, see `known_before.known_cells`; None without earlier runs.
-    known: pd.DataFrame | None = None
+    record_seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
+    # Cells of earlier runs, see `known_before.cells_of_earlier_runs`; None without earlier runs.
+    earlier_cells: pd.DataFrame | None = None
 
     @property
     def spent_seconds(self) -> float:
@@ -63,7 +63,7 @@ class MachineSoFar:
         free = self.replicates_of(each for each in self.rounds if each.earlier)
         return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
             sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
-            for key, listed in self.seconds.items()
+            for key, listed in self.record_seconds.items()
         )
 
     @cached_property
@@ -72,9 +72,9 @@ class MachineSoFar:
         return analyse_host(self.measured, self.facts)
 
     @cached_property
-    def cells(self) -> pd.DataFrame:
+    def cells_with_known_values(self) -> pd.DataFrame:
         """Return the measured cells, with their values in earlier runs if these are known."""
-        return cells_with_known_values(self.measured, self.known)
+        return cells_with_known_values(self.measured, self.earlier_cells)
 
     @property
     def points_with_values(self) -> set[PointKey]:
@@ -136,7 +136,7 @@ class SecondsOfPoints:
         estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
         measured = {
             key: float(np.median(listed))
-            for key, listed in so_far.seconds.items()
+            for key, listed in so_far.record_seconds.items()
             if listed and key in estimates
         }
         ratios: dict[str, list[float]] = defaultdict(list)

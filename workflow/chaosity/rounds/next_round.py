@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from chaosity.records.record_format import Point
-from chaosity.rounds.known_before import departs_from_known
+from chaosity.rounds.known_before import departs_from_earlier_runs
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.rounds.point_priority import Priority, kind_of_contention, point_priorities
 from chaosity.rounds.round_types import ROUND_SECONDS, Budget, PointKey, Round, point_key
@@ -149,8 +149,10 @@ class _NextRound:
         self._take(again, limit / 2.0, "{} of what departs from what is expected")
         parts = self._parts_of_drive_sets(departing)
         self._take(parts, 0.75 * limit, "{} that show which drives of a slow set are the reason")
-        if self.so_far.known is not None:
-            cells = self.so_far.cells[departs_from_known(self.so_far.cells)]
+        if self.so_far.earlier_cells is not None:
+            cells = self.so_far.cells_with_known_values[
+                departs_from_earlier_runs(self.so_far.cells_with_known_values)
+            ]
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
             again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
             self._take(again, limit / 2.0, "{} of what departs from earlier runs")
@@ -251,7 +253,7 @@ class _NextRound:
         The variance of a predicted cell is that of its prediction.
         """
         found: dict[PointKey, float] = {}
-        cells = self.so_far.cells
+        cells = self.so_far.cells_with_known_values
         own = cells["own_variance"]
         kinds = [cells[name].fillna("") for name in ("experiment", "load", "kernel", "metric")]
         typical = own.groupby(kinds).transform("median").fillna(own.median())

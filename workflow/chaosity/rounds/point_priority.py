@@ -78,7 +78,7 @@ def point_priority(point: Point, topology: Topology) -> Priority:
     """Return the priority of a point on a machine, without regard to other points of the plan."""
     loads = point["loads"]
     of_memory = not loads[0]["target"]["drives"]
-    if of_memory and (is_matrix_cell(loads) or _is_of_packages(loads)):
+    if of_memory and (is_node_matrix_cell(loads) or _is_of_packages(loads)):
         return Priority.MATRIX
     if len(loads) > 1:
         return Priority.TOGETHER
@@ -135,7 +135,7 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
     )
 
 
-def is_matrix_cell(loads: list[Load]) -> bool:
+def is_node_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
     A point of a sweep over sizes of working sets, or of a pair of cores, is no cell of such a

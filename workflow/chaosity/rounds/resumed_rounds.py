@@ -51,32 +51,34 @@ class ResumedRounds:
     """The rounds of earlier runs, without the measurements for which there is no time."""
 
     rounds: list[Round]
-    lacking: list[Replicate]  # measurements of these rounds that lack a record that counts
+    lacking_measurements: list[
+        Replicate
+    ]  # measurements of these rounds that lack a record that counts
     lacking_seconds: float  # expected time of these measurements
-    outdated: int  # how many of these lacking measurements have an outdated record
-    left_out: int  # how many outdated measurements do not fit into the budget
+    outdated_count: int  # how many of these lacking measurements have an outdated record
+    left_out_count: int  # how many outdated measurements do not fit into the budget
 
     @property
-    def first_measurements(self) -> str | None:
+    def first_measurements_text(self) -> str | None:
         """Return a clause on the lacking measurements for the terminal; None if none is lacking."""
-        if not self.lacking:
+        if not self.lacking_measurements:
             return None
-        other = len(self.lacking) - self.outdated
+        other = len(self.lacking_measurements) - self.outdated_count
         reasons = {
-            "older than a change of a component or of the definition": self.outdated,
+            "older than a change of a component or of the definition": self.outdated_count,
             "missing or failed": other,
         }
         counts = ", ".join(f"{number} {text}" for text, number in reasons.items() if number)
-        number = format_count(len(self.lacking), "measurement")
+        number = format_count(len(self.lacking_measurements), "measurement")
         duration = format_duration(self.lacking_seconds)
         return f"first {number} of earlier rounds, about {duration}: {counts}"
 
     @property
     def note_on_left_out(self) -> str:
         """Return a sentence on outdated measurements that do not fit into the budget, or ""."""
-        if not self.left_out:
+        if not self.left_out_count:
             return ""
-        number = format_count(self.left_out, "measurement")
+        number = format_count(self.left_out_count, "measurement")
         return (
             f" The budget leaves out {number} from before a change of a component or of the"
             " definition: the records stay, and no table or figure has them."
@@ -111,7 +113,7 @@ def resume_rounds(
     for (key, _), each in states.items():
         if each.seconds:
             durations.setdefault(key, []).append(each.seconds)
-    seconds = SecondsOfPoints(MachineSoFar(points, topology, seconds=durations))
+    seconds = SecondsOfPoints(MachineSoFar(points, topology, record_seconds=durations))
     left = float("inf") if budget.seconds is None else budget.seconds
     lacking: list[tuple[int, int, Replicate]] = []
     for index, (key, number) in replicates_of_rounds(rounds):

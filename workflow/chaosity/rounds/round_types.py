@@ -63,7 +63,7 @@ class RoundStep(NamedTuple):
     is_last: bool  # whether no round was chosen
 
 
-def rounds_of(steps: Iterable[RoundStep]) -> list[Round]:
+def rounds_of_steps(steps: Iterable[RoundStep]) -> list[Round]:
     """Return the rounds of several choices, in the order of the choices."""
     return [each for step in steps for each in step.rounds]
 

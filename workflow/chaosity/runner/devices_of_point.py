@@ -23,7 +23,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from chaosity.errors import MeasurementError, UserError, check_room
+from chaosity.errors import MeasurementError, UserError, check_free_space
 from chaosity.records.record_format import Check, DriveFacts, Load, OpenclTargetDevice, make_check
 from chaosity.runner.describe_host import (
     OPENCL_PROGRAM,
@@ -155,7 +155,7 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        check_room(path.parent, int(size * 1.1))  # a file system that is nearly full is slow
+        check_free_space(path.parent, int(size * 1.1))  # a file system that is nearly full is slow
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
             for _ in range(-(-size // FILL_BLOCK_BYTES)):

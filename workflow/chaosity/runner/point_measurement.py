@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.errors import MeasurementError, UserError, check_room, printable_text
+from chaosity.errors import MeasurementError, UserError, check_free_space, printable_text
 from chaosity.records.record_files import SCHEMA_VERSION, utc_now_text
 from chaosity.records.record_format import (
     Check,
@@ -96,7 +96,7 @@ def _working_folder() -> Iterator[tuple[Path, Guardian]]:
         status = leftover.lstat()
         if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
             shutil.rmtree(leftover, ignore_errors=True)
-    check_room(Path(tempfile.gettempdir()))
+    check_free_space(Path(tempfile.gettempdir()))
     with (
         tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
         with_guardian(lambda: shutil.rmtree(folder, ignore_errors=True)) as guardian,
@@ -327,7 +327,7 @@ def _run_loads(
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     units = parse_cpu_list(record["environment_before"]["load_units"])
     record["environment_after"] = host_state.read_host_state(units)
-    check_room(folder, FULL_BYTES)
+    check_free_space(folder, FULL_BYTES)
     checks += devices_of_point.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 

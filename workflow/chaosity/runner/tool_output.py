@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from chaosity.errors import MALFORMED, describe_malformed
+from chaosity.errors import MALFORMED, describe_malformed_document
 from chaosity.records.record_format import OutputName, OutputValueSource
 
 
@@ -46,7 +46,7 @@ def malformed_as_extraction_error(what: str) -> Iterator[None]:
     except ExtractionError:
         raise
     except MALFORMED as error:
-        raise ExtractionError(f"{what}: {describe_malformed(error)}") from error
+        raise ExtractionError(f"{what}: {describe_malformed_document(error)}") from error
 
 
 def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,7 @@ from chaosity.documents.machines import (
     MachineFile,
 )
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.topology.topology_model import Topology
 
 KIND = "simulated_machine"
@@ -63,7 +63,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     folders = (ROOT / "templates/machines", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     others = known.keys() - users
-    check_allowed(base, others, f"unknown machine {base!r}", f"{path}, based_on")
+    check_name_is_allowed(base, others, f"unknown machine {base!r}", f"{path}, based_on")
     return cast(MachineDescription, {**_read_with_base(known[base], users), **document})
 
 
@@ -79,7 +79,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
 
     def check(kind: str, name: object, key: str) -> None:
         problem = f"the topology has no {kind} {name}"
-        check_allowed(str(name), known[kind], problem, f"{where}, {key}")
+        check_name_is_allowed(str(name), known[kind], problem, f"{where}, {key}")
 
     for node in machine["memory"].get("nodes", {}):
         check("node", node, "memory.nodes")

@@ -34,7 +34,7 @@ from chaosity.statistics.anova_effects import (
     level_effects_and_contrasts,
 )
 from chaosity.statistics.estimates import CONFIDENCE
-from chaosity.text_templates import write_sentences, write_text
+from chaosity.text_templates import sentences_of_macro, text_of_macro
 
 _TEXTS = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
@@ -173,7 +173,7 @@ def analyse_variance(
     )
     fitted = scales[:, scale] - fit.residuals[:, scale]
     combinations = design.combination_count(design.cells)
-    notes = write_sentences(
+    notes = sentences_of_macro(
         _TEXTS,
         "notes",
         factors=len(design.cells),
@@ -187,7 +187,7 @@ def analyse_variance(
         is_exact=is_exact,
         trend=_trend_of_spread(fitted, analysed.residuals),
     )
-    reason = write_text(
+    reason = text_of_macro(
         _TEXTS,
         "scale",
         requested=transform in ("log", "none"),
@@ -202,7 +202,7 @@ def analyse_variance(
     effects, contrasts = level_effects_and_contrasts(
         analysed, [term for term in fit.terms if len(term) == 1]
     )
-    conclusion = write_text(
+    conclusion = text_of_macro(
         _TEXTS,
         "conclusion",
         terms=sorted(table[:-2], key=lambda term: -term.variation_percent),
@@ -301,7 +301,7 @@ def _variation_table(
             p = float(stats.f.sf(f, freedom, analysed.freedom))
             significant = p < analysed.significant_below
         important = share >= IMPORTANT_FROM_PERCENT
-        sentence = write_text(
+        sentence = text_of_macro(
             _TEXTS,
             "term",
             name=name,

@@ -23,7 +23,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.documents.reference_data import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED, read_document
-from chaosity.errors import UserError, check_allowed
+from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.records.record_format import VALID
 from chaosity.store.csv_tables import parse_positive_number, read_csv_or_mlc_table
 from chaosity.store.read_node_matrix_csv import read_matrix_csv
@@ -80,7 +80,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
     document: PublishedForm = read_document(PUBLISHED, form, PublishedForm, "the form")
     for name in document["columns"]:
         problem = f"the tidy table has no column {name!r}"
-        check_allowed(name, COLUMNS, problem, f"the form {form}, columns")
+        check_name_is_allowed(name, COLUMNS, problem, f"the form {form}, columns")
     if unit and "matrix" not in document:
         raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}

@@ -24,7 +24,12 @@ import duckdb
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import MALFORMED, UserError, describe_malformed, malformed_as_user_error
+from chaosity.errors import (
+    MALFORMED,
+    UserError,
+    describe_malformed_document,
+    malformed_as_user_error,
+)
 from chaosity.place_names import node_name
 from chaosity.records.record_files import (
     DIGESTS_FILE,
@@ -381,7 +386,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
                 return None
             return vars(status_and_values_of_record(record))
         except MALFORMED as error:
-            reason = f"{path} is not a complete record: {describe_malformed(error)}"
+            reason = f"{path} is not a complete record: {describe_malformed_document(error)}"
             raise ValueError(reason) from error
 
     try:

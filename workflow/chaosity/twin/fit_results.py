@@ -15,7 +15,7 @@ from chaosity.anomalies.host_anomalies import (
 from chaosity.components.component_documents import read_component_documents
 from chaosity.errors import UserError
 from chaosity.records.record_format import Point
-from chaosity.result_folders import measured_table
+from chaosity.result_folders import existing_tidy_table
 from chaosity.simulation.machine_description import read_machine_description
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points
@@ -49,7 +49,7 @@ class ResultsToFit:
         Raises:
             UserError: the folder is not that of a run.
         """
-        measured = Measurements.read(measured_table(folder))
+        measured = Measurements.read(existing_tidy_table(folder))
         topology = read_topology(folder / "topology.json")
         if topology is None:
             remedy = "name a folder results/HOST/CONFIGURATION of a run"
