@@ -113,8 +113,8 @@ def test_a_check_of_a_busy_host_leaves_out_more_and_ends_in_time(folder: Path):
     # After the first measurement, the check expects that all others are four times as slow, too.
     assert result.seconds < 15.0 + 4.0 * max(point.seconds for point in check.points)
     assert check.measured < 5.0
-    assert result.left
-    assert len(result.values) + len(result.left) == len(check.points)
+    assert result.left_for_next_check
+    assert len(result.values) + len(result.left_for_next_check) == len(check.points)
 
 
 def test_a_running_measurement_is_not_disturbed(tmp_path: Path):

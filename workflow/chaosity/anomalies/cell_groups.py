@@ -88,7 +88,7 @@ class ComparedCells(Generic[Name]):
 
         Noise may hide the other half of a loss.
         """
-        departing: Mask = -self.departures > self.scatter.matters / 2.0
+        departing: Mask = -self.departures > self.scatter.smallest_reported_loss / 2.0
         return departing
 
     def departure_of_suspect(
@@ -105,7 +105,7 @@ class ComparedCells(Generic[Name]):
         some_do_not = departing.sum() < (part & remaining).sum()
         if departing.any() and some_do_not and not less_is_better(self.cells.metric):
             carries = float(np.median(self.cells.log_score[departing]))
-            part = part & (self.expected > carries + self.scatter.matters / 2.0)
+            part = part & (self.expected > carries + self.scatter.smallest_reported_loss / 2.0)
         own = part & remaining
         if own.sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
             return None
@@ -149,7 +149,7 @@ class GroupedCells(Generic[Name]):
         self.compare_with_cells_without_fault(cells.measured_mask)
 
     def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
-        """Compare all cells with the medians of the cells of their groups without a known fault.
+        """Compare all cells with their groups' medians, taken over cells without a known fault.
 
         `unexplained` is the mask of the cells without a known fault: no departure found so far
         explains them.
@@ -200,7 +200,7 @@ class GroupedCells(Generic[Name]):
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
 
-        Losses below `scatter.matters` are not reported, so a cell has to lose more than this.
+        Losses below `scatter.smallest_reported_loss` are not reported, so the result is above it.
         `tests_count` is the number of tests of one machine; each is one more chance of a false
         alarm.
         """
@@ -212,7 +212,7 @@ class GroupedCells(Generic[Name]):
             )
             * error
         )
-        least = max(clear, -np.log1p(-scatter.matters))
+        least = max(clear, -np.log1p(-scatter.smallest_reported_loss))
         return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
 
     def find_departing_suspects_and_cells(
@@ -318,9 +318,9 @@ class GroupedCells(Generic[Name]):
         begin of the sentence and the advice are. `names` are inserted into the begin of the
         sentence, which ends with `than`. `reference` is the position of the reference cell. `cells`
         are the positions of the explained cells, by default those of the departure. `seen_at` is
-        the initiator and target that the anomaly names. Default with a reference: those of the
-        first explained cell; without one: those of all explained cells. The other arguments are
-        attributes of `Anomaly`.
+        the initiator and target that the anomaly names. By default, with a reference, these are the
+        ends of the first explained cell, and otherwise the ends that all explained cells share. The
+        other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric

@@ -224,11 +224,13 @@ class ScatterWithoutFaults:
     # Degrees of freedom of `error` and `own`; infinite if both are assumed. `NATURAL_SCATTER` is
     # assumed, so the freedom grows with its share of the variance.
     freedom: float
-    # Standard deviation between equal parts of a healthy machine; 0 with single runs, of which
+    # Standard deviation between equal parts of a healthy machine; 0 with single runs, since their
     # `error` includes all scatter. All cells of a part differ by as much as the part.
     natural: float
-    single: float  # standard deviation of one replicate with `natural`, as a share
-    matters: float  # smallest loss that is reported, as a share of the expected value
+    # standard deviation of one replicate, `natural` included, as a share of its value
+    deviation_of_one_replicate: float
+    # smallest loss that is reported, as a share of the expected value
+    smallest_reported_loss: float
 
     def confidence_in_loss(self, loss: float, error: float, comparisons: int) -> float:
         """Return the probability that a loss is not noise; 0 for a loss too small to matter.
@@ -236,7 +238,7 @@ class ScatterWithoutFaults:
         `loss` is a difference of logarithms and `error` its standard deviation, computed from the
         scatter. `comparisons` is the number of tested cells and suspects.
         """
-        if loss <= -np.log1p(-self.matters):
+        if loss <= -np.log1p(-self.smallest_reported_loss):
             return 0.0
         return 1.0 - min(1.0, float(stats.t.sf(loss / error, self.freedom)) * comparisons)
 

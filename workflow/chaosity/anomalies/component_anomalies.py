@@ -46,7 +46,7 @@ class AnomalyTestResult:
     compared: set[str] = field(default_factory=set)
     # One function for each slice: it takes the number of tests of the host, and returns the
     # smallest detectable loss of a single cell in per cent.
-    detectable: list[Callable[[int], float]] = field(default_factory=list)
+    detectable_losses: list[Callable[[int], float]] = field(default_factory=list)
     tests_count: int = 0  # number of tests, each with its own adjustment for its comparisons
 
     def add_tested_cells(self, cells: TidyTableSliceCells, axis: int) -> None:
@@ -58,14 +58,14 @@ class AnomalyTestResult:
         tested = np.any(cells.tested_mask, axis=1 - axis).tolist()
         if any(tested):
             self.tests_count += 1
-            self.detectable.append(cells.smallest_detectable_loss_percent)
+            self.detectable_losses.append(cells.smallest_detectable_loss_percent)
         self.compared.update(compress(names, tested))
         if self.compared:
             self.tested = format_count(len(self.compared), f"comparable {self.noun}")
 
     def typical_detectable_loss_percent(self, tests_count: int) -> float | None:
         """Return the typical detectable loss in per cent, for this number of tests of the host."""
-        losses = [least(tests_count) for least in self.detectable]
+        losses = [least(tests_count) for least in self.detectable_losses]
         return float(np.median(losses)) if losses else None
 
 
@@ -104,8 +104,8 @@ def _slow_on_memory(
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     nodes = str(cells.first_rows[source, target]["initiator_nodes"])
-    # If cores of several nodes find the target slow, also those of its own node, they share only
-    # the target's memory.
+    # If cores of several nodes, among them the target's own node, find the target slow, the cause
+    # is what these cores share: the target's memory.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         return cells.build_anomaly(departure, "memory", (target,), (target,))
@@ -281,7 +281,7 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
         if not cells.tested_mask.any():
             continue
         check.anomalies += cells.find_anomalies()
-        check.detectable.append(cells.smallest_detectable_loss_percent)
+        check.detectable_losses.append(cells.smallest_detectable_loss_percent)
         check.tests_count += 1
         check.tested = text_of_macro("anomalies", "tested_links", packages=len(cells.packages))
     return check

@@ -204,8 +204,8 @@ class DriveSetCells(TidyTableSliceCells):
         """Return the mask of the cells that a departure explains.
 
         If drives are slow together, sets of some of these drives are slow too, and larger sets may
-        lose as much. After a slow path between packages, larger sets need no such step, because
-        their limit is the sum of their slow parts.
+        lose as much. For a slow path between packages, larger sets are not added, because their
+        limit is the sum of their slow parts.
         """
         explained = super().explained_by(departure, comparison)
         assert departure.suspect is not None
@@ -218,7 +218,7 @@ class DriveSetCells(TidyTableSliceCells):
         if departure.suspect.part == _PACKAGES:
             return found
         columns = [any(drives > each for each in slow) for drives in self.drives]
-        alike = comparison.departures > -(departure.loss + self.scatter.matters)
+        alike = comparison.departures > -(departure.loss + self.scatter.smallest_reported_loss)
         return found | (np.logical_and.outer(rows, columns) & alike)
 
     def explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
@@ -236,7 +236,7 @@ class DriveSetCells(TidyTableSliceCells):
             loss = -np.log1p(-anomaly.loss_as_share_of_better_value)
             own = np.logical_and.outer(rows, columns)
             most = np.where(own, np.fmax(most, loss), most)
-        explained: Mask = -self.departures < most + self.scatter.matters
+        explained: Mask = -self.departures < most + self.scatter.smallest_reported_loss
         return explained
 
     def are_fast_alone(self, positions: Sequence[Position], slow_drives: Sequence[Anomaly]) -> bool:
@@ -258,20 +258,20 @@ class DriveSetCells(TidyTableSliceCells):
             alike = [score for name, score in alone.items() if self.models.get(name) == model]
             if len(alike) < _FEWEST_ALIKE:
                 return False
-            if alone[drive] < np.median(alike) + np.log1p(-self.scatter.matters):
+            if alone[drive] < np.median(alike) + np.log1p(-self.scatter.smallest_reported_loss):
                 return False
         return True
 
     @property
     def losing_mask(self) -> Mask:
         """Mask of the cells that lose enough to matter."""
-        losing: Mask = self.departures < -self.scatter.matters
+        losing: Mask = self.departures < -self.scatter.smallest_reported_loss
         return losing
 
     def with_suspect(
         self, departure: Departure, suspects: Sequence[SuspectedComponent]
     ) -> Departure:
-        """Return the departure with a suspect; of a single cell, it is this cell alone."""
+        """Return the departure with its suspect; for a single cell, that is this cell alone."""
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
@@ -291,7 +291,7 @@ class DriveSetCells(TidyTableSliceCells):
     def _may_be_slow_initiator(self, departure: Departure) -> bool:
         """Return whether one initiator has all slow cells, and should read no other set faster."""
         rows, columns = map(list, zip(*departure.cells, strict=True))
-        most = self.cells.log_score[rows, columns].max() + self.scatter.matters / 2.0
+        most = self.cells.log_score[rows, columns].max() + self.scatter.smallest_reported_loss / 2.0
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
@@ -399,7 +399,9 @@ def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
     comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)
     for column, parts in enumerate(cells.parts):
         gains = np.nan_to_num(scores[:, parts] - scores[:, [column]], nan=-np.inf)
-        for row in np.flatnonzero((gains > cells.scatter.matters).any(axis=1)).tolist():
+        for row in np.flatnonzero(
+            (gains > cells.scatter.smallest_reported_loss).any(axis=1)
+        ).tolist():
             best = row, parts[int(np.argmax(gains[row]))]
             errors = cells.cells.standard_error
             error = float(np.hypot(errors[best], errors[row, column]))

@@ -223,7 +223,7 @@ def _check_memory(
         )
         check.anomalies += [replace(anomaly, where=where) for anomaly in found]
         if analysis.has_comparable_cells:
-            check.detectable.append(analysis.smallest_detectable_loss_percent)
+            check.detectable_losses.append(analysis.smallest_detectable_loss_percent)
         structures += [analysis.structure.description] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:

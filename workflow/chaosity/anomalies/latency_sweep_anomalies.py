@@ -69,7 +69,8 @@ def find_contention_and_inversions(
 
     Returns:
         The result of the tests: one for each node and mode with possible contention, and one for
-        inversions. Then a dictionary: kind of anomaly -> why it could not be found, as a sentence.
+        inversions. The second result is kind of anomaly -> why it could not be found, as a
+        sentence.
     """
     columns = ["experiment", "load", "benchmark", "metric"]
     check = AnomalyTestResult(tests_count=1)
@@ -228,11 +229,12 @@ def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> It
     """Yield at most one inversion for each node: a usually faster initiator is clearly slower.
 
     The lead of an initiator is the logarithm of its latency, minus the mean logarithm of the other
-    initiators' latencies: negative if it is faster. The mean of its leads at smaller sizes must be
-    clearly below zero, and its lead at this size clearly above this mean. The scatter comes from
-    the differences of the leads between neighbouring smaller sizes, pooled over all initiators. The
-    tests of both means are corrected for the number of all comparisons (Bonferroni). The level is 5
-    % if the data have a single replicate block, else `HOST_FALSE_ALARM_LEVEL`.
+    initiators' latencies: negative if it is faster. The mean lead of an initiator at smaller sizes
+    must be clearly below zero, and its lead at this size clearly above this mean. The scatter comes
+    from the differences of the leads between neighbouring smaller sizes, pooled over all
+    initiators. The two tests of an initiator are corrected for the number of all comparisons
+    (Bonferroni). The level is 5 % if the data have a single replicate block, else
+    `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for possible in possible_of_nodes:

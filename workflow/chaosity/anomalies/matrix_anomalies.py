@@ -100,7 +100,7 @@ def analyse_matrix(
             has_structure=structure.kind != NONE,
         ),
         detectable_loss_percent=detectable,
-        noise_percent=100.0 * analysis.scatter.single,
+        noise_percent=100.0 * analysis.scatter.deviation_of_one_replicate,
         notes=(*_notes(analysis), *notes),
         checked=("slow nodes", "slow paths", "remote better than local", *slit),
     )
@@ -156,7 +156,9 @@ def _notes(analysis: MatrixAnalysis) -> list[str]:
     return sentences_of_macro(
         "anomalies",
         "matrix_notes",
-        assumed_noise_percent=None if cells.freedom else 100.0 * analysis.scatter.single,
+        assumed_noise_percent=None
+        if cells.freedom
+        else 100.0 * analysis.scatter.deviation_of_one_replicate,
         structural=shorten_list(_cell_texts(cells, structural), _MAX_NAMED),
         single=[text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)],
         missing=int((~measured).sum()),

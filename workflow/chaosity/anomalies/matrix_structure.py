@@ -31,14 +31,14 @@ SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
 Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
-# Hops between nearest neighbours that only a small gap of scores shows. Noise alone may leave such
-# a gap, so these groups get `KNOWN_BONUS` only if there are also HOPS.
+# Hops between nearest neighbours, where only a small gap of scores shows which nodes are nearest.
+# Noise alone may leave such a gap, so these groups get `KNOWN_BONUS` only if there are also HOPS.
 UNCLEAR_HOPS = "unclear hops"
 # A departure of more than three standard deviations is not noise; beyond that, its size says
 # nothing about the structure.
 CAP = 9.0
-# Faults make values worse. A cell that is better than its group contradicts the group twice as
-# much.
+# Faults make values worse. A cell that is better than its group contradicts the group twice as much
+# as a worse cell.
 BETTER_COSTS = 2.0
 # Known packages, distances and hops are rejected only if more than one pair of nodes departs in
 # both directions. Hops count as known because nearest neighbours determine all of their groups.
@@ -350,9 +350,9 @@ def _by_distances(
 def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask]]:
     """Yield steps of value that join both directions of a node pair, then steps by direction.
 
-    The better direction decides the step of both, so a direction that became slow stays in its
-    group, and a direction that was not measured gets a group. Steps that differ by direction, as in
-    a one-way ring, count only if they recur, see `_recurs`.
+    The better direction of a node pair decides the step of both directions, so a direction that
+    became slow stays in its group, and a direction that was not measured gets a group. Steps that
+    differ by direction, as in a one-way ring, count only if they recur, see `_recurs`.
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:

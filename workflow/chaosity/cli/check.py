@@ -183,8 +183,8 @@ def print_check_result(
     print_line(
         f"{result.seconds:.0f} s. The smallest loss that would be reported is {ends} %{by_value}."
     )
-    if result.left:
-        left = format_count(len(result.left), "point")
+    if result.left_for_next_check:
+        left = format_count(len(result.left_for_next_check), "point")
         print_line(f"{left} did not fit into the time and will be measured by the next check.")
     if print_all:
         print_table(
@@ -290,7 +290,7 @@ def _document(result: HostCheckResult) -> dict[str, Any]:
             for suspect in result.suspects
         ],
         "values": [value(each) for each in result.values],
-        "left_for_the_next_check": ["/".join(each.key) for each in result.left],
+        "left_for_the_next_check": ["/".join(each.key) for each in result.left_for_next_check],
     }
 
 

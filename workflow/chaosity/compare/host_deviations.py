@@ -88,10 +88,10 @@ def scatter_and_median_of_other_hosts(
 ) -> tuple[_Values, _Values, _Values]:
     """Return the value to expect of each host in each cell from the other hosts, and its scatter.
 
-    The cells of a group share variances. Each result is (cells, hosts): the degrees of freedom of
-    the spread; the spread, which is the standard deviation of the difference of an equal host to
-    the expected value; and the expected value, the median of the other hosts' logarithms. Freedom
-    and spread are NaN where too few other hosts have a value.
+    The cells of a group share variances. Each result has the shape (cells, hosts): the degrees of
+    freedom of the spread; the spread, which is the standard deviation of the difference of an equal
+    host to the expected value; and the expected value, the median of the other hosts' logarithms.
+    Freedom and spread are NaN where too few other hosts have a value.
 
     Args:
         logs: logarithms, shape (cells, hosts); NaN where a host has no value.

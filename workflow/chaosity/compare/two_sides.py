@@ -139,7 +139,7 @@ def compare_selections(
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
-    # A third host of the configuration would show which of the two differs.
+    # A third host of the configuration would show which of the two hosts differs.
     is_of_two_hosts = hosts[0] != hosts[1] and modes[0] == modes[1]
     is_of_two_hosts = is_of_two_hosts and bool({BETTER, WORSE} & set(table["verdict"]))
     return SelectionComparison(

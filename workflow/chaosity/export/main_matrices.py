@@ -310,7 +310,7 @@ def read_bandwidths_alone_and_contended(
     if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None
     if path.is_file() and path.name != MEASUREMENTS_FILE:
-        raise UserError("the table is another one", str(path), f"name {MEASUREMENTS_FILE}")
+        raise UserError("the file is not the tidy table", str(path), f"name {MEASUREMENTS_FILE}")
     if unit:
         raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
     host = read_measured_host(path if path.is_dir() else path.parent)

@@ -83,7 +83,7 @@ def export_slurm_features(host: MeasuredHost) -> str:
     cells = {name: matrix.cells for name, matrix in matrices.items()}
 
     def medians(quantity: str, *, local: bool = False) -> list[float]:
-        # A file that stands in for a drive says nothing about one.
+        # A file that stands in for a drive says nothing about drives.
         own = (cell for cell in cells.get(quantity, ()) if not cell.is_of_file)
         return [cell.estimate.median for cell in own if cell.relation == SAME_NODE or not local]
 

@@ -65,13 +65,14 @@ class ValueSeries:
 
 @dataclass(frozen=True)
 class _Event:
-    """A step or drift of a series, which began after one check and not after another."""
+    """A step between the checks `earliest` and `last`, or a drift from one to the other."""
 
     series: ValueSeries
+    # before, after: fitted values on both sides of the step, or at both ends of the drift.
     before: float
     after: float
     is_drift: bool
-    segment: Segment
+    segment: Segment  # the segment that begins with the step, or that drifts
     earliest: str
     last: str
 
@@ -200,10 +201,11 @@ class LastingLoss:
 def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     """Return the losses that last until the end of a series of checks, the largest first.
 
-    The page of all hosts shows these losses. For that page no points are read, only the rows of
-    `read_series`.
+    The page of all hosts shows these losses. `rows` are those of `read_series`; no points are
+    needed.
 
-    Raises: UserError: a time does not have the form of ISO 8601.
+    Raises:
+        UserError: a time does not have the form of ISO 8601.
     """
     found = []
     for (_, point, metric), values in _values_of_points(rows).items():

@@ -102,7 +102,8 @@ class HostCheckResult:
     moment: str  # when the check began, in UTC
     seconds: float = 0.0  # how long it took
     values: list[CheckedValue] = field(default_factory=list)  # all values
-    left: list[CheckPoint] = field(default_factory=list)  # points that did not fit into the time
+    # points that did not fit into the time
+    left_for_next_check: list[CheckPoint] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # point -> why it has no valid value
     # Components that this user may not read, and which were not checked.
     unreadable: list[str] = field(default_factory=list)
@@ -264,7 +265,9 @@ class HostCheck:
         if components := _present_components(self.host, self.folder):
             record_components_of_check(self.folder, result.moment, components)
         checked = time_of_last_check_by_point(self.series)
-        chosen, result.left = split_by_available_time(self.points, checked, _FIRST_SHARE * seconds)
+        chosen, result.left_for_next_check = split_by_available_time(
+            self.points, checked, _FIRST_SHARE * seconds
+        )
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
 
         def has_time(check: CheckPoint) -> bool:
@@ -286,7 +289,7 @@ class HostCheck:
             first = next(iter(result.failed.values()), "the time is too short")
             raise UserError(f"no measurement of the check is valid: {first}", str(self.folder))
         done = {"/".join(value.check.key) for value in values} | set(result.failed)
-        result.left += [check for check in chosen if "/".join(check.key) not in done]
+        result.left_for_next_check += [check for check in chosen if "/".join(check.key) not in done]
         append_check(self.folder, result.moment, result.values, self.records)
         result.seconds = self._seconds
         return result
@@ -300,8 +303,8 @@ class HostCheck:
     def _refuse_another_machine(self) -> None:
         """Raise a UserError if the map was measured on another machine.
 
-        The map of a Slurm node can be read on all nodes. A reboot since the map is no reason: the
-        runner verifies nodes and drives.
+        The map of a Slurm node can be read on all nodes. A reboot since the map was measured is no
+        reason to refuse: the runner verifies nodes and drives.
         """
         for path in self.folder.glob("*/*/rep*.json"):
             with suppress(ValueError):

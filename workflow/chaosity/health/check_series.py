@@ -68,7 +68,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
         reader = csv.DictReader(io.StringIO(text.decode()), strict=True)
         rows = list(reader)
         if reader.fieldnames != COLUMNS:
-            raise ValueError("its columns are others")
+            raise ValueError("it has other columns")
         for row in rows:
             if list(row) != COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
                 raise ValueError("a row has other columns, or no value")
@@ -81,7 +81,8 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
 def days_of_times(times: Iterable[str]) -> list[float]:
     """Return the times of checks in days since 1970.
 
-    Raises: UserError: a time does not have the form of ISO 8601.
+    Raises:
+        UserError: a time does not have the form of ISO 8601.
     """
     try:
         return [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in times]
@@ -137,7 +138,8 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         other = path.parent
         is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
         if other != folder and is_equal and is_simulated_host(other) == is_simulated:
-            # The page of all hosts says that a series cannot be read; it must not stop this check.
+            # The page of all hosts reports a series that cannot be read. Such a series must not
+            # stop this check.
             with suppress(UserError):
                 found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
     return [values for values in found if values]

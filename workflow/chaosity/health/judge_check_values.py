@@ -1,9 +1,9 @@
 """Judge the values of a check by the host's map, by its earlier checks and by equal hosts.
 
-The logarithm of a value over the map's median scatters for three reasons: a single measurement
-scatters, which the map's replicates show; the median is not exact; and sessions differ, which the
-earlier checks show. A loss is clear if it exceeds the scatter by so much that a healthy host,
-checked every night, has one false alarm a year over all its values.
+The logarithm of a value divided by the map's median scatters for three reasons: a single
+measurement scatters, which the map's replicates show; the median is not exact; and sessions differ,
+which the earlier checks show. A loss is clear if it exceeds the scatter by so much that a healthy
+host, checked every night, has one false alarm a year over all its values.
 
 A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
 are also compared with the first checks after the map, since a slow drift does not move these.

@@ -132,8 +132,8 @@ class DriveSetModel:
     def expected(self, cell: DriveSetCell) -> NoisyValue | None:
         """Return the value to expect of a cell from its initiator's other sets; None without any.
 
-        Sets that other initiators measured, but this one did not, count too if they differ from
-        the value to expect from its own sets.
+        Sets that only other initiators measured count too, if they differ from the value to expect
+        from the initiator's own sets.
         """
         own = self.values.get(cell.initiator, {})
         if cell.initiator not in self._borrowed:
@@ -171,7 +171,7 @@ class DriveSetModel:
         return found
 
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
-        """Return what limits another initiator on a set, for the initiator of the cell.
+        """Return the limit that another initiator found for a set, as of the cell's initiator.
 
         The result is None if the sets that both initiators measured explain what the other
         initiator gets. The other initiator's value is multiplied by the median ratio of these sets,

@@ -1,9 +1,9 @@
 """Find the flows of loads over a simulated machine's resources, and the rates of flows.
 
 Rates are max-min fair (progressive filling): the rates of all flows grow at the same pace until a
-resource is full or a flow reaches its limit. The flows of that resource keep their rate, all other
-flows continue to grow (Bertsekas and Gallager, Data Networks, section 6.5.2). A flow may use
-several units of a resource for one unit of its rate.
+resource is full or a flow reaches its limit. The flows that use the full resource keep their rate;
+all other flows continue to grow (Bertsekas and Gallager, Data Networks, section 6.5.2). A flow may
+use several units of a resource for one unit of its rate.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class AccessPaths:
             yield from self.memory_flows(load, hits, memory_shares_by_node(load["placement"]))
 
     def add_capacities_of_stand_in_files(self, load: Load) -> None:
-        """Add capacities of files that replace drives; files have no slot, so no link limits."""
+        """Add capacities of files that replace drives; no link limits a file, as it has no slot."""
         for drive in load["target"]["drives"]:
             self.capacities.setdefault(drive["component"], 1.0)
             self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)

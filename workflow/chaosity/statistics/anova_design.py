@@ -245,9 +245,9 @@ def _split_off_largest(design: AnovaDesign, terms: list[Term]) -> tuple[Term, li
 
 
 # `cells` has, for each row, its combination of the levels of the largest term. The means of these
-# combinations are subtracted. Only the columns of the other effects, `solved`, are solved, within
-# these combinations (the theorem of Frisch, Waugh and Lovell). So few columns are left, whatever
-# the number of cells.
+# combinations are subtracted. Only the columns of the other effects, `solved`, are solved for,
+# within these combinations (the theorem of Frisch, Waugh and Lovell). So few columns are left,
+# whatever the number of cells.
 def _residuals_and_rank(
     cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
 ) -> tuple[Values, int]:

@@ -5,13 +5,13 @@ size, it finds steps, such as the end of a cache.
 
 **A loaded curve** has six numbers: the unloaded latency, the peak of the bandwidth, the bandwidth
 at the knee, and the latency at 50, 75 and 90 % of the peak. Median and interval of each number are
-over the replicate blocks: points of different blocks are never joined to one curve. The curve is
-the frontier of the points: a point is left out when another point has more bandwidth at less
-latency. After saturation, bandwidth falls while latency continues to rise (Esmaili-Dokht et al., "A
-Mess of Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024, show it on
-most servers). Then one bandwidth has two latencies; the curve has the lower one. Between its points
-the curve is a straight line. The peak is the largest of several noisy values, so on average it is
-slightly too high.
+computed over the replicate blocks: points of different blocks are never joined to one curve. The
+curve is the frontier of the points: a point is left out when another point has more bandwidth at
+less latency. After saturation, bandwidth falls while latency continues to rise (Esmaili-Dokht et
+al., "A Mess of Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024, show
+it on most servers). Where bandwidth falls, a bandwidth has two latencies; the curve has the lower
+one. Between its points the curve is a straight line. The peak is the largest of several noisy
+values, so on average it is slightly too high.
 
 **The knee** is the bandwidth at which latency has doubled. On a curve that bends slowly, other
 definitions of a knee (tangents, the largest curvature) depend on the axes' scales and on the noise
@@ -26,7 +26,7 @@ points of a curve that bends upwards. The interval has all bandwidths around the
 Welch's test at 5 % finds no difference between the configurations (Fieller's method). The interval
 contains the scatter of latency and of bandwidth, since each block has a curve of its own. Blocks of
 two configurations are not pairs. A crossover is reported only if each configuration is clearly
-lower on one side of it. These tests are made at many bandwidths, so their level is divided by the
+lower on one side of it. Welch's tests are made at many bandwidths, so their level is divided by the
 number of measured points (Bonferroni).
 
 **A step** is a rise of latency over the size of the working set, such as at the end of a cache. Two

@@ -312,8 +312,9 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
     """Return p-values adjusted for a low false discovery rate (Benjamini and Hochberg).
 
     Holm's method, which allows no false discovery, finds nothing with three replicates and hundreds
-    of cells. This method is also valid for cells of one run, whose errors are positively dependent
-    (Benjamini and Yekutieli, 2001). None means no test; it remains None and does not count.
+    of cells. The method of Benjamini and Hochberg is also valid for cells of one run, whose errors
+    are positively dependent (Benjamini and Yekutieli, 2001). None means no test; it remains None
+    and does not count.
     """
     known = [p for p in p_values if p is not None]
     adjusted = iter(stats.false_discovery_control(known) if known else ())
@@ -326,10 +327,10 @@ def is_variation_between_cells_significant(
     """Return whether cells differ by more than the noise of their replicates.
 
     The test is a one-way analysis of variance of the logarithms of valid values, or of the values
-    themselves if one is zero; the columns `by` identify the cells.
-    The best and the worst of many cells are far apart even when all cells are equal. So their
-    intervals do not show whether cells differ, but the variance between cells compared with the
-    variance within cells does.
+    themselves if one is zero; the columns `by` identify the cells. The best and the worst of many
+    cells are far apart even when all cells are equal. So the intervals of these two do not show
+    whether cells differ, but the variance between cells, compared with the variance within cells,
+    does.
 
     Returns:
         The answer; None for a single cell, or if no cell has two replicates.

@@ -29,9 +29,9 @@ from scipy.special import digamma, polygamma
 FEWEST_CELLS = 10
 # Share of ordinary cells that are mistaken for cells whose replicates contradict each other.
 _CONTRADICTING = 0.05
-# A replicate counts as disturbed below this p-value. It is the share of undisturbed cells in which
-# this happens by chance. With 1 %, the coverage of cells of which some scatter 5 times as much as
-# others is 92 % instead of 94 %.
+# A replicate counts as disturbed below this p-value. The p-value is the share of undisturbed cells
+# in which a replicate counts as disturbed by chance. With 1 %, the coverage of cells of which some
+# scatter 5 times as much as others is 92 % instead of 94 %.
 _DISTURBED_P = 0.003
 # Of two replicates it is not known which one is disturbed.
 FEWEST_TO_JUDGE = 3
@@ -156,7 +156,7 @@ def estimate_noise(
         values: finite values of all replicates, mostly logarithms.
         cells: number of the cell of each value; by default, all values are of one cell.
         number: number of cells.
-        prior: the prior of each cell, see `fit_priors_of_kinds`; by default, they share nothing.
+        prior: the prior of each cell, see `fit_priors_of_kinds`; by default, cells share nothing.
     """
     cells = np.zeros(len(values), dtype=np.intp) if cells is None else cells
     counted = np.full(len(values), True)

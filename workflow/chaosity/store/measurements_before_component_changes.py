@@ -79,8 +79,8 @@ def _point_rows(
     attempts = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            # A record ends before its file is written. If the name says otherwise, the host's clock
-            # was ahead.
+            # A record ends before its file is written. If the file's name says that the record
+            # ended later, the host's clock was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
             states = {name: state_at(stamp, known) for name, known in own.items()}
             attempts.append(_Attempt(int(match[1]), stamp, path, states))
@@ -119,8 +119,8 @@ def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterato
 def _request_fingerprint(point: Point) -> str:
     """Return a fingerprint of a point's request that stays the same when a drive is replaced.
 
-    Values with the same fingerprint are comparable. The point's definition cannot show this,
-    because it contains the serial numbers of the drives.
+    Values with the same fingerprint are comparable. The point's definition cannot show what is
+    comparable, because it contains the serial numbers of the drives.
     """
     parts = ("benchmark", "kernel", "command", "environment", "files")
     body = [

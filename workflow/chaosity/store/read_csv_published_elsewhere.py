@@ -1,9 +1,9 @@
 """Read CSV files that somebody else published into a tidy table.
 
-A YAML file of ``templates/published`` (the form) says what the columns mean. Then figures and
-statistics can show the published values. Nobody can verify these values here, so the label of each
-row says that the row was published elsewhere. If the form describes a matrix of node x node, each
-cell becomes a row.
+A YAML file of ``templates/published`` (the form) says what the columns mean. With this file,
+figures and statistics can show the published values. Nobody can verify these values here, so the
+label of each row says that the row was published elsewhere. If the form describes a matrix of node
+x node, each cell becomes a row.
 """
 
 from __future__ import annotations

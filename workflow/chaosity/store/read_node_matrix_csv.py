@@ -26,7 +26,7 @@ UNITS: dict[str, dict[str, float]] = {
 }
 # The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
 # the first cache takes about 1 ns, an access over a fabric a few microseconds. A value far outside
-# is a typing error or has another unit.
+# these limits is a typing error or has another unit.
 _LIMITS = {
     BANDWIDTH: (
         (1e3, "below the bandwidth of any memory"),

@@ -311,7 +311,8 @@ class _Fit:
             that is the model's error, which is what exceeds the scatter of replicates. The error is
             0 if chance can explain it.
         """
-        # A parameter that only its usual value determines adapts to no value.
+        # A parameter that no measurement determines keeps its usual value, so it adapts to no
+        # value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
         cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))

@@ -362,7 +362,7 @@ class ParameterUses:
         """Return how much of each capacity a load uses for each byte per second that it counts.
 
         If the threads or drives of a load take different ways, their shares of the rate are
-        unknown. Then only the resources count that all of them use equally.
+        unknown. Then only the resources count that all threads or drives use equally.
 
         Returns:
             For each load: capacity and name of a resource that has it -> use.

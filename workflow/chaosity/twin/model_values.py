@@ -30,8 +30,8 @@ from chaosity.twin.machine_parameters import (
     model_with_values,
 )
 
-# Half the width of the differences that give the derivatives, on logarithms. Above the noise of
-# usual runs, so that a capacity that is full only with some noise has a derivative.
+# Half the width of the differences that give the derivatives, on logarithms. This width is above
+# the noise of usual runs, so that a capacity that is full only with some noise has a derivative.
 _STEP = 0.005
 # A value is proportional to a capacity if it grows as fast as the capacity, up to this share.
 _PROPORTIONAL = 1e-6

@@ -69,7 +69,7 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
     The name is the load's part of the point's name, such as ``memory=node0+node1+triad``.
 
     Raises:
-        UserError: the model has no such load, or two loads use a core for memory.
+        UserError: the model cannot predict a load, or two loads on memory use the same core.
     """
     loads: dict[str, Load] = {}
     for number, point in enumerate(points, start=1):
