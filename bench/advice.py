@@ -29,8 +29,8 @@ from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.cpusets import make_cpu_set
 from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault
-from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.fitted_description import fitted_machine_of_description
 from machines import SimulatedHost, shipped_machine, shipped_topology
 

@@ -24,8 +24,7 @@ from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name
-from chaosity.rounds.point_priority import least_budget_seconds
-from chaosity.rounds.round_types import OVERHEAD_SECONDS, Budget
+from chaosity.rounds.budget import OVERHEAD_SECONDS, Budget, least_budget_seconds
 from chaosity.store.measurements import CELL, Measurements, is_percentile
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration

@@ -20,11 +20,10 @@ import numpy as np
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.config import read_config
 from chaosity.simulation.machine_model import MachineModel, true_values
-from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.machine_parameters import can_be_fitted
-from chaosity.twin.model_values import RATES
-from chaosity.twin.predict_loads import predict_loads
+from chaosity.twin.model_values import RATES, predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: without faults, with bytes in flight, with faulty paths, with many nodes.

@@ -15,7 +15,7 @@ from functools import cache
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.documents.machines import Fault
-from chaosity.rounds.round_types import Budget
+from chaosity.rounds.budget import Budget
 from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import SERVER_WITH_FAULTS, shown
 from simulated_rounds import simulate_rounds

@@ -16,10 +16,9 @@ import pandas as pd
 from scipy import stats
 
 from chaosity.statistics.anova import AnovaResult, analyse_variance
-from chaosity.statistics.anova_effects import compare_groups_of_cells
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import summarise_cell_ratios_paired_by_block, summarise_cells
 from chaosity.statistics.estimates import Estimate, Ratio
-from chaosity.statistics.ratios import summarise_cell_ratios_paired_by_block
+from chaosity.statistics.linear_models import compare_groups_of_cells
 from chaosity.store.measurements import CELL
 
 # Standard errors of a coverage are 0.4 % for fast simulations and 0.8 % for whole analyses, so an

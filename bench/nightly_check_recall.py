@@ -19,14 +19,16 @@ from datetime import UTC, datetime, timedelta
 from chaosity.documents.machines import Fault
 from chaosity.health.check_history import lasting_losses
 from chaosity.health.check_host import measure_and_judge
-from chaosity.health.choose_check_points import CheckPoint, PointKey, split_by_available_time
-from chaosity.health.judge_check_values import (
+from chaosity.health.check_points import (
     RECENT,
     CheckedValue,
+    CheckPoint,
     Expectation,
     MapValue,
+    PointKey,
     compare_with_equal_hosts,
     exit_status_of_values,
+    split_by_available_time,
     suspected_parts,
 )
 from chaosity.simulation.machine_model import MachineModel, true_values

@@ -21,7 +21,7 @@ import pandas as pd
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import CONFIG, ROOT
-from chaosity.statistics.find_anova_studies import find_anova_studies
+from chaosity.statistics.anova import find_anova_studies
 from chaosity.store.measurements import Measurements
 from machines import SimulatedHost, planned
 

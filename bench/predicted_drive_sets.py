@@ -16,13 +16,13 @@ from functools import partial
 
 import numpy as np
 
-from chaosity.prediction.predict_drive_sets import (
+from chaosity.drive_sets import (
     audit_predictions,
     drive_set_models,
     predict_drive_sets,
 )
 from chaosity.records.record_format import Point
-from chaosity.rounds.point_priority import Priority, point_priority
+from chaosity.rounds.budget import Priority, point_priority
 from chaosity.topology.topology_model import Topology
 from machines import is_small_drive_set, leave_out, planned
 

@@ -22,8 +22,7 @@ from chaosity.records.record_format import Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted
-from chaosity.twin.model_values import cell_medians
-from chaosity.twin.predict_loads import joined_loads, model_values, predict_loads
+from chaosity.twin.model_values import cell_medians, joined_loads, model_values, predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: two nodes, eight nodes, sixteen nodes with bytes in flight.

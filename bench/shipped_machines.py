@@ -23,7 +23,7 @@ from scipy import stats
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind
 from chaosity.compare.outlier_hosts import find_outlier_hosts
-from chaosity.components.component_documents import drive_component_name
+from chaosity.components import drive_component_name
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault, MachineDescription

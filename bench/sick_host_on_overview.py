@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from scipy import stats
 
 from chaosity.compare.outlier_hosts import find_outlier_hosts
-from chaosity.report.equal_hosts import HostsByResources
+from chaosity.report.overview import HostsByResources
 from machines import server
 from nightly_check_recall import FAULTS
 from nightly_checks import check_points

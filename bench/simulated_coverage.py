@@ -21,9 +21,9 @@ import pandas as pd
 from scipy import stats
 
 from chaosity.documents.config import read_config
-from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.ratios import (
+from chaosity.statistics.cell_summary import (
     summarise_cell_ratios_paired_by_block,
+    summarise_cells,
     summarise_corun_to_alone_ratios,
 )
 from chaosity.store.measurements import Measurements

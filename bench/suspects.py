@@ -16,7 +16,7 @@ from functools import cache
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.documents.machines import Fault
 from chaosity.place_names import node_name
-from chaosity.rounds.round_types import Budget
+from chaosity.rounds.budget import Budget
 from machines import SimulatedHost, planned
 from simulated_rounds import simulate_rounds
 

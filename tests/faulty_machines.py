@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chaosity.store.read_node_matrix_csv import NodeMatrix
+from chaosity.store.csv_tables import NodeMatrix
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Pair = tuple[int, int]

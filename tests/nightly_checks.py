@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from chaosity.health.choose_check_points import CheckPoint, choose_check_points
+from chaosity.health.check_points import CheckPoint, choose_check_points
 from chaosity.records.record_files import format_utc
 from machines import server
 

@@ -10,13 +10,13 @@ from typing import cast
 
 import numpy as np
 
-from chaosity.components.component_documents import (
+from chaosity.components import (
     make_component_documents,
     write_changed_components,
 )
 from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.report.page import ProblemAndSeverity, ReportSummary
 from chaosity.report.problems import OK
-from chaosity.report.report_summary import ProblemAndSeverity, ReportSummary
 from chaosity.store.measurements import Measurements, less_is_better
 from machines import SimulatedHost
 from table_rows import DAY, folder_of

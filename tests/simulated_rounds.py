@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from chaosity.records.record_format import Point
+from chaosity.rounds.budget import Budget, PointKey, point_key
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
-from chaosity.rounds.round_types import Budget, PointKey, point_key
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_records import simulate_replicate
 from chaosity.store.measurements import Measurements

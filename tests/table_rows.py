@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.components.component_documents import (
+from chaosity.components import (
     drive_component_name,
 )
 from chaosity.records.record_format import FAILED, SIMULATED, VALID

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.runner import observed_placement
+from chaosity.runner import observed_state
 
 pytestmark = pytest.mark.lab
 
@@ -57,7 +57,7 @@ class Ran:
     def pages(self, when: str = "before") -> dict[int, float]:
         """The share of each node that has pages of the program's mapping."""
         numa_maps = self.machine.says("cat", f"/tmp/program.{when}")
-        found = observed_placement.private_bytes_by_node(numa_maps, self.ready["mapping"])
+        found = observed_state.private_bytes_by_node(numa_maps, self.ready["mapping"])
         return {node: count / sum(found.values()) for node, count in found.items()}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.place.page_shares import POLICIES
+from chaosity.place.page_placement import POLICIES
 from chaosity.records.record_format import Record
 from lab_workflow import SERVER, Pipeline, placed
 

@@ -10,7 +10,7 @@ import pytest
 
 from broken_runs import SIMULATED_HOST, ResultsFolder, record_files
 from chaosity.records.record_files import load_record
-from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from workflow_folder import Workflow
 

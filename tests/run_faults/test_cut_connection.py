@@ -15,7 +15,7 @@ import pytest
 
 from broken_runs import BIN, ResultsFolder, record_files, run_program
 from chaosity.hosts.runner_command import ssh_transport
-from chaosity.runner.observed_placement import process_and_descendants
+from chaosity.runner.observed_state import process_and_descendants
 from sshd import Server
 from wait_until_true import wait_until
 

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 
 from broken_runs import ResultsFolder, chaosity, record_files
-from chaosity.components.component_documents import write_changed_components
-from chaosity.components.component_history import read_component_histories
+from chaosity.components import read_component_histories, write_changed_components
 from chaosity.records.record_format import VALID, Record
 from chaosity.runner.metric_values import metric_values_or_reasons
-from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table
 
 DAY = 86_400

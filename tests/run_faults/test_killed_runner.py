@@ -18,7 +18,7 @@ import pytest
 
 from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner import load_process, lock_files
-from chaosity.runner.observed_placement import process_and_descendants
+from chaosity.runner.observed_state import process_and_descendants
 from chaosity.runner.point_measurement import measure_point
 from wait_until_true import wait_until
 

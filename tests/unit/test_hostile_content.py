@@ -15,7 +15,7 @@ import hostile_texts as hostile
 import pandas as pd
 import pytest
 
-from chaosity.cli.terminal_output import echo, json_text, print_line, print_table
+from chaosity.cli.shared import echo, json_text, print_line, print_table
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, printable_short_line, printable_text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.components.component_documents import SYSTEM, make_component_documents
+from chaosity.components import SYSTEM, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names

@@ -1,16 +1,22 @@
+"""The folders of results: how they are found, and the page that names every file."""
+
 from __future__ import annotations
 
 import json
+import re
+from fnmatch import fnmatchcase
 
 import pytest
 
 from chaosity.result_folders import (
+    FILES_OF_A_CONFIGURATION,
     has_several_hosts_or_configurations,
     read_skipped_host,
     skipped_hosts,
     summary_files_of_all_hosts,
     tidy_tables_of_other_configurations,
 )
+from machines import configuration_folder, simulated
 
 
 def touch(path):
@@ -60,3 +66,13 @@ def test_a_broken_file_still_says_that_the_host_was_left_out(tmp_path, text):
     (tmp_path / "h").mkdir()
     (tmp_path / "h/left_out.json").write_text(text)
     assert "cannot be read" in read_skipped_host(tmp_path / "h").reason
+
+
+def test_every_file_of_a_host_is_listed() -> None:
+    folder = configuration_folder(simulated("two_packages", ["memory_bandwidth", "latency_matrix"]))
+    patterns = [
+        re.sub(r"EXPERIMENT|POINT|N(?=\.)|(?<=/)$", "*", name) for name in FILES_OF_A_CONFIGURATION
+    ]
+    files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+    assert files
+    assert not [name for name in files if not any(fnmatchcase(name, one) for one in patterns)]

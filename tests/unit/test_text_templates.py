@@ -6,7 +6,7 @@ import jinja2
 import pytest
 import yaml
 
-from chaosity.cli.terminal_output import print_line, print_table
+from chaosity.cli.shared import print_line, print_table
 from chaosity.text_templates import TEMPLATES, sentences_of_macro, text_of_macro, texts_of_yaml_file
 from chaosity.units import group_thousands
 

@@ -11,7 +11,7 @@ import pytest
 
 from broken_runs import chaosity
 from chaosity.documents.shipped_documents import ROOT
-from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from workflow_folder import Workflow
 

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.page_shares import (
+from chaosity.place.page_placement import (
     CANONICAL,
     CONTENDED,
     integer_weights,
@@ -46,9 +46,9 @@ from chaosity.place.page_shares import (
     uniform_shares,
 )
 from chaosity.place_names import node_name
-from chaosity.runner.observed_placement import page_share_deviations
+from chaosity.runner.observed_state import page_share_deviations
+from chaosity.store.csv_tables import BANDWIDTH, NodeMatrix
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, NodeMatrix
 from chaosity.text_templates import sentences_of_macro
 
 # Metric: the bandwidth of each worker from each node while all workers read from all nodes.
@@ -201,7 +201,7 @@ class PlacementAdvice:
     dwp: float  # data-to-worker proximity, 0 to 1
     weights: dict[int, float]  # node -> share of the pages
     # Node -> whole number for the kernel, without nodes that get no pages, see
-    # `page_shares.integer_weights`.
+    # `place.page_placement.integer_weights`.
     kernel_weights: dict[int, int]
     # The largest difference of a node's share with these whole numbers from its share in `weights`,
     # in per cent of the latter.

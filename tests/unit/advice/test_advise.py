@@ -19,17 +19,17 @@ from chaosity.advice.open_map import map_of_results, open_map
 from chaosity.advice.requests import Place, Request, RunningLoad
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.cli.weights import placement_argument_parser
-from chaosity.components.component_history import record_component_state
+from chaosity.components import record_component_state
 from chaosity.cpusets import format_cpu_list
 from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
 from chaosity.place.__main__ import request_from_arguments
-from chaosity.place.page_shares import POLICIES, uniform_shares
+from chaosity.place.page_placement import POLICIES, uniform_shares
 from chaosity.simulation.simulated_loads import processing_units_of_load
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.fitted_description import FittedParameter, fitted_machine_of_description
 from chaosity.twin.machine_parameters import PARAMETERS
 from chaosity.twin.model_values import ALL

@@ -14,7 +14,7 @@ import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.cell_log_scores import score_cells
 from chaosity.anomalies.matrix_anomalies import analyse_matrix, analyse_one_of_matrices
-from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
+from chaosity.store.csv_tables import NodeMatrix, read_matrix_csv
 from faulty_machines import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]

@@ -6,9 +6,8 @@ import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
+from chaosity.store.csv_tables import read_matrix_csv, read_published_csv
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_csv_published_elsewhere import read_published_csv
-from chaosity.store.read_node_matrix_csv import read_matrix_csv
 from shipped_data import PUBLISHED_TABLES
 
 TWO = (("local", "remote"), None)

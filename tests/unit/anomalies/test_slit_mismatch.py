@@ -8,7 +8,7 @@ import pytest
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.anomalies.slit_mismatch import nodes_in_common
-from chaosity.store.read_node_matrix_csv import NodeMatrix
+from chaosity.store.csv_tables import NodeMatrix
 from faulty_machines import LATENCY, measure
 
 SLIT_MISMATCH = "slit_mismatch"

@@ -9,7 +9,7 @@ import pytest
 
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from chaosity.store.read_node_matrix_csv import NodeMatrix
+from chaosity.store.csv_tables import NodeMatrix
 from faulty_machines import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")

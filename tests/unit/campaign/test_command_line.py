@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.campaign.command_line import CommandLine
+from chaosity.campaign.campaign import CommandLine
 from chaosity.errors import UserError
 
 # Words, whether nothing is written, whether measurements are repeated.

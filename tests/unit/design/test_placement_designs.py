@@ -17,7 +17,7 @@ from chaosity.design.samples import sample_sets_of_every_size
 from chaosity.design.selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.place.page_shares import POLICIES
+from chaosity.place.page_placement import POLICIES
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 

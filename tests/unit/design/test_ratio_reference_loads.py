@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.design import host_plan as plan_module
-from chaosity.design.host_plan import plan_host
-from chaosity.design.reference_loads import add_references_to_points
+from chaosity.design.host_plan import add_references_to_points, plan_host
 from chaosity.design.samples import PlanNotes
 from chaosity.documents import shipped_documents as config_module
 from chaosity.documents.shipped_documents import load_experiment

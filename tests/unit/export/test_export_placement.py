@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from chaosity.export.json_documents import build_placement_document
+from chaosity.export.formats import build_placement_document
 from chaosity.export.main_matrices import memory_matrix, read_measured_host
 from chaosity.store.tidy_table_parquet import COLUMNS
 from machines import SMALL_MACHINES, MeasuredHost, measured_host

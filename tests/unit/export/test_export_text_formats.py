@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_fam
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.text_formats import prediction_limits
+from chaosity.export.formats import prediction_limits
 from chaosity.statistics.estimates import Estimate
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology

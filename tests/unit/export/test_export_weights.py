@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.json_documents import interleave_weights_of_host
+from chaosity.export.formats import interleave_weights_of_host
 from chaosity.export.main_matrices import read_measured_host
 from table_rows import measured
 

@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from chaosity.figures.axes import AxisGroup, axis_title, make_axis_value, sort_and_group_axis_values
+from chaosity.figures.figure_data import (
+    AxisGroup,
+    axis_title,
+    make_axis_value,
+    sort_and_group_axis_values,
+)
 from chaosity.place_names import natural_sort_key
 
 

@@ -7,9 +7,16 @@ import itertools
 import pandas as pd
 import pytest
 
-from chaosity.figures.axes import Axis, axis_title, make_axis_value, sort_and_group_axis_values
 from chaosity.figures.cell_rows import heat_map_rows
-from chaosity.figures.figure_data import FigureData, FigureSpec, ShownValueRange
+from chaosity.figures.figure_data import (
+    Axis,
+    FigureData,
+    FigureSpec,
+    ShownValueRange,
+    axis_title,
+    make_axis_value,
+    sort_and_group_axis_values,
+)
 from chaosity.figures.vega_lite import WIDTH
 from chaosity.units import choose_scale
 

@@ -12,7 +12,7 @@ from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.machine_drawing import draw_machine, draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.statistics.cell_summary import with_variance_priors
-from chaosity.store.left_out_points import PREDICTION_COLUMNS
+from chaosity.store.measurements import PREDICTION_COLUMNS
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import SHIPPED_MACHINES, planned, shipped_topology
 from table_rows import BANDWIDTH

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
+from chaosity.drive_sets import drive_set_models, predict_drive_sets
 from chaosity.figures.figure_files import FigureFile, draw_figures
-from chaosity.prediction.predict_drive_sets import drive_set_models, predict_drive_sets
-from chaosity.store.left_out_points import LeftOutPoints
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import LeftOutPoints, Measurements
 from chaosity.topology.topology_model import Topology
 from machines import is_small_drive_set, leave_out, planned
 from table_rows import BANDWIDTH

@@ -1,25 +1,35 @@
-"""Changes of one night are reported together, with their component and what else changed then."""
+"""The history of checks: its file, also with any content, and since when a host is slow."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import random
 import re
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 
 import pytest
 
-from chaosity.components.component_history import CHECKS_FILE, record_components_of_check
+from chaosity.components import CHECKS_FILE, ComponentLog, record_components_of_check
 from chaosity.errors import UserError
-from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
-from chaosity.health.check_history import lasting_losses, read_check_history
-from chaosity.health.check_series import COLUMNS, SERIES_FILE, append_check
-from chaosity.health.choose_check_points import CheckPoint
-from chaosity.health.judge_check_values import CheckedValue
+from chaosity.figures.figure_files import draw_checks_over_time
+from chaosity.health.check_history import (
+    COLUMNS,
+    SERIES_FILE,
+    append_check,
+    earlier_values,
+    lasting_losses,
+    read_check_history,
+    read_series,
+    time_of_last_check_by_point,
+)
+from chaosity.health.check_points import CheckedValue, CheckPoint, Expectation, MapValue
 from chaosity.store.measurements import less_is_better
 from nightly_checks import check_points, time_of_night, write_points
+from strategies import change_text, changed, check_any_input, simulated_records, write_text
 
 NIGHTS = 60
 OLD, NEW = ({"component": "system", "kernel_release": name} for name in ("6.1.1", "6.1.2"))
@@ -270,3 +280,119 @@ def test_a_wrong_time_is_one_sentence():
     rows = [row | {"time": f"x{row['time']}"} for row in series([100.0] * 30 + [50.0] * 10)]
     with pytest.raises(UserError, match=r"checks\.csv: a time does not have the form"):
         lasting_losses(rows)
+
+
+@cache
+def known():
+    """The value of each point in the map."""
+    return {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
+
+
+def append(folder, moment, *values, disturbed=False):
+    expectation = Expectation(known(), {})
+    judged = [
+        expectation.judge(check, [value], 2, disturbed=disturbed)
+        for check, value in zip(check_points()[:2], values, strict=True)
+    ]
+    append_check(folder, moment, judged, [{"record": moment}])  # type: ignore[typeddict-item]
+
+
+def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
+    append(tmp_path, "2026-11-24T01:00:00.000Z", 99.12345678901234, 101.0)
+    append(tmp_path, "2026-11-25T01:00:00.000Z", 98.0, 60.0)
+    rows = read_series(tmp_path)
+    assert earlier_values(rows, {}) == {
+        check_points()[0].key: [99.12345678901234, 98.0],
+        check_points()[1].key: [101.0],
+    }
+    assert time_of_last_check_by_point(rows) == dict.fromkeys(
+        (check_points()[0].key, check_points()[1].key), "2026-11-25T01:00:00.000Z"
+    )
+    assert len((tmp_path / SERIES_FILE).read_text().splitlines()) == 5
+    kept = [json.loads(gzip.decompress(p.read_bytes())) for p in (tmp_path / "checks").iterdir()]
+    assert len(kept) == 2
+
+
+def test_values_beside_other_programs_do_not_become_the_norm(tmp_path):
+    append(tmp_path, "2026-11-24T01:00:00.000Z", 99.0, 101.0)
+    append(tmp_path, "2026-11-25T01:00:00.000Z", 150.0, 60.0, disturbed=True)
+    rows = read_series(tmp_path)
+    assert [row["clear"] for row in rows] == ["no", "no", "disturbed", "yes"]
+    assert earlier_values(rows, {}) == {
+        check_points()[0].key: [99.0],
+        check_points()[1].key: [101.0],
+    }
+
+
+def test_checks_before_the_map_was_measured_again_do_not_count(tmp_path):
+    """A replaced drive can be faster than the old one."""
+    for night in range(1, 4):
+        append(tmp_path, f"2026-11-2{night}T01:00:00.000Z", 96.0 + night, 100.0)
+    mapped_at = {check_points()[0].key: "2026-11-22T12:00:00.000Z"}
+    earlier = earlier_values(read_series(tmp_path), mapped_at)
+    assert earlier == {check_points()[0].key: [99.0], check_points()[1].key: [100.0] * 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,point\n1,2\n",
+        "\x00",
+        "{}",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b,c,d,-1,1,1,0,0,no\n",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b,c,d,nan,1,1,0,0,no\n",
+        "time,experiment,point,metric,value,n,expected,loss,limit,clear\na,b\n",
+    ],
+)
+def test_a_damaged_series_is_refused_by_name(tmp_path, text):
+    (tmp_path / SERIES_FILE).write_text(text)
+    with pytest.raises(UserError, match=r"checks\.csv: the file is not a series of checks"):
+        read_series(tmp_path)
+
+
+KEY = ("memory_bandwidth", "memory=node0+node0+triad")
+CHECKS = ",".join(COLUMNS) + "".join(
+    f"\n2026-11-2{night}T01:00:00.000Z,{experiment},{name},bandwidth_bytes_per_second,"
+    f"{4e10 + night},1,4e10,0.01,0.05,no"
+    for night in range(4)
+    for experiment, name in (KEY, (KEY[0], "memory=node1+node1+triad"))
+)
+STATES = "".join(
+    json.dumps(
+        {
+            "since": f"2026-11-{day}T01:00:00.000Z",
+            "content": {
+                "system": {"component": "system", "kernel_release": f"6.1.{day}"},
+                "drive-0": {"component": "drive", "serial": f"S{day}", "size_bytes": 1},
+            },
+        }
+    )
+    + "\n"
+    for day in ("01", "24")
+)
+
+
+def parse_series(text: str, folder: Path) -> None:
+    write_text(folder / SERIES_FILE, text)
+    rows = read_series(folder)
+    time_of_last_check_by_point(rows)
+    Expectation({KEY: MapValue(4e10, 3, 1e-4)}, earlier_values(rows, {}))
+    if rows:
+        point = {**simulated_records()[0]["point"], "experiment": KEY[0], "point": KEY[1]}
+        write_text(folder / "points" / KEY[0] / f"{KEY[1]}.json", json.dumps(point))
+        read_check_history(folder).sentences()
+
+
+def parse_states(text: str, folder: Path) -> None:
+    write_text(folder / CHECKS_FILE, text)
+    log = ComponentLog(folder)
+    log.changes_between("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
+    list(log.replacements("drive-0"))
+
+
+def test_any_series_is_read_or_refused(tmp_path: Path) -> None:
+    check_any_input(changed([CHECKS], change_text, 3), parse_series, tmp_path, 0.4)
+
+
+def test_any_log_of_components_is_read_or_refused(tmp_path: Path) -> None:
+    check_any_input(changed([STATES], change_text), parse_states, tmp_path, 0.2)

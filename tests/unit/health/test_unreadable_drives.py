@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.health.check_host import may_read_drives
-from chaosity.health.choose_check_points import CheckPoint
+from chaosity.health.check_points import CheckPoint
 from nightly_checks import check_points
 from playbooks import NOBODY
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chaosity.place.page_shares import shift_shares_to_workers
+from chaosity.place.page_placement import shift_shares_to_workers
 from chaosity.place.placement_search import DwpSearch, MeasuredRate, TimeUpError
 from placement_sensitive_program import pass_time
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from chaosity.place import numa_system_calls, page_migration
 from chaosity.place.page_migration import MemoryArea
-from chaosity.place.page_shares import (
+from chaosity.place.page_placement import (
     largest_share_deviation,
     shift_shares_to_workers,
     uniform_shares,

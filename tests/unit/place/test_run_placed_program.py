@@ -18,7 +18,7 @@ from chaosity.cli import chaosity
 from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
 from chaosity.place import numa_system_calls
 from chaosity.place.__main__ import main
-from chaosity.runner import observed_placement
+from chaosity.runner import observed_state
 from chaosity.runner.__main__ import put_tools_folder_first_in_path
 from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
@@ -36,7 +36,7 @@ def python(code: str) -> tuple[str, ...]:
 
 @pytest.fixture(autouse=True)
 def _nodes() -> None:
-    if observed_placement.read_process_memory(os.getpid()) is None:
+    if observed_state.read_process_memory(os.getpid()) is None:
         pytest.skip("this kernel has no numa_maps")
 
 
@@ -287,7 +287,7 @@ def test_all_started_processes_are_on_the_requested_units(kernel):
     """As the runner looks at a load: this program, its guardian and what it runs."""
     run = kernel.start("--cpus", "1", "--", "sleep", "60")
     seen = wait_until(
-        lambda: [s for s in [observed_placement.read_process_threads(run.pid)] if len(s) == 3]
+        lambda: [s for s in [observed_state.read_process_threads(run.pid)] if len(s) == 3]
     )[0]
     assert {thread["cpus_allowed"] for thread in seen} == {"1"}
     run.terminate()

@@ -8,9 +8,8 @@ import pandas as pd
 from lxml import etree
 from report_inputs import run_of
 
-from chaosity.components.component_history import ComponentState
-from chaosity.report.facts import component_changes_section
-from chaosity.report.html import render_page
+from chaosity.components import ComponentState
+from chaosity.report.sections import component_changes_section, render_page
 from chaosity.store.measurements import Measurements
 
 A, B, C = (f"2026-11-0{day}T08:00:00.000Z" for day in (1, 2, 3))

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
+import json
 import re
+import shutil
+import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import hostile_texts as hostile
@@ -14,15 +19,23 @@ from lxml import etree
 from report_inputs import CONFIG, record_summaries, run_of, system_document
 from table_figures import DRAWN, draw
 
-from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.figure_files import draw_figures
+from chaosity.documents.shipped_documents import ROOT, load_experiment
+from chaosity.errors import UserError
+from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.records.record_files import SCHEMA_VERSION, save_record
+from chaosity.records.record_format import make_check, make_verdict
 from chaosity.report.best_places_of_resources import resource_table_rows
-from chaosity.report.page import report_page
-from chaosity.report.report_summary import summarise_report, terminal_lines
+from chaosity.report.page import report_page, summarise_report, terminal_lines
+from chaosity.report.run import read_record_summaries, unmet_note_sentences
+from chaosity.report.sections import figure_section, svg_as_image
 from chaosity.store.csv_tables import escape_formula
-from chaosity.store.left_out_points import PREDICTION_COLUMNS, PREDICTION_NUMBERS, LeftOutPoints
-from chaosity.store.measurements import Measurements
-from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.store.measurements import (
+    PREDICTION_COLUMNS,
+    PREDICTION_NUMBERS,
+    LeftOutPoints,
+    Measurements,
+)
+from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import rows_to_table
 from chaosity.topology.topology_model import Topology, topology_from_json
 from machines import measured_host
@@ -273,3 +286,145 @@ def test_a_report_without_any_value_drawing_and_system_is_complete(tmp_path):
     assert (section(context, "resources"), section(context, "parts")["drawing"]) == ([], None)
     assert "No value was measured." in html
     assert read(html).open == []
+
+
+def record(status="valid", started=True):
+    load = {"name": "memory", "command": ["numactl", "--membind=0", "a tool"]}
+    program = {"program": {"name": "fio", "path": "/usr/bin/fio", "version": "fio-3.33"}}
+    checks = [make_check("memory: pages", status == "valid", "half of them")]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "point": {"experiment": "e", "point": "memory=node0+node0+triad", "loads": [load]},
+        "replicate": 2,
+        "order": 17,
+        "began_at": "2026-11-21T04:09:08.961Z",
+        "finished_at": "2026-11-21T04:09:11.461Z",
+        "loads": [{**load, **program}] if started else [],
+        "verdict": make_verdict(checks),
+    }
+
+
+def noted(folder, *said, target="bwap"):
+    """Return runs with these notes on their search; None: it converged, "": there was none."""
+    for number, words in enumerate(said, start=1):
+        found = record()
+        [load] = found["loads"]
+        load |= {"target": {"name": target}, "notes": [{"name": "search to its end"}]}
+        if words != "":
+            name, detail = "memory: search to its end", words or "nothing was noted"
+            note = make_check(name, words is None, detail, decisive=False)
+            found["verdict"]["checks"].append(note)
+        save_record(found, folder / f"{target}/rep{number}.json")
+    return read_record_summaries(folder.glob(f"{target}/*.json"))
+
+
+def test_notes_of_tools_are_counted_by_target(tmp_path):
+    short = "cut short after 60 s, at the best so far"
+    runs = noted(tmp_path, short, None, short, "") + noted(tmp_path, None, target="bwap_uniform")
+    assert list(unmet_note_sentences(runs)) == [
+        f"search to its end, bwap: not met in 2 of 3 runs: {short}"
+    ]
+    assert not list(unmet_note_sentences([replace(run, status="failed") for run in runs]))
+
+
+def test_incomplete_records_are_skipped(tmp_path):
+    (tmp_path / "rep1.json").write_text('{"half": ')
+    (tmp_path / "rep2.json").write_text('{"schema_version": 1, "verdict": {}}')
+    assert read_record_summaries(tmp_path.glob("*.json")) == []
+
+
+@pytest.mark.parametrize(("marks", "start"), [(3, "<svg"), (3001, "<img")])
+def test_a_figure_of_very_many_marks_is_a_picture_in_the_page(marks, start, tmp_path):
+    svg = '<svg viewBox="0 0 48 30">' + '<path class="mark"/>' * marks + "</svg>"
+    (tmp_path / "a.svg").write_text(svg)
+    (tmp_path / "a.png").write_bytes(b"PNG")
+    file = FigureFile("a", "", "heatmap", "", "", None, None, svg="a.svg", png="a.png")
+    shown = figure_section(file, tmp_path)
+    assert shown.svg.startswith(start)
+    assert shown.width_pixels == 80
+
+
+def test_a_drawing_of_another_program_is_an_image_so_that_its_scripts_cannot_run():
+    image = svg_as_image(b"<svg><script>alert(1)</script></svg>\n", "a & b", "topology.svg")
+    assert image.startswith('<img alt="a &amp; b" src="data:image/svg+xml;base64,')
+    assert "script" not in image
+
+
+@pytest.mark.parametrize("text", [b"", b"no xml", b"<html/>", b"<svg"])
+def test_a_file_that_is_not_svg_is_an_error(text):
+    with pytest.raises(UserError, match=r"topology\.svg.*not an SVG file"):
+        svg_as_image(text, "topology", "topology.svg")
+
+
+def test_core_to_core_latency_names_both_cores_and_the_lines_home():
+    table = Measurements.from_table(measured_host("two_packages", "core_to_core").tidy())
+    [found] = (
+        line
+        for line in resource_table_rows(table, [load_experiment("core_to_core")])
+        if line.name == "Core-to-core latency"
+    )
+    assert found.best.where == "processing unit 0 to processing unit 8, line on node 0"
+    assert found.differ is True
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+SCRIPT = (ROOT / "templates/report/sortable_tables.js").read_text(encoding="utf-8")
+PAGE = """<!DOCTYPE html><div class="wide"><table class="sortable">
+<thead><tr><th>Name</th><th>Bandwidth</th><th>Share</th></tr></thead><tbody>
+<tr><th scope="row">node10</th><td>38.0 GB/s <span>95 % interval 37 to 39</span></td>
+<td data-value="-3.1">3</td></tr>
+<tr><th scope="row">node9</th><td>950 MB/s</td><td data-value="-20">20</td></tr>
+<tr><th scope="row">node2</th><td>not measured</td><td data-value="4">4</td></tr>
+<tr><th scope="row">node1</th><td>1.9 GB/s</td><td data-value="0"></td></tr>
+<tr><th scope="row">far5</th><td>1\N{THIN SPACE}900 MB/s</td><td data-value="1">1</td></tr>
+<tr><th scope="row">far6</th><td>120 ns</td><td data-value="2">2</td></tr>
+</tbody></table></div><pre id="out"></pre><script>%s</script><script>
+var out = [], all = function (s) { return Array.from(document.querySelectorAll(s)); };
+function name(t) { return t.firstChild.textContent.trim(); }
+function shown() { return all("tbody tr").filter(function (r) { return !r.hidden; }).length; }
+function names() { return all("tbody th").map(name); }
+function note(name, value) { out.push([name, value]); }
+note("before", names());
+all("thead button")[0].click(); note("by name", names());
+all("thead button")[1].click(); note("by bandwidth", names());
+all("thead button")[1].click(); note("descending", names());
+note("state", all("thead th").map(function (t) { return t.getAttribute("aria-sort"); }));
+all("thead button")[2].click(); note("by share", names());
+var input = document.querySelector("input[type=search]");
+input.value = "NODE 1"; input.dispatchEvent(new Event("input"));
+note("filtered", shown());
+note("status", document.querySelector("[role=status]").textContent);
+input.value = ""; input.dispatchEvent(new Event("input"));
+note("all again", shown());
+note("focusable", all("table button, input").every(function (b) {
+  b.focus();
+  return document.activeElement === b;
+}));
+document.getElementById("out").textContent = JSON.stringify(out);
+</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_rows_are_sorted_and_filtered_in_a_browser(tmp_path):
+    page = tmp_path / "page.html"
+    page.write_text(PAGE.replace("%s", SCRIPT, 1), encoding="utf-8")
+    options = ["--headless", "--no-sandbox", f"--user-data-dir={tmp_path / 'profile'}"]
+    done = subprocess.run(
+        [str(CHROMIUM), *options, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    noted = re.search(r'<pre id="out">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert noted, done.stdout
+    found = dict(json.loads(html.unescape(noted[1])))
+    assert found["before"] == ["node10", "node9", "node2", "node1", "far5", "far6"]
+    assert found["by name"] == ["far5", "far6", "node1", "node2", "node9", "node10"]
+    # Times and rates are numbers of other units; what has no number comes last.
+    assert found["by bandwidth"] == ["far6", "node9", "far5", "node1", "node10", "node2"]
+    assert found["descending"] == ["node10", "far5", "node1", "node9", "far6", "node2"]
+    assert found["state"] == [None, "descending", None]
+    assert found["by share"] == ["node9", "node10", "node1", "far5", "far6", "node2"]
+    assert (found["filtered"], found["status"], found["all again"]) == (2, "2 of 6 rows", 6)
+    assert found["focusable"] is True

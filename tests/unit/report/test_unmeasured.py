@@ -12,8 +12,8 @@ from test_report import MEMORY, machine
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.report.best_places_of_resources import resource_table_rows
-from chaosity.report.experiments import experiment_section
 from chaosity.report.problems import check_results
+from chaosity.report.sections import experiment_section
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 

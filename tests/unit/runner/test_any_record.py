@@ -20,7 +20,7 @@ from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
 from chaosity.report.run import read_record_summaries, unmet_note_sentences
 from chaosity.result_folders import read_skipped_host
-from chaosity.rounds.round_types import Round, read_round_step, write_round_step
+from chaosity.rounds.budget import Round, read_round_step, write_round_step
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.record_checks import check_output_rules, check_record
 from chaosity.runner.tool_output import ExtractionError, extract_number

@@ -12,16 +12,16 @@ import pytest
 
 from chaosity.errors import MeasurementError
 from chaosity.runner import point_measurement
-from chaosity.runner.host_state import CgroupMemory, tightest_cgroup_memory
+from chaosity.runner.observed_state import CgroupMemory, tightest_cgroup_memory
 
 MIB = 2**20
 V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 # The working directory of the tests' processes does not matter: they read /proc and /sys alone.
 PRINT_LIMIT = (
-    "import sys; from pathlib import Path; from chaosity.runner import host_state;"
+    "import sys; from pathlib import Path; from chaosity.runner import observed_state;"
     "Path(sys.argv[1]).write_text('0');"  # 0: the process itself
-    "print(host_state.tightest_cgroup_memory())"
+    "print(observed_state.tightest_cgroup_memory())"
 )
 
 
@@ -75,7 +75,7 @@ def test_a_system_without_cgroups_has_no_limit(tmp_path: Path) -> None:
 
 def test_a_load_beyond_the_limit_fails_with_the_file_to_change(make_point, monkeypatch) -> None:
     limit = CgroupMemory(Path("/sys/fs/cgroup/job/memory.max"), 1000)
-    monkeypatch.setattr(point_measurement.host_state, "tightest_cgroup_memory", lambda: limit)
+    monkeypatch.setattr(point_measurement.observed_state, "tightest_cgroup_memory", lambda: limit)
     assert point_measurement.check_free_memory(make_point(memory_bytes=1000))["passed"]
     with pytest.raises(MeasurementError, match=r"job/memory\.max allows 1000 more bytes, 1001 are"):
         point_measurement.check_free_memory(make_point(memory_bytes=1001))

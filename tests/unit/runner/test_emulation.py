@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.records.record_format import FAILED
-from chaosity.runner.observed_placement import read_emulator
+from chaosity.runner.observed_state import read_emulator
 from chaosity.runner.point_measurement import measure_point
 from wait_until_true import wait_until
 

@@ -22,10 +22,10 @@ from chaosity.documents.config import read_config
 from chaosity.documents.machines import MachineDescription
 from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_model import MachineModel
+from chaosity.store.csv_tables import read_published_csv
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_csv_published_elsewhere import read_published_csv
 from chaosity.twin.fit_machine import fit_machine
-from chaosity.twin.predict_loads import predict_loads
+from chaosity.twin.model_values import predict_loads
 from machines import TODAY, planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.components.component_documents import make_component_documents
+from chaosity.components import make_component_documents
 from chaosity.documents.config import read_config
 from chaosity.simulation.machine_description import Fault
 from chaosity.store.measurements import CELL, Measurements

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.simulation.tool_output_from_values import text_with_value_as_first_group
+from chaosity.simulation.simulated_records import text_with_value_as_first_group
 
 PATTERNS = [
     r"^MByte/s:\s+([0-9.]+)",

@@ -20,9 +20,10 @@ from chaosity.statistics.cell_summary import (
     summarise_cells,
     with_variance_priors,
 )
-from chaosity.statistics.estimates import Estimate, Ratio
-from chaosity.statistics.moderated_variances import (
+from chaosity.statistics.estimates import (
     FEWEST_CELLS,
+    Estimate,
+    Ratio,
     VariancePrior,
     estimate_noise,
     fit_priors_of_kinds,

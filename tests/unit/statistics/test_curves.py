@@ -117,9 +117,7 @@ def test_points_without_other_loads_belong_to_every_line():
             curves(CURVE[1:3], series="copy").replace("p0", "r0"),
         ]
     )
-    found = latency_curve_quantities(
-        repeat_unloaded_points_on_each_line(table, "series"), ["series"]
-    )
+    found = latency_curve_quantities(repeat_unloaded_points_on_each_line(table), ["series"])
     peaks = found[found["quantity"] == "peak"].set_index("series")["median"].to_dict()
     assert peaks == {"read": 100.0, "copy": 80.0}
     assert (found.loc[found["quantity"] == "unloaded", "median"] == 80.0).all()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from chaosity.statistics.find_anova_studies import find_anova_studies
+from chaosity.statistics.anova import find_anova_studies
 from chaosity.store.measurements import Measurements
 from machines import planned
 from table_rows import rows as rows_of

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from tidy_rows import tidy_rows
 
-from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.statistics.ratios import (
+from chaosity.statistics.cell_summary import (
     compare_latency_together_and_alone,
     compare_neighbouring_periods,
     estimate_group_ratio_paired_by_block,
     summarise_cell_ratios_paired_by_block,
+    summarise_cells,
     summarise_corun_to_alone_ratios,
 )
 from chaosity.store.measurements import Measurements

@@ -6,14 +6,13 @@ import copy
 
 import pytest
 
-from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.design.reference_loads import add_references_to_points
+from chaosity.design.host_plan import PlannedHost, add_references_to_points, plan_host
 from chaosity.design.samples import PlanNotes
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark, load_experiment
 from chaosity.errors import UserError
+from chaosity.statistics.anova import find_anova_studies
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
-from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import (
     ReplicateOutcome,

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from chaosity.compare.selections import read_selections
 from chaosity.documents.shipped_documents import PUBLISHED, yaml_file_names
+from chaosity.store.csv_tables import read_distances_csv, read_matrix_csv, read_published_csv
 from chaosity.store.measurements import Measurements
 from chaosity.store.profile_bundles import import_bundle, publish_bundle
 from chaosity.store.profile_database import (
@@ -26,8 +27,6 @@ from chaosity.store.profile_database import (
     read_profile_tables,
     update_profiles_from_results,
 )
-from chaosity.store.read_csv_published_elsewhere import read_published_csv
-from chaosity.store.read_node_matrix_csv import read_distances_csv, read_matrix_csv
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
 from strategies import (
@@ -173,7 +172,7 @@ def parse_published(given: tuple[str, str], folder: Path) -> None:
 def parse_form(text: str, folder: Path) -> None:
     write_text(folder / "numa_bench.yaml", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chaosity.store.read_csv_published_elsewhere.PUBLISHED", folder)
+        patch.setattr("chaosity.store.csv_tables.PUBLISHED", folder)
         parse_published(("numa_bench", SWEEP), folder)
 
 

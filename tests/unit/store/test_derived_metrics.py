@@ -14,8 +14,8 @@ from records_by_hand import load, write_point, write_record
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.compare.two_sides import compare_selections
 from chaosity.records.record_format import VALID
+from chaosity.statistics.anova import find_anova_studies
 from chaosity.statistics.cell_summary import UNMEASURED, summarise_cells
-from chaosity.statistics.find_anova_studies import find_anova_studies
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
 

@@ -10,8 +10,8 @@ from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.reference_data import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
 from chaosity.errors import UserError
-from chaosity.report.equal_hosts import compare_equal_hosts
-from chaosity.report.report_summary import ReportSummary
+from chaosity.report.overview import compare_equal_hosts
+from chaosity.report.page import ReportSummary
 from chaosity.store.values_normal_for_processor import (
     BANDWIDTH,
     LATENCY,

@@ -13,12 +13,9 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_measurement_history import DAYS, Results, point
+from test_measurements import DAYS, Results, point
 
-from chaosity.store import (
-    measurements_before_component_changes,
-    tidy_table_from_records,
-)
+from chaosity.store import tidy_table_from_records
 from chaosity.store.tidy_table_from_records import FOLDER, build_tidy_table
 
 POINTS = ("storage=node0+drive0", "storage=node1+drive0")
@@ -131,14 +128,13 @@ def host(tmp_path):
 def read(monkeypatch):
     """Paths of the records that were read, in turn."""
     paths: list[Path] = []
-    for module in (tidy_table_from_records, measurements_before_component_changes):
-        load = module.load_record
+    load = tidy_table_from_records.load_record
 
-        def note_and_load(path, load=load):
-            paths.append(path)
-            return load(path)
+    def note_and_load(path):
+        paths.append(path)
+        return load(path)
 
-        monkeypatch.setattr(module, "load_record", note_and_load)
+    monkeypatch.setattr(tidy_table_from_records, "load_record", note_and_load)
     return paths
 
 

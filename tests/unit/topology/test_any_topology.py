@@ -15,12 +15,12 @@ from captured import Capture, CapturedDrive, CapturedNode
 from hypothesis import strategies as st
 from lxml import etree
 
-from chaosity.components.component_documents import (
+from chaosity.components import (
     make_component_documents,
     read_component_documents,
+    read_component_histories,
     write_changed_components,
 )
-from chaosity.components.component_history import read_component_histories
 from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.describe_host import parse_memory_modules

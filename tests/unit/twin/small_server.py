@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from chaosity.documents.config import read_config
 from chaosity.simulation.machine_description import Fault
-from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
+from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.fitted_description import FittedMachine
 from machines import SimulatedHost, shipped_machine, shipped_topology
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.documents.machines import Fault
-from chaosity.twin.faults_of_findings import faults_of_findings
+from chaosity.twin.fit_results import faults_of_findings
 from machines import planned
 
 DRIVE = "drive-0000-22-00-0"

@@ -22,7 +22,7 @@ from chaosity.twin.fitted_description import (
     named_description,
 )
 from chaosity.twin.machine_parameters import with_capacity
-from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
+from chaosity.twin.model_values import predict_loads, undetermined_parameters
 from machines import TODAY, SimulatedHost, planned
 
 LINK = "links.package_to_package_bytes_per_second"

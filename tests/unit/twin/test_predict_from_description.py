@@ -18,7 +18,7 @@ from chaosity.twin.fitted_description import (
     fitted_machine_of_description,
     named_description,
 )
-from chaosity.twin.predict_loads import joined_loads, predict_loads
+from chaosity.twin.model_values import joined_loads, predict_loads
 from machines import SMALL_MACHINES, SimulatedHost
 
 HAND_WRITTEN = SMALL_MACHINES / "fleet.yaml"

@@ -19,7 +19,7 @@ from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import FittedMachine
-from chaosity.twin.predict_loads import (
+from chaosity.twin.model_values import (
     joined_loads,
     measured_medians,
     predict_loads,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from chaosity.store.csv_tables import BANDWIDTH
 from chaosity.store.measurements import Measurements
-from chaosity.store.read_node_matrix_csv import BANDWIDTH
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.weights import PATH_BANDWIDTH
 

@@ -14,7 +14,7 @@ from chaosity.campaign.kept_page_weights import HostPageWeights, shares_agree
 from chaosity.cli import chaosity
 from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
-from chaosity.place.page_shares import CONTENDED
+from chaosity.place.page_placement import CONTENDED
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import topology_to_json

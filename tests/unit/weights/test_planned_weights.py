@@ -8,8 +8,7 @@ import pytest
 import yaml
 from path_measurements import alone, table, together
 
-from chaosity.campaign.campaign import Campaign
-from chaosity.campaign.command_line import CommandLine
+from chaosity.campaign.campaign import Campaign, CommandLine
 from chaosity.design import host_plan as planning
 from chaosity.documents.config import read_config
 from chaosity.store.tidy_table_parquet import write_parquet_table

@@ -11,9 +11,8 @@ from scipy import stats
 from chaosity.cli import chaosity
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.page_shares import integer_weights, shift_shares_to_workers, uniform_shares
-from chaosity.store.read_csv_published_elsewhere import read_published_csv
-from chaosity.store.read_node_matrix_csv import NodeMatrix, read_matrix_csv
+from chaosity.place.page_placement import integer_weights, shift_shares_to_workers, uniform_shares
+from chaosity.store.csv_tables import NodeMatrix, read_matrix_csv, read_published_csv
 from chaosity.weights import (
     advise_interleave_weights,
     canonical_weights,

@@ -9,7 +9,7 @@ from typing import get_args
 
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.requests import Goal, Place, Request, RunningLoad
-from chaosity.components.component_documents import drive_component_name
+from chaosity.components import drive_component_name
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set, parse_cpu_list
 from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.place_names import parse_place_name

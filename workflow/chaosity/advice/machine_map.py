@@ -38,8 +38,12 @@ from chaosity.twin.machine_parameters import (
     sorted_parameters,
     with_capacity,
 )
-from chaosity.twin.model_values import ALL, kind_of_value
-from chaosity.twin.predict_loads import MATTERS_FOR_PREDICTION, parameters_without_data
+from chaosity.twin.model_values import (
+    ALL,
+    MATTERS_FOR_PREDICTION,
+    kind_of_value,
+    parameters_without_data,
+)
 
 # A resource limits a load if at least this share of the resource is used.
 _FULL = 0.98

@@ -1,4 +1,4 @@
-"""Open the map of a host: its results, with the model that fits them.
+"""Open the map of a host: its results, with the model that fits them, and what it cannot explain.
 
 A fit takes seconds to minutes, so the fitted model is kept in the folder of the results until the
 results change.
@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from chaosity import __version__
 from chaosity.advice.machine_map import MachineMap
-from chaosity.advice.unexplained_values import find_slow_pairs
-from chaosity.components.component_history import (
+from chaosity.advice.requests import BANDWIDTH, LATENCY
+from chaosity.components import (
     components_changed_since,
     read_component_histories,
 )
@@ -27,7 +30,7 @@ from chaosity.errors import MALFORMED, UserError
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
 from chaosity.records.record_format import Point
 from chaosity.result_folders import existing_tidy_table
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology, configuration_name
 from chaosity.twin.fit_results import ResultsToFit, read_described_machine
 from chaosity.twin.fitted_description import (
@@ -35,7 +38,64 @@ from chaosity.twin.fitted_description import (
     fitted_machine_of_description,
     named_description,
 )
-from chaosity.twin.model_values import ALL
+from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
+from chaosity.twin.model_values import ALL, cell_medians, departs, model_values
+
+# Data of fewer bytes can be in caches, whose parameters are others.
+_BEYOND_CACHES = 64 << 20
+# Metric -> kind of initiator whose values count for a pair of nodes.
+_KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
+
+
+@dataclass(frozen=True)
+class SlowPairs:
+    """Pairs of nodes that are slower than the parameters of the model explain.
+
+    A key is (node of the cores, node of their memory). `rates` are measured bandwidths in bytes per
+    second; `latencies` are ratios of measured to predicted latencies.
+    """
+
+    rates: Mapping[tuple[int, int], float]
+    latencies: Mapping[tuple[int, int], float]
+
+
+def _find_slow_pairs(
+    measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
+) -> SlowPairs:
+    """Return the pairs that are slower than the model explains, with data beyond the caches.
+
+    Args:
+        measured: the tidy table of the host.
+        points: its planned points.
+        topology: its topology.
+        fitted: the fitted machine.
+    """
+    alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
+    model = model_with_values(fitted.values, topology, fitted.description)
+    # Metric, node of the cores, node of the memory -> measured and predicted values.
+    found: dict[tuple[str, int, int], list[tuple[float, float]]] = defaultdict(list)
+    for (number, _, metric), (median, _, _) in cell_medians(measured, alone).items():
+        [load] = alone[number]["loads"]
+        begin, memory = load["initiator"], load["placement"]["memory_nodes"]
+        if (
+            not load["target"]["drives"]
+            and load["memory_bytes"] >= _BEYOND_CACHES
+            and begin["kind"] == _KIND_OF_INITIATOR.get(metric)
+            and len(begin["nodes"]) == len(memory) == 1
+        ):
+            predicted = model_values(model, [load])[load["name"], metric]
+            found[metric, begin["nodes"][0], memory[0]].append((median, predicted))
+    rates: dict[tuple[int, int], float] = {}
+    latencies: dict[tuple[int, int], float] = {}
+    for (metric, node, target), own in found.items():
+        away = fmean(math.log(median / predicted) for median, predicted in own)
+        if departs(away, fitted.scale) and (away > 0) == less_is_better(metric):
+            if metric == LATENCY:
+                latencies[node, target] = math.exp(away)
+            else:
+                rates[node, target] = max(median for median, _ in own)
+    return SlowPairs(rates, latencies)
+
 
 MODEL_FILE = "model.json"
 
@@ -73,7 +133,7 @@ def map_of_results(
         topology: the topology of the host.
         fitted: the fitted machine.
     """
-    slow = find_slow_pairs(measured, points, topology, fitted)
+    slow = _find_slow_pairs(measured, points, topology, fitted)
     return MachineMap(
         topology=topology,
         fitted=fitted,

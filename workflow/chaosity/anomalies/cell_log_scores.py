@@ -21,8 +21,10 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from chaosity.statistics.estimates import MAD_TO_DEVIATION, MATTERS, MATTERS_IN_ONE_RUN
-from chaosity.statistics.moderated_variances import (
+from chaosity.statistics.estimates import (
+    MAD_TO_DEVIATION,
+    MATTERS,
+    MATTERS_IN_ONE_RUN,
     VariancePrior,
     estimate_noise,
     fit_common_variance,
@@ -284,7 +286,7 @@ def estimate_scatter_without_faults(
     cells: ScoredCells[Name],
     departures: Scores,
     groups: NDArray[np.int_],
-    references: NDArray[np.int_] | None = None,
+    references: NDArray[np.int_],
 ) -> ScatterWithoutFaults:
     """Return the scatter from the noise of replicates and from natural differences of equal parts.
 
@@ -292,10 +294,8 @@ def estimate_scatter_without_faults(
         cells: the cells.
         departures: each cell's difference from its group.
         groups: number of each cell's group, -1 without one.
-        references: as `groups`, but -1 also for cells that do not count for the scatter. Default:
-            all cells count.
+        references: as `groups`, but -1 also for cells that do not count for the scatter.
     """
-    references = groups if references is None else references
     sizes = np.bincount(references[references >= 0], minlength=int(groups.max()) + 1)
     size = np.where(groups >= 0, sizes[np.maximum(groups, 0)], 0)
     # In a group of one or two cells, the expected score is that of one cell, which always departs

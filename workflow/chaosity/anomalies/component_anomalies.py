@@ -295,7 +295,7 @@ class PackageLinkCells(TidyTableSliceCells):
     use the same direction of the link, so a slow direction shows in both. With two packages, a
     direction is compared with the opposite direction; with more packages, with comparable links. A
     node that lost a memory module slows the same loads. So the bandwidth that the memory allows is
-    the limit of each cell, and `explained_findings` decides whether the node or the link is slow.
+    the limit of each cell, and `host_anomalies` decides whether the node or the link is slow.
 
     Attributes:
         packages: numbers of the packages.

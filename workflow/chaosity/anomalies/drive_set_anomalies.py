@@ -31,6 +31,7 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
+from chaosity.drive_sets import DrivesByNode, drives_by_node_of_sets
 from chaosity.place_names import (
     initiator_to_target_name,
     node_name,
@@ -38,7 +39,6 @@ from chaosity.place_names import (
     place_in_words,
     places_in_words,
 )
-from chaosity.prediction.drive_set_bounds import DrivesByNode, drives_by_node_of_sets
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count
 

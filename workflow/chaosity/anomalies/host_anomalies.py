@@ -1,8 +1,14 @@
-"""Find all anomalies of a host in its tidy table."""
+"""Find all anomalies of a host in its tidy table, and which of them explains another.
+
+A finding explains a second one if all cells of the second finding use the component of the first,
+and lose no more than this component costs them. There is one rule for each way in which cells use a
+component. The rules `_limits_its_end`, `_is_link_of_all_cells` and `_is_node_behind_link` decide
+whether a link is slow, or the memory of a node, for example because a module is missing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,8 +16,11 @@ import numpy as np
 
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
+    AnomalyKind,
+    CellNames,
     Findings,
     add_doubt,
+    loss_text,
     no_problems_text,
     reason_for_unusable_results,
     without_disturbed_replicates,
@@ -21,16 +30,12 @@ from chaosity.anomalies.component_anomalies import (
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
     find_slow_links,
+    package_of_nodes,
     package_read_and_write_bandwidths,
     share_of_weakest_node_by_package,
+    thread_count_and_nodes_of_name,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
-from chaosity.anomalies.explained_findings import (
-    HostPlaces,
-    merge_findings_of_one_place,
-    packages_of_places,
-    without_explained_anomalies,
-)
 from chaosity.anomalies.latency_sweep_anomalies import (
     TOGETHER,
     find_contention_and_inversions,
@@ -38,11 +43,228 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.place_names import place_in_words, pu_name
+from chaosity.place_names import node_name, packages_of_link, place_in_words, pu_name
 from chaosity.store.measurements import Measurements, is_percentile, less_is_better
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_count
+from chaosity.units import format_count, metric_in_words
+
+# Anomalies of one place by several kernels, metrics or experiments are merged into one, which has
+# at most this many sentences on the anomalies merged into it.
+_MAX_ALSO = 3
+# A path that loses more than this many times what its slow node loses has a fault of its own.
+_MORE_LOSS = 1.5
+# A path that gets less than this share of what a slow link carries is slow for another reason than
+# the link. Somewhat less is normal for other kernels, and for data of which less is in caches.
+_SAME_RATE = 0.75
+# If the paths of a node lose as much as a link, or less by at most this many percentage points, the
+# node is the reason for both losses.
+_SAME_LOSS_PERCENT = 5.0
+# Kinds of anomalies that explain no other anomaly.
+_NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
+
+
+@dataclass(frozen=True)
+class _HostPlaces:
+    """Which places of a host lie within which other places."""
+
+    # Node, or name of an initiator or target -> its package, see `_packages_of_places`.
+    packages: Mapping[int | str, int]
+    first_units: Mapping[int, str]  # node -> its first processing unit
+
+
+def _packages_of_places(
+    rows: Measurements, package_of_node: Mapping[int, int]
+) -> dict[int | str, int]:
+    """Return node, or name of an initiator or target -> its package; only places in one package."""
+    found: dict[int | str, int] = dict(package_of_node.items())
+    for end in ("initiator", "target"):
+        places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
+        for name, nodes in places.itertuples(index=False):
+            found[str(name)] = package_of_nodes(nodes, package_of_node)
+    return {place: package for place, package in found.items() if package >= 0}
+
+
+def _merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
+    """Return one anomaly for each kind and place: without doubt, if possible, and with most cells.
+
+    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
+    for all nodes, and another kernel shows that this memory is slow for its own node.
+    """
+    by_place: dict[object, list[Anomaly]] = {}
+    for anomaly in found:
+        suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
+        place = () if suspected else (anomaly.initiator, anomaly.target)
+        by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
+    merged = []
+    for similar in by_place.values():
+        first, *others = sorted(similar, key=_merge_rank)
+        also = dict.fromkeys(
+            f"Also by {_source_text(other)}: {loss_text(other.metric, other.loss_percent)}."
+            for other in others
+        )
+        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
+    return merged
+
+
+def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
+    """Sort key: without doubt first, then most cells, whole nodes before parts, most confidence."""
+    by_units = isinstance(anomaly.initiator, str)
+    return (
+        bool(anomaly.doubt),
+        -len(anomaly.cells),
+        by_units,
+        -anomaly.confidence,
+        -anomaly.loss_as_share_of_better_value,
+    )
+
+
+def _source_text(anomaly: Anomaly) -> str:
+    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
+    kernel = anomaly.where.get("kernel")
+    metric = metric_in_words(anomaly.metric).lower()
+    return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
+
+
+def _without_explained_anomalies(found: Sequence[Anomaly], places: _HostPlaces) -> list[Anomaly]:
+    """Return the anomalies that no other anomaly explains, with sentences on what each explains."""
+    causes_of = {
+        number: [
+            cause
+            for cause, other in enumerate(found)
+            if cause != number and _explains(other, anomaly, places)
+        ]
+        for number, anomaly in enumerate(found)
+    }
+    shown = [number for number, causes in causes_of.items() if not causes]
+    sentences: dict[int, list[str]] = {number: [] for number in shown}
+    for number, causes in causes_of.items():
+        # A suspicion explains no finding, and an explained anomaly explains no other anomaly.
+        usable = [
+            cause
+            for cause in causes
+            if not causes_of[cause] and (found[number].doubt or not found[cause].doubt)
+        ]
+        if usable:
+            best = max(usable, key=lambda cause: found[cause].confidence)
+            sentences[best].append(found[number].sentence)
+        else:
+            sentences.setdefault(number, [])
+    return [_with_explained(found[number], also) for number, also in sentences.items()]
+
+
+def _with_explained(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
+    more = len(sentences) - _MAX_ALSO
+    rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
+    return replace(anomaly, also=(*anomaly.also, *sentences[:_MAX_ALSO], *rest))
+
+
+def _explains(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether the anomaly `cause` explains `anomaly`."""
+    rules = _RULES.get(AnomalyKind(anomaly.kind), ())
+    return cause.kind not in _NEVER_CAUSES and any(rule(cause, anomaly, places) for rule in rules)
+
+
+def _has_all_cells(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+    return set(anomaly.cells) <= set(cause.cells)
+
+
+def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+    shared = set(anomaly.components) & set(cause.components)
+    return bool(shared or set(anomaly.cells) & set(cause.cells))
+
+
+def _limits_its_end(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+    """Return whether a slow component (`cause`) limits all cells of an anomaly with fewer cells.
+
+    Slow memory limits all paths to it, and all cores that use it.
+    """
+    if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
+        return False
+    if less_is_better(cause.metric) != less_is_better(anomaly.metric):
+        return False
+    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
+    shared = any(len(own) == 1 and own == other for own, other in ends)
+    most = _MORE_LOSS * cause.loss_as_share_of_better_value
+    return shared and anomaly.loss_as_share_of_better_value <= most
+
+
+def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
+    """Return the names of all initiators of the cells, and of all their targets."""
+    return [
+        {node_name(end) if isinstance(end, int) else end for end in ends}
+        for ends in zip(*cells, strict=True)
+    ]
+
+
+def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether a slow unit (`cause`) runs a thread of an anomaly that loses no more."""
+    _, nodes = thread_count_and_nodes_of_name(anomaly.components[0])
+    is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
+    loss = cause.loss_as_share_of_better_value
+    return is_thread and anomaly.loss_as_share_of_better_value <= loss
+
+
+def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether all reads of an anomaly use a slow link (`cause`) and get what it carries."""
+    across = _is_across(cause, anomaly, places, both_ways=False)
+    return across and anomaly.observed >= _SAME_RATE * cause.observed
+
+
+def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether paths of one node (`cause`) lose as much as a link (`anomaly`) seems to lose.
+
+    The package of this node has several nodes, and the loads that test the link have pages on all
+    of them, so a slow node also slows these loads. The paths may have either direction of the link.
+    """
+    if (
+        _is_across(cause, anomaly, places, both_ways=False)
+        or not _is_across(anomaly, cause, places, both_ways=True)
+        or cause.observed >= _SAME_RATE * anomaly.observed
+    ):
+        return False
+    of_one_node = any(
+        isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
+        for side in zip(*cause.cells, strict=True)
+    )
+    return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
+
+
+def _is_across(link: Anomaly, anomaly: Anomaly, places: _HostPlaces, *, both_ways: bool) -> bool:
+    """Return whether all reads of an anomaly use a link in its slow direction, or in any direction.
+
+    Any direction counts with `both_ways`.
+    """
+    slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
+    slow += [pair[::-1] for pair in slow if both_ways]
+    package = places.packages.get
+    used = [(package(target), package(source)) for source, target in anomaly.cells]
+    return bool(used) and anomaly.metric == link.metric and all(each in slow for each in used)
+
+
+def _has_several_nodes(node: int, places: _HostPlaces) -> bool:
+    """Return whether the package of a node has other nodes."""
+    nodes = [package for place, package in places.packages.items() if isinstance(place, int)]
+    return nodes.count(places.packages[node]) > 1
+
+
+_Rule = Callable[[Anomaly, Anomaly, _HostPlaces], bool]
+_OF_SLOW_PARTS: tuple[_Rule, ...] = (
+    _limits_its_end,
+    _is_one_of_its_threads,
+    _is_link_of_all_cells,
+    _is_node_behind_link,
+)
+# Kind of an anomaly -> the rules by which another anomaly may explain it.
+_RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
+    AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
+    AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,
+    AnomalyKind.CONTENTION: (_is_one_of_its_threads,),
+    AnomalyKind.INVERSION: (_is_one_of_its_threads,),
+    AnomalyKind.ADDING_DRIVES: (_has_all_cells,),
+    AnomalyKind.REMOTE_BETTER: (_has_a_cell_or_component,),
+}
+
 
 # Kinds of places that tests cover, as sentences name them.
 _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
@@ -167,8 +389,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for check in checks
         for anomaly in check.anomalies
     ]
-    places = HostPlaces(packages_of_places(rows, parts.package_of_node), parts.first_units)
-    merged = without_explained_anomalies(merge_findings_of_one_place(doubted), places)
+    places = _HostPlaces(_packages_of_places(rows, parts.package_of_node), parts.first_units)
+    merged = _without_explained_anomalies(_merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     certain = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {

@@ -30,8 +30,8 @@ from chaosity.anomalies.cell_log_scores import (
 )
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.place_names import natural_sort_key, place_in_words, places_in_words
+from chaosity.statistics.cell_summary import compare_latency_together_and_alone
 from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
-from chaosity.statistics.ratios import compare_latency_together_and_alone
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import text_of_macro
 

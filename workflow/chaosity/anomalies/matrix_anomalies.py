@@ -1,7 +1,7 @@
 """Find all anomalies of a matrix of initiator nodes and target nodes.
 
 `MatrixAnalysis._suspects` lists what can be slow: the memory of a node (TARGET), also only from
-other nodes (INTO), its cores (INITIATOR), links and paths. `explained_findings` decides between
+other nodes (INTO), its cores (INITIATOR), links and paths. `host_anomalies` decides between
 findings of several matrices.
 """
 
@@ -48,7 +48,7 @@ from chaosity.anomalies.matrix_structure import (
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
 from chaosity.statistics.estimates import MATTERS, MATTERS_IN_ONE_RUN
-from chaosity.store.read_node_matrix_csv import NodeMatrix
+from chaosity.store.csv_tables import NodeMatrix
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity, join_with_and
 

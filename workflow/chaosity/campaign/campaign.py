@@ -3,6 +3,9 @@
 Snakemake reads the workflow in the process that the user starts, and again in each job that runs in
 a process of its own. Only the process of the user discovers hosts and takes locks; a job reads the
 files that this process wrote.
+
+Snakemake has no documented way to give its options to the rules, so `CommandLine` reads what the
+user typed.
 """
 
 from __future__ import annotations
@@ -12,16 +15,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import yaml
 
-from chaosity.campaign.budgeted_plan import PlannedRounds, has_budget_or_precision, plan_of_rounds
-from chaosity.campaign.command_line import CommandLine
 from chaosity.campaign.files_made_again import (
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
@@ -34,7 +35,7 @@ from chaosity.campaign.host_in_mode import (
     lock_results,
 )
 from chaosity.campaign.kept_page_weights import HostPageWeights
-from chaosity.components.component_history import notes_on_missing_components
+from chaosity.components import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.documents.config import check_config
 from chaosity.errors import UserError, file_system_error, printable_short_line
@@ -57,10 +58,78 @@ from chaosity.records.record_files import (
     write_if_changed,
 )
 from chaosity.records.record_format import Point
-from chaosity.rounds.round_types import RoundStep, read_round_steps, rounds_of_steps
+from chaosity.rounds.budget import (
+    PlannedRounds,
+    RoundStep,
+    has_budget_or_precision,
+    plan_of_rounds,
+    read_round_steps,
+    rounds_of_steps,
+)
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
+
+# Options of one letter and without a value can be joined, as in -np.
+_SHORT_DRY_RUN = re.compile(r"-[eFRkpqnS]*n")
+_SHORT_FORCE_ALL = re.compile(r"-[eFRkpqnS]*F")
+# With these options, Snakemake only lists or checks rules, and needs neither hosts nor tools.
+_READ_RULES = {"--lint", "--list", "--list-rules", "-l", "--list-target-rules", "--lt"}
+# With these options, Snakemake makes no file of the workflow.
+_WRITE_NOTHING = {
+    *("--dry-run", "--dryrun", "--report", "--summary", "-S", "--detailed-summary", "-D"),
+    *("--dag", "--rulegraph", "--filegraph", "--d3dag"),
+}
+# With these options, Snakemake has to know all jobs at the start, but checkpoints add more jobs.
+_NEED_ALL_JOBS = {
+    **dict.fromkeys(("--until", "-U"), "ends after jobs"),
+    **dict.fromkeys(("--touch", "-t"), "marks jobs"),
+    "--batch": "divides jobs",
+}
+
+
+class CommandLine(NamedTuple):
+    """The words of Snakemake's command line, after the name of the program."""
+
+    words: Sequence[str] = ()
+
+    @property
+    def only_reads_rules(self) -> bool:
+        """Return whether Snakemake only reads the rules."""
+        return self._has(_READ_RULES)
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Return whether this is a command that writes no results: a dry run, a report, a graph."""
+        return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
+
+    @property
+    def is_of_snakemake_job(self) -> bool:
+        """Return whether Snakemake, and not a person, started this process, for one of its jobs."""
+        return "--mode" in self.words
+
+    @property
+    def repeats_measurements(self) -> bool:
+        """Return whether options force measurements again that already have a record."""
+        rules = {"-R", "--forcerun", "--force", "-f"}
+        named = self._has(rules) and any("measure" in word for word in self.words)
+        return named or self._has({"--forceall"}) or any(map(_SHORT_FORCE_ALL.match, self.words))
+
+    def refuse_options_that_need_all_jobs(self, key: str) -> None:
+        """Refuse options that need all jobs at the start; `key` of the config adds jobs later.
+
+        Raises:
+            UserError: one of these options is given.
+        """
+        for option, does in _NEED_ALL_JOBS.items():
+            if self._has({option}):
+                what = f"it {does} that are known at the start, but with {key} more jobs follow"
+                remedy = f"leave out {option} or {key}, or name a target such as measurements"
+                raise UserError(what, f"option {option}", remedy)
+
+    def _has(self, options: set[str]) -> bool:
+        return any(word.partition("=")[0] in options for word in self.words)
+
 
 T = TypeVar("T")
 # File with the config of this run, in the folder of a host's results; jobs of the workflow read it.

@@ -29,7 +29,7 @@ from chaosity.records.record_files import (
 )
 from chaosity.records.record_format import VALID, Point
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.round_types import ROUNDS_FOLDER, point_key
+from chaosity.rounds.budget import ROUNDS_FOLDER, point_key
 from chaosity.units import format_count, join_with_and
 
 _REPORT = "report.html"

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from chaosity.campaign.budgeted_plan import PlannedRounds
-from chaosity.components.component_history import (
+from chaosity.components import (
     ComponentState,
     components_changed_since,
     read_component_histories,
@@ -42,7 +41,7 @@ from chaosity.result_folders import (
     SUMMARY_FILE,
     UNMEASURED_FILE,
 )
-from chaosity.rounds.round_types import PointKey, point_key, rewrite_rounds
+from chaosity.rounds.budget import PlannedRounds, PointKey, point_key, rewrite_rounds
 from chaosity.topology.topology_sources import LIVE
 
 # The outputs of the rules after the measurements, below ``results/<host>/<configuration>``.

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import MALFORMED, UserError
-from chaosity.place.page_shares import CONTENDED, largest_share_deviation
+from chaosity.place.page_placement import CONTENDED, largest_share_deviation
 from chaosity.records.record_files import (
     read_regular_file,
     utc_now_text,
     write_if_changed,
 )
-from chaosity.runner.observed_placement import SHARE_TOLERANCE
+from chaosity.runner.observed_state import SHARE_TOLERANCE
 
 if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
@@ -113,7 +113,7 @@ class HostPageWeights:
     def _measured(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
         """Return the results of the host and its bandwidths from node to node; None without any."""
         from chaosity.export.main_matrices import memory_matrix, read_measured_host
-        from chaosity.store.read_node_matrix_csv import BANDWIDTH
+        from chaosity.store.csv_tables import BANDWIDTH
 
         try:
             host = read_measured_host(self.folder)

@@ -12,14 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from chaosity.anomalies.host_anomalies import host_component_facts
-from chaosity.campaign.budgeted_plan import (
-    budget_of_config,
-    needs_rounds,
-)
 from chaosity.compare.selections import read_selections
-from chaosity.components.component_documents import read_component_documents
-from chaosity.components.component_history import (
+from chaosity.components import (
     components_changed_since,
+    read_component_documents,
     read_component_histories,
 )
 from chaosity.design.host_plan import HostPlan
@@ -35,23 +31,30 @@ from chaosity.records.record_files import (
 )
 from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
-from chaosity.rounds.known_before import cells_of_earlier_runs
-from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, missing_rows_of_points
-from chaosity.rounds.next_round import describe_round, next_round
-from chaosity.rounds.resumed_rounds import (
-    RecordState,
-    RecordStates,
-    Replicate,
-    replicates_of_rounds,
-    resume_rounds,
-)
-from chaosity.rounds.round_types import (
+from chaosity.rounds.budget import (
     PointKey,
     Round,
     RoundStep,
+    budget_of_config,
+    needs_rounds,
     point_key,
     read_round_steps,
     rounds_of_steps,
+)
+from chaosity.rounds.machine_so_far import (
+    MachineSoFar,
+    SecondsOfPoints,
+    cells_of_earlier_runs,
+    missing_rows_of_points,
+)
+from chaosity.rounds.next_round import (
+    RecordState,
+    RecordStates,
+    Replicate,
+    describe_round,
+    next_round,
+    replicates_of_rounds,
+    resume_rounds,
 )
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import KeptReadings, build_tidy_table, kept_readings

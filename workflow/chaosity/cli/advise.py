@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     EXISTING_FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
     TOPOLOGY_OF_MACHINE_OPTION,
-    refuse_options_without_effect,
-)
-from chaosity.cli.terminal_output import (
     echo,
     print_json,
     print_line,
@@ -25,6 +22,7 @@ from chaosity.cli.terminal_output import (
     print_that_nothing_was_measured,
     print_that_results_are_unusable,
     print_what_is_not_determined,
+    refuse_options_without_effect,
     styled_text,
 )
 from chaosity.cpusets import format_cpu_list

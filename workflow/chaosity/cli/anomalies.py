@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FILE, FILE_OR_RESULTS, JSON_OPTION, UNIT_OPTION
-from chaosity.cli.terminal_output import print_json, print_line, print_table
+from chaosity.cli.shared import (
+    EXISTING_FILE,
+    FILE_OR_RESULTS,
+    JSON_OPTION,
+    UNIT_OPTION,
+    print_json,
+    print_line,
+    print_table,
+)
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.units import format_quantity, join_with_and
@@ -17,7 +24,7 @@ from chaosity.units import format_quantity, join_with_and
 if TYPE_CHECKING:
     from chaosity.anomalies.anomaly_results import ComparableCells, Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
-    from chaosity.store.read_node_matrix_csv import NodeMatrix
+    from chaosity.store.csv_tables import NodeMatrix
 
 
 # The terminal lists at most this many cells of a group; the JSON has all.
@@ -66,7 +73,7 @@ def find_anomalies_command(
     (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
     """  # noqa: D301 (click's mark for lines that are not to be filled)
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
-    from chaosity.store.read_node_matrix_csv import read_matrix_csv
+    from chaosity.store.csv_tables import read_matrix_csv
 
     if file.is_dir() or file.suffix == ".parquet":
         given = {"metric": metric, "unit": unit, "distances": distances, "packages": packages}
@@ -124,7 +131,7 @@ def _group_row(group: ComparableCells, metric: str) -> tuple[str, str, str]:
 def analyse_results(path: Path) -> Findings:
     """Return the findings of a results folder, or of a tidy table and the files in its folder."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-    from chaosity.components.component_documents import read_component_documents
+    from chaosity.components import read_component_documents
     from chaosity.result_folders import existing_tidy_table
     from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import read_topology
@@ -161,7 +168,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
     """Return (initiator, target) -> SLIT entry of a CSV file, which has all pairs of the matrix."""
-    from chaosity.store.read_node_matrix_csv import read_distances_csv
+    from chaosity.store.csv_tables import read_distances_csv
 
     distances = read_distances_csv(path)
     for initiator, target in matrix.samples:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import EXISTING_FILE, FOLDER
-from chaosity.cli.terminal_output import print_json, print_line, print_table
+from chaosity.cli.shared import EXISTING_FILE, FOLDER, print_json, print_line, print_table
 from chaosity.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from chaosity.statistics.anova import AnovaResult
-    from chaosity.statistics.anova_effects import DifferenceWithInterval
+    from chaosity.statistics.linear_models import DifferenceWithInterval
 
 # The terminal shows at most this many lines of a table; the JSON has all.
 _MOST_LINES = 40
@@ -72,7 +71,7 @@ def anova_command(
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
     """  # noqa: D301 (click's mark for lines that are not to be filled)
-    from chaosity.figures.figures_of_no_experiment import write_residual_plots
+    from chaosity.figures.figure_files import write_residual_plots
     from chaosity.statistics.anova import analyse_variance
 
     table = _read_csv_texts(file)

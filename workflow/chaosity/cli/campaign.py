@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     CONFIG_OPTION,
     EXISTING_FILE,
     EXISTING_FOLDER,
     FILE,
     JSON_OPTION,
+    echo,
+    print_json,
+    print_line,
+    print_table,
     refuse_options_without_effect,
 )
-from chaosity.cli.terminal_output import echo, print_json, print_line, print_table
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.record_files import read_regular_file, save_record, write_atomically
 from chaosity.records.record_format import SIMULATED, VALID, Point
@@ -73,10 +76,10 @@ def plan_command(
 
     For the hosts of an inventory, use `snakemake -n`, with the options of the run itself.
     """
-    from chaosity.campaign.budgeted_plan import has_budget_or_precision
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import check_config, read_config
+    from chaosity.rounds.budget import has_budget_or_precision
     from chaosity.topology.topology_discovery import discover_topology
     from chaosity.topology.topology_model import configuration_name
 
@@ -164,14 +167,13 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     FOLDER is results/HOST/CONFIGURATION, NUMBER that of the choice. Writes the choice into
     rounds/NUMBER.json, and the plan of all rounds. The workflow starts this command.
     """
-    from chaosity.campaign.budgeted_plan import plan_of_rounds
     from chaosity.campaign.kept_page_weights import HostPageWeights
     from chaosity.campaign.measured_rounds import RoundChooser, write_unmeasured_rows
     from chaosity.design.host_plan import plan_host
     from chaosity.documents.config import read_config
     from chaosity.hosts.ansible_inventory import read_inventory
     from chaosity.hosts.host_discovery import read_discovered_host
-    from chaosity.rounds.round_types import round_file, rounds_of_steps, write_round_step
+    from chaosity.rounds.budget import plan_of_rounds, round_file, rounds_of_steps, write_round_step
 
     config = read_config(config_file)
     [entry] = read_inventory(config["inventory"], [folder.parent.name])
@@ -315,13 +317,11 @@ def _is_simulated(point: Path) -> bool:
 def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
     from chaosity.store.csv_tables import csv_text
-    from chaosity.store.measurements_before_component_changes import (
-        HISTORY_COLUMNS,
-        split_measurements_at_component_changes,
-    )
     from chaosity.store.tidy_table_from_records import (
+        HISTORY_COLUMNS,
         build_tidy_table,
         note_on_records_without_digest,
+        split_measurements_at_component_changes,
     )
     from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
 

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
-    refuse_options_without_effect,
-)
-from chaosity.cli.terminal_output import (
     echo,
     print_json,
     print_line,
     print_table,
     print_that_nothing_was_measured,
+    refuse_options_without_effect,
 )
 from chaosity.errors import UserError, file_system_error
 from chaosity.units import format_count, format_quantity, metric_in_words
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
     from chaosity.health.check_history import CheckHistory, ValueSeries
     from chaosity.health.check_host import HostCheck, HostCheckResult
-    from chaosity.health.judge_check_values import CheckedValue, Suspect
+    from chaosity.health.check_points import CheckedValue, Suspect
 
 
 # Exit status of a check that judged nothing. Statuses 0, 1 and 2 mean fine, warning and fault.
@@ -113,7 +111,7 @@ def check_command(
         finally:
             _show_progress("")
         if textfile:
-            from chaosity.export.text_formats import write_gauges
+            from chaosity.export.formats import write_gauges
 
             write_gauges("chaosity_check", result.gauges(time.time()), textfile)
         if as_json:
@@ -203,7 +201,7 @@ def print_check_result(
 
 def _suspect_text(suspect: Suspect) -> str:
     """Return what is wrong with a suspected component, and what to do."""
-    from chaosity.health.judge_check_values import RECENT
+    from chaosity.health.check_points import RECENT
 
     worst, parts = suspect.values[0], suspect.parts
     drives = worst.check.load["target"]["drives"]

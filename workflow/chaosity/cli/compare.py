@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.terminal_output import print_json, print_line, print_table, styled_text
+from chaosity.cli.shared import print_json, print_line, print_table, styled_text
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity
 

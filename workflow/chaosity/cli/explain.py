@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import RESULTS_FOLDER
-from chaosity.cli.terminal_output import echo, print_line
+from chaosity.cli.shared import RESULTS_FOLDER, echo, print_line
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.record_files import current_record_path, load_record, read_regular_file
 from chaosity.records.record_format import LoadRecord, Record

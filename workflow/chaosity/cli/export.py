@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from chaosity.cli.shared_options import DWP_OPTION, FILE, FOLDER, JSON_OPTION, RESULTS_FOLDER
-from chaosity.cli.terminal_output import echo, json_text
+from chaosity.cli.shared import (
+    DWP_OPTION,
+    FILE,
+    FOLDER,
+    JSON_OPTION,
+    RESULTS_FOLDER,
+    echo,
+    json_text,
+)
 from chaosity.errors import UserError
 from chaosity.records.record_files import write_atomically
 
@@ -41,8 +47,7 @@ def _hwloc(host: MeasuredHost) -> _Export:
 
 
 def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _Export:
-    from chaosity.export.json_documents import interleave_weights_of_host
-    from chaosity.export.text_formats import render_with_origin
+    from chaosity.export.formats import interleave_weights_of_host, render_with_origin
 
     exported = interleave_weights_of_host(host, dwp)
     notes = [f"No weights for workers {name}: {why}." for name, why in exported.left_out.items()]
@@ -51,14 +56,13 @@ def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _
     return render_with_origin("weights", exported.origin, exported=exported), notes
 
 
-def _text(
-    module: str, function: str, to_text: Callable[[Any], str] = str
-) -> Callable[[MeasuredHost], _Export]:
-    """Return a writer that calls a function of `chaosity.export.MODULE`, imported at this call."""
+def _text(function: str, to_text: Callable[[Any], str] = str) -> Callable[[MeasuredHost], _Export]:
+    """Return a writer that calls a function of `chaosity.export.formats`, imported at this call."""
 
     def write(host: MeasuredHost) -> _Export:
-        found = import_module(f"chaosity.export.{module}")
-        return to_text(getattr(found, function)(host)), ()
+        from chaosity.export import formats
+
+        return to_text(getattr(formats, function)(host)), ()
 
     return write
 
@@ -83,7 +87,7 @@ _FORMATS = {
     "weights": _Format("weights.json", _weights, ""),
     "json": _Format(
         "placement.json",
-        _text("json_documents", "build_placement_document", json_text),
+        _text("build_placement_document", json_text),
         """Export JSON for schedulers.
 
         Contains memory bandwidth and latency from each node to each node, the best nodes for each
@@ -94,27 +98,27 @@ _FORMATS = {
     ),
     "fio": _Format(
         "drives.fio",
-        _text("text_formats", "export_fio_job_file"),
+        _text("export_fio_job_file"),
         "Export a fio job file that reads each drive from its best node.",
     ),
     "openmetrics": _Format(
         "map.prom",
-        _text("text_formats", "export_openmetrics"),
+        _text("export_openmetrics"),
         "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
     ),
     "reframe": _Format(
         "reframe_references.yaml",
-        _text("text_formats", "export_reframe_references"),
+        _text("export_reframe_references"),
         "Export references with limits for performance tests of ReFrame.",
     ),
     "roofline": _Format(
         "roofline.csv",
-        _text("text_formats", "export_roofline_csv"),
+        _text("export_roofline_csv"),
         "Export the highest bandwidth of each initiator and memory node as CSV.",
     ),
     "slurm": _Format(
         "slurm_features.conf",
-        _text("text_formats", "export_slurm_features"),
+        _text("export_slurm_features"),
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),
 }

@@ -8,15 +8,18 @@ from typing import Any
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     EXISTING_FILE,
     EXISTING_FOLDER,
     FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
+    echo,
     is_option_typed,
+    print_json,
+    print_table,
+    short_processor_name,
 )
-from chaosity.cli.terminal_output import echo, print_json, print_table, short_processor_name
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
@@ -118,8 +121,8 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
     """
+    from chaosity.store.csv_tables import BANDWIDTH
     from chaosity.store.profile_database import find_profiles
-    from chaosity.store.read_node_matrix_csv import BANDWIDTH
 
     profiles = find_profiles(database, **filters)
     if as_json:
@@ -173,7 +176,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     FOLDER is results/HOST/CONFIGURATION. It is compared with published values of the processor
     (templates/processors), and with other hosts in the database, if there is one.
     """
-    from chaosity.components.component_documents import processor_model
+    from chaosity.components import processor_model
     from chaosity.result_folders import existing_tidy_table
     from chaosity.store.measurements import Measurements
     from chaosity.store.values_normal_for_processor import (

@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     CONFIG_OPTION,
     EXISTING_FILE,
     FILE,
     FOLDER,
     FORMS,
     UNIT_OPTION,
+    echo,
     is_option_typed,
 )
-from chaosity.cli.terminal_output import echo
 from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.units import format_count
 
@@ -103,7 +103,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
     earlier reports are written again, to say that the host was skipped.
     """
-    from chaosity.components.component_documents import read_host_json
+    from chaosity.components import read_host_json
     from chaosity.report.overview import write_overview
     from chaosity.report.page import rewrite_reports_of_host
     from chaosity.result_folders import skipped_hosts, summary_files_of_all_hosts
@@ -168,9 +168,9 @@ def draw_published_command(
     """
     from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.figure_files import draw_figures
-    from chaosity.statistics.ratios import slowdown_sentences
+    from chaosity.statistics.cell_summary import slowdown_sentences
+    from chaosity.store.csv_tables import read_published_csv
     from chaosity.store.measurements import Measurements
-    from chaosity.store.read_csv_published_elsewhere import read_published_csv
     from chaosity.store.tidy_table_parquet import write_parquet_table
     from chaosity.topology.topology_model import Topology
 

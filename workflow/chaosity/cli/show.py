@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import FILE, RESULTS_FOLDER, refuse_options_without_effect
-from chaosity.cli.terminal_output import (
+from chaosity.cli.shared import (
+    FILE,
+    RESULTS_FOLDER,
     line_width,
     print_line,
     print_table,
     print_that_nothing_was_measured,
+    refuse_options_without_effect,
     styled_text,
 )
 from chaosity.errors import UserError
@@ -132,7 +134,7 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
 
 def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], intervals: bool) -> None:
     """Print the memory bandwidth of packages, a column for each kernel."""
-    from chaosity.store.read_node_matrix_csv import BANDWIDTH
+    from chaosity.store.csv_tables import BANDWIDTH
 
     medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
     scale = choose_scale(BANDWIDTH, medians)
@@ -175,8 +177,8 @@ def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
     from chaosity.figures.machine_drawing import draw_machine, draw_machines
     from chaosity.figures.machine_parts import MachineParts
     from chaosity.records.record_files import write_atomically
-    from chaosity.report.html import path_relative_to_report
     from chaosity.report.problems import numbered_findings
+    from chaosity.report.sections import path_relative_to_report
 
     if path.suffix != ".svg":
         raise UserError("a drawing is an SVG file", str(path), "give it a name that ends in .svg")

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from chaosity.cli.shared_options import JSON_OPTION
-from chaosity.cli.terminal_output import print_json, print_line, print_table, short_processor_name
+from chaosity.cli.shared import (
+    JSON_OPTION,
+    print_json,
+    print_line,
+    print_table,
+    short_processor_name,
+)
 from chaosity.cpusets import format_cpu_list
 from chaosity.units import format_binary_bytes, format_count, format_decimal_bytes, format_quantity
 
@@ -137,7 +142,7 @@ def _print_distances(distances: SlitDistances) -> None:
 
 def _print_devices(topology: Topology) -> None:
     """Print drives, GPUs, OpenCL devices, network interfaces and accelerators, if there are any."""
-    from chaosity.topology.accelerators import accelerator_texts
+    from chaosity.topology.devices import accelerator_texts
 
     rate = "link_bytes_per_second"
     drives = [

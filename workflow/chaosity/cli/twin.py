@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     CONFIG_OPTION,
     EXISTING_FILE,
     FILE,
     JSON_OPTION,
     RESULTS_FOLDER,
     TOPOLOGY_OF_MACHINE_OPTION,
-    refuse_options_without_effect,
-)
-from chaosity.cli.terminal_output import (
     echo,
     print_json,
     print_line,
@@ -28,6 +25,7 @@ from chaosity.cli.terminal_output import (
     print_that_nothing_was_measured,
     print_that_results_are_unusable,
     print_what_is_not_determined,
+    refuse_options_without_effect,
 )
 from chaosity.errors import UserError
 from chaosity.units import format_count, format_quantity, interval_hidden_by_rounding
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from chaosity.records.record_format import Load, Point
     from chaosity.topology.topology_model import Topology
     from chaosity.twin.fitted_description import FittedMachine, FittedParameter
-    from chaosity.twin.predict_loads import PredictedValue, ValueKey
+    from chaosity.twin.model_values import PredictedValue, ValueKey
 
 
 # The terminal lists at most this many medians that no parameter explains.
@@ -188,15 +186,14 @@ def predict_command(
 
 def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
     """Predict unmeasured drive sets, and print how well measured drive sets are predicted."""
-    from chaosity.prediction.predict_drive_sets import (
+    from chaosity.drive_sets import (
         audit_predictions,
         drive_set_models,
         find_contradicted_drive_sets,
         predict_drive_sets,
     )
     from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE, existing_tidy_table
-    from chaosity.store.left_out_points import PREDICTION_COLUMNS
-    from chaosity.store.measurements import Measurements
+    from chaosity.store.measurements import PREDICTION_COLUMNS, Measurements
     from chaosity.store.tidy_table_parquet import write_parquet_table
 
     measured = Measurements.read(existing_tidy_table(folder))
@@ -226,7 +223,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Predict and print what each load of the named points gets while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
-    from chaosity.twin.predict_loads import joined_loads, measured_medians
+    from chaosity.twin.model_values import joined_loads, measured_medians
 
     results = ResultsToFit.read(folder)
     measured, points, topology = results.measured, results.points, results.topology
@@ -251,7 +248,7 @@ def print_predictions_on_described_machine(
     from chaosity.documents.config import read_config
     from chaosity.topology.topology_model import configuration_name
     from chaosity.twin.fit_results import read_described_machine
-    from chaosity.twin.predict_loads import joined_loads
+    from chaosity.twin.model_values import joined_loads
 
     fitted, topology = read_described_machine(machine, topology_file)
     experiments = [*dict.fromkeys(name.partition("/")[0] for name in names)]
@@ -275,8 +272,7 @@ def _print_together(
 ) -> None:
     """Predict the values of loads that run at the same time, and print these values."""
     from chaosity.twin.machine_parameters import sorted_parameters
-    from chaosity.twin.model_values import ALL
-    from chaosity.twin.predict_loads import predict_loads, undetermined_parameters
+    from chaosity.twin.model_values import ALL, predict_loads, undetermined_parameters
 
     # The table shows the value of each load alone, too; it is predicted unless it was measured.
     alone = [

@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from chaosity.cli.shared_options import (
+from chaosity.cli.shared import (
     DWP_OPTION,
     FILE_OR_RESULTS,
     JSON_OPTION,
     UNIT_OPTION,
     parse_worker_nodes,
+    print_json,
+    print_line,
+    print_table,
 )
-from chaosity.cli.terminal_output import print_json, print_line, print_table
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.__main__ import argument_parser, request_from_arguments
-from chaosity.place.page_shares import CANONICAL, CONTENDED, POLICIES, format_shares
+from chaosity.place.page_placement import CANONICAL, CONTENDED, POLICIES, format_shares
 from chaosity.place.run_placed_program import run_program_with_placed_pages
 from chaosity.units import format_quantity
 

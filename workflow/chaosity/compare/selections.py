@@ -1,26 +1,58 @@
-"""Read selections to compare from a table, a folder of results, or profiles of a database."""
+"""Read selections to compare, and match in one table the cells of them that can be compared.
+
+Matched cells ask the same question: experiment, load and its co-running loads, benchmark, kernel,
+levels and metric are equal. In addition they are matched
+
+- by **place** (initiator and target by name), where the hosts are built alike: equal hosts, the
+  same host before and after a repair, two kernels of one run;
+- by **class** (kind of initiator, relation, kind of target), where hosts differ: in another NPS
+  mode the name `node1` means another place. All places of a class are one cell; its value in a
+  replicate block is their geometric mean.
+
+Ratios of two sides and the search for an outlier host are computed from this table.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pandas.core.groupby import SeriesGroupBy
 
 from chaosity.errors import UserError, suggest_allowed_names
+from chaosity.place_names import parse_place_name
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.store.measurements import Measurements
-from chaosity.store.measurements_before_component_changes import HISTORY_COLUMNS
+from chaosity.statistics.cell_summary import KIND
+from chaosity.statistics.estimates import (
+    fit_priors_of_variances,
+    intervals_and_p_of_ratios,
+    moderate_variances,
+)
+from chaosity.store.measurements import (
+    LOAD,
+    POINT,
+    WORKING_SET,
+    Measurements,
+    less_is_better,
+    parse_levels_json,
+)
 from chaosity.store.profile_database import (
     PROFILE_FILTERS,
     find_profiles,
     is_duckdb_file,
     read_profile_measurements,
 )
+from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.units import format_binary_bytes, metric_in_words
 
 _HISTORY = "history.parquet"
 _MAX_SUGGESTED = 40
@@ -151,3 +183,334 @@ def _text(value: Any) -> str | None:
     if value is None or pd.isna(value):
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+PLACE, CLASS = "place", "class"
+ARROW = "\N{RIGHTWARDS ARROW}"
+_GROUP = ("category", "metric")
+QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
+_PLACE_COLUMNS = {
+    PLACE: ("initiator", "target"),
+    CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
+}
+# Columns that describe a co-running load.
+_CORUNNING = {
+    PLACE: ("load", "initiator", "target", "kernel", "asked"),
+    CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
+}
+# Columns that describe a cell besides its key, taken from its first row.
+_DESCRIPTION = (
+    *(*_GROUP, *QUESTION, "load_parameters"),
+    *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
+)
+# The columns of a prepared side. All columns of all hosts of a fleet would fill the memory.
+_USED = {
+    *(*POINT, *LOAD, *_DESCRIPTION, "corunning"),
+    *(column for columns in _PLACE_COLUMNS.values() for column in columns),
+    *("replicate", "threads", "file_backed", "relation", "status", "value"),
+    *("origin", "measured_at", "era"),
+}
+_OWN_RELATIONS = ("same_node", "same_nodes")
+Key = tuple[object, ...]
+# Degrees of freedom from which on the variance of a cell is moderated. Two values do not show that
+# their cell is disturbed: if cells with two values were moderated too, and a quarter of the cells
+# scatters four times as much as the others, 14 of 60 comparisons of equal hosts at n = 2 would
+# report a difference. At n = 3 it is 3 of 60, and at n = 5 it is 5 of 60.
+_LEAST_FREEDOM = 2
+
+
+@dataclass(frozen=True)
+class MatchedCells:
+    """The values of all cells on all sides; cells and sides are numbered from 0."""
+
+    # A row for each cell: the columns of its key, those that describe it, and four texts: `group`
+    # ("memory latency with co-running loads"), `company` (its co-running loads, "" without any),
+    # `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages thp").
+    cells: pd.DataFrame
+    # The logarithm `log` of each value; the index has `cell`, `side` and `block`. For a class,
+    # `log` is the mean over its places.
+    values: pd.DataFrame
+    # A row for each cell and side with a value: `n` blocks, `median`, `mean` and `variance` of
+    # their logarithms, the variance's degrees of `freedom`; the number of `places`; the `threads`
+    # ("12", or "6-12" for places of a class; None if unknown).
+    samples: pd.DataFrame
+    keys: tuple[str, ...]  # columns of the key
+
+
+def prepare_sides_for_matching(
+    tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
+) -> tuple[str, list[Measurements], list[str]]:
+    """Return how cells are matched, the sides with the columns for matching, and the key columns.
+
+    Cells are matched by PLACE or CLASS, by default by PLACE where all sides are built alike. The
+    sides differ on purpose in the columns `ignore`, such as `kernel`.
+
+    Raises:
+        UserError: some sides are simulated, and other sides are measured.
+    """
+    sides = [_with_matching_columns(table) for table in tables]
+    Measurements.refuse_mixed_origins(sides)
+    configuration = _configuration_key(sides)
+    valid = [side.valid_rows() for side in sides]
+    if by is None:
+        alike = _place_names_mean_the_same(valid, configuration)
+        if {"initiator", "target"} & set(ignore):  # compare places as requested
+            hosts = (side.rows[["host", "configuration"]].itertuples(index=False) for side in valid)
+            alike = len(set(map(frozenset, hosts))) == 1
+        by = PLACE if alike else CLASS
+    unknown = any(len(side.where(part="unknown", target_kind="node")) for side in valid)
+    if by == CLASS and unknown:
+        sides = list(map(reduce_relations_to_own_or_other_node, sides))
+    for number, side in enumerate(sides):
+        side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
+        sides[number] = Measurements(side.rows[[name for name in side.rows if name in _USED]])
+    return by, sides, [*columns_equal_in_matched_cells(by, ignore), *configuration]
+
+
+def _with_matching_columns(measurements: Measurements) -> Measurements:
+    """Return the performance rows of a selection with the columns that matching needs.
+
+    Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
+    `context` (factors that do not name a place) and `part` (the relation).
+    """
+    side = measurements.performance_rows()
+    rows = side.rows
+    asked = rows["load_parameters"]
+    if "asked" in rows:  # only a history has this column
+        asked = asked + " " + rows["asked"].fillna("").astype(str)
+    contexts = {text: _context(text) for text in rows["factors"].unique()}
+    return side.with_columns(
+        asked=asked,
+        part=rows["relation"].fillna("unknown"),
+        file_backed=rows["file_backed"].fillna(False).astype(bool),
+        context=rows["factors"].map(contexts),
+    )
+
+
+def _context(factors: object) -> str:
+    """Return the factors that do not name a place, so they mean the same for every load."""
+    levels = parse_levels_json(factors).items()
+    return json.dumps({k: v for k, v in levels if parse_place_name(str(v)) is None}, sort_keys=True)
+
+
+def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
+    """Return the column `configuration` if only cells of equal configurations are comparable.
+
+    Only cells of equal configurations are comparable if a side has several configurations and
+    another side has one of them. Otherwise the list is empty, and configurations are compared with
+    each other.
+    """
+    found = [set(side.rows["configuration"]) for side in sides]
+    several = any(len(names) > 1 for names in found)
+    return ["configuration"] if several and len(set().union(*found)) < sum(map(len, found)) else []
+
+
+def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Sequence[str]) -> bool:
+    """Return whether a name means the same place on all sides.
+
+    Each initiator and target that several sides have must have the same number of threads, nodes
+    and relation. Where the number of threads is unknown, as in published data, all sides must have
+    the same initiators and targets.
+    """
+    pair = [*configuration, "initiator", "target"]
+    facts = ["threads", "initiator_nodes", "target_nodes", "part"]
+    places = [side.rows[[*pair, *facts]].drop_duplicates() for side in sides]
+    known = pd.concat([place.astype(object).fillna("").astype(str) for place in places])
+    sides_with_place = known.groupby(pair).size()
+    if (sides_with_place < 2).all():
+        return False
+    if (known["threads"] == "").any() and not (sides_with_place == len(sides)).all():
+        return False
+    return not known.drop_duplicates().duplicated(pair).any()
+
+
+def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
+    """Return the side with own node or other nodes in `part` instead of the exact relation."""
+    rows = side.rows
+    own = rows["relation"].isin(_OWN_RELATIONS).map({True: "own node", False: "other nodes"})
+    return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
+
+
+def columns_equal_in_matched_cells(
+    by: str, ignore: Collection[str] = (), *, question: bool = True
+) -> list[str]:
+    """Return the names of the columns that have equal values in comparable cells.
+
+    Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
+    Without `question`, cells need the same category and metric, but not the same question.
+    """
+    columns = [*_GROUP, "corunning", *_PLACE_COLUMNS[by]]
+    columns += [*QUESTION, "file_backed"] if question else []
+    return [name for name in columns if name not in ignore and (question or name != "context")]
+
+
+def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCells:
+    """Return the cells of prepared sides; the first side that has a cell describes it.
+
+    Cells match if they have equal values in the columns `keys`.
+    """
+    columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
+    numbers: dict[Key, int] = {}
+    described = [pd.DataFrame(columns=columns, dtype=object)]
+    values: list[pd.DataFrame] = []
+    facts: list[pd.DataFrame] = []
+    for number, side in enumerate(sides):
+        valid = side.valid_rows().rows
+        own = valid.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
+        own = pd.factorize(own)[0]  # pandas may number groups with a missing value last
+        first = _without_nan(valid.loc[~pd.Series(own, valid.index).duplicated(), columns])
+        known = len(numbers)
+        found = np.array(
+            [numbers.setdefault(key, len(numbers)) for key in keys_of_rows(first, keys)], dtype=int
+        )
+        # Descriptions of all cells of all hosts of a fleet would fill the memory.
+        described.append(first[found >= known])
+        for tables, table in zip((values, facts), _values_and_facts(valid, own), strict=True):
+            cell = found[table["cell"].to_numpy(dtype=int)]
+            tables.append(table.assign(cell=cell, side=number))
+    logs = pd.concat(values, ignore_index=True)
+    samples = summarise_logs(logs.groupby(["cell", "side"])["log"])
+    return MatchedCells(
+        cells=_with_texts(pd.concat(described, ignore_index=True)),
+        values=logs.set_index(["cell", "side", "block"]),
+        samples=samples.join(pd.concat(facts).set_index(["cell", "side"])),
+        keys=tuple(keys),
+    )
+
+
+def signs_of_improvement(cells: pd.DataFrame) -> NDArray[np.float64]:
+    """Return, for each cell, 1 if a larger value is better, and -1 for times."""
+    return np.array([-1.0 if less_is_better(metric) else 1.0 for metric in cells["metric"]])
+
+
+def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
+    """Return `n`, `median`, `mean`, `variance` and its degrees of `freedom` of each group."""
+    names = {"count": "n", "median": "median", "mean": "mean", "var": "variance"}
+    samples = groups.agg(list(names)).rename(columns=names)
+    return samples.assign(freedom=samples["n"] - 1.0)
+
+
+def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[Key]:
+    """Return the values of the key columns of each row; a missing value is None."""
+    return _without_nan(rows[list(keys)]).itertuples(index=False, name=None)
+
+
+def _without_nan(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.astype(object).where(rows.notna(), None)
+
+
+def _values_and_facts(
+    valid: pd.DataFrame, cells: NDArray[np.intp]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the logarithm of each cell and block of a side, and facts on each cell."""
+    place = valid.groupby([*POINT, *LOAD], sort=False, dropna=False).ngroup().to_numpy()
+    rows = pd.DataFrame(
+        {
+            "cell": cells,
+            "block": valid["replicate"].to_numpy(dtype=int),
+            "place": place,
+            "log": np.log(valid["value"].to_numpy(dtype=float)),
+            "threads": valid["threads"].to_numpy(dtype=float),
+        }
+    )
+    # A place without a value in a block would shift the mean of that block. So only places with all
+    # blocks of their cell count, unless there are none.
+    blocks = rows.groupby("cell")["block"].transform("nunique")
+    complete = rows.groupby(["cell", "place"])["block"].transform("nunique") == blocks
+    counted = rows[complete | ~complete.groupby(rows["cell"]).transform("any")]
+    threads = rows.groupby("cell")["threads"].agg(["min", "max"])
+    facts = pd.DataFrame(
+        {
+            "places": counted.groupby("cell")["place"].nunique(),
+            "threads": [_range_text(*each) for each in threads.itertuples(index=False)],
+        }
+    )
+    return counted.groupby(["cell", "block"])["log"].mean().reset_index(), facts.reset_index()
+
+
+def _range_text(low: float, high: float) -> str | None:
+    if math.isnan(low):
+        return None
+    return f"{low:g}" if low == high else f"{low:g}-{high:g}"
+
+
+def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the cells with the texts that `MatchedCells.cells` names."""
+    cells = cells.assign(company=cells.get("corunning", ""))
+    records = cells.to_dict("records")
+    return cells.assign(
+        group=[
+            cell_group_text(one["category"], one["metric"], bool(one["company"])) for one in records
+        ],
+        where=list(map(_place_text, records)),
+        asked_words=list(map(_load_text, records)),
+    )
+
+
+def cell_group_text(category: str, metric: str, corunning: bool = False) -> str:
+    """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
+    words, measured = str(category).replace("_", " "), metric_in_words(str(metric))
+    quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
+    words = words if words.endswith(quantity) else f"{words} {quantity}"
+    words = f"{words} {more}".strip()
+    return f"{words} with co-running loads" if corunning else words
+
+
+def cell_class_text(description: Mapping[Any, Any]) -> str:
+    """Return the class of a cell: "node -> same package, drive"."""
+    part, kind = (str(description[name]).replace("_", " ") for name in ("part", "target_kind"))
+    drives = description.get("drives")
+    several = drives is not None and drives > 1  # NaN > 1 is false
+    number = f"{drives:.0f} x " if several else ""
+    target = part if kind == "node" else f"{number}{kind}, {part}"
+    return f"{description['initiator_kind']} {ARROW} {target}"
+
+
+def _place_text(cell: Mapping[Any, Any]) -> str:
+    """Return initiator and target, or the class; of several configurations, with their names."""
+    known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
+    place = f" {ARROW} ".join(known) or cell_class_text(cell)
+    configuration = cell.get("configuration")
+    return f"{configuration}: {place}" if configuration else place
+
+
+def _load_text(cell: Mapping[Any, Any]) -> str:
+    parts = [cell.get("kernel")]
+    for name, level in parse_levels_json(cell["load_parameters"]).items():
+        is_size = name == WORKING_SET
+        parts.append(format_binary_bytes(float(level)) if is_size else f"{name} {level}")
+    parts.append(f"co-running with {cell['company']}" if cell["company"] else None)
+    return ", ".join(str(part) for part in parts if part)
+
+
+def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples of one side with moderated variances.
+
+    `cells` describes the same cells in the same order.
+    """
+    kinds = cells.groupby([name for name in KIND if name in cells], dropna=False).ngroup()
+    variance, freedom = (samples[name].to_numpy(float) for name in ("variance", "freedom"))
+    known = np.where(freedom >= _LEAST_FREEDOM, kinds.to_numpy(dtype=np.intp), -1)
+    prior = fit_priors_of_variances(variance, freedom, known)
+    variance, freedom, _ = moderate_variances(variance, freedom, prior)
+    return samples.assign(variance=variance, freedom=freedom)
+
+
+def ratios_with_intervals(*samples: pd.DataFrame) -> pd.DataFrame:
+    """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
+
+    A single table has differences within a replicate block, so drift between blocks cancels. Two
+    tables have the values of two runs. The values of two runs are not pairs: hours or days, and
+    often a reboot, are between them (Welch's test). The interval includes the scatter within the
+    runs, but not the differences between one run and the next. The ratio is that of the medians, so
+    swapped sides have the reciprocal ratio.
+    """
+    median, mean = (
+        samples[0][name] - samples[1][name] if len(samples) > 1 else samples[0][name]
+        for name in ("median", "mean")
+    )
+    ratio = np.exp(median)
+    errors = [sample["variance"] / sample["n"] for sample in samples]
+    freedom = [sample["freedom"] for sample in samples]
+    low, high, p = intervals_and_p_of_ratios(mean, errors, freedom, ratio)
+    return pd.DataFrame({"ratio": ratio, "low": low, "high": high, "p": p}, index=median.index)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.compare.matched_cells import (
+from chaosity.compare.selections import (
     CLASS,
     QUESTION,
     MatchedCells,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from chaosity.components.component_documents import gpu_component_name
+from chaosity.components import gpu_component_name
 from chaosity.cpusets import format_cpu_list
 from chaosity.design.benchmark_templates import LoadMaker, find_counter_events
 from chaosity.design.chosen_loads import (
@@ -32,8 +32,7 @@ from chaosity.records.record_format import (
     NodeRelation,
     PointStoppingRule,
 )
-from chaosity.topology.numa_nodes import DRAM
-from chaosity.topology.topology_parts import NOT_IN_POINTS, OpenclDevice
+from chaosity.topology.topology_parts import DRAM, NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
 # Speed of the first touch of new pages, which the kernel clears; one thread reached 3 to 8 GB/s.

@@ -7,7 +7,7 @@ from itertools import combinations, islice
 from math import comb
 from typing import TypeVar
 
-from chaosity.place.page_shares import apportion_whole_numbers
+from chaosity.place.page_placement import apportion_whole_numbers
 from chaosity.place_names import nodes_name
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
-from chaosity.place.page_shares import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
+from chaosity.place.page_placement import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
 from chaosity.place_names import node_name, parse_place_name
 
 S = TypeVar("S")

@@ -133,7 +133,7 @@ class Config(TypedDict):
 # a text.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 _LONGEST_NUMBER = 40
-# The budget that is computed from the plan, see `campaign.budgeted_plan.budget_of_config`.
+# The budget that is computed from the plan, see `rounds.budget.budget_of_config`.
 AUTO_BUDGET = "auto"
 
 

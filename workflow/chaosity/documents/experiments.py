@@ -168,7 +168,7 @@ class TargetSelector(TypedDict, total=False):
     """Placements of pages over nodes.
 
     These are first_touch, uniform_workers, uniform_all, autonuma, canonical, canonical_contended,
-    bwap and bwap_uniform; chaosity/place/page_shares.py explains each.
+    bwap and bwap_uniform; chaosity/place/page_placement.py explains each.
     """
     weights_from: dict[str, str]
     """Name of weights, such as canonical -> the experiment from whose results they are computed.

@@ -17,7 +17,7 @@ from chaosity.cpusets import CpuSet, format_mask, parse_mask
 from chaosity.errors import UserError, printable_short_line
 from chaosity.export.main_matrices import MainMatrix, MeasuredHost, memory_matrix
 from chaosity.place_names import node_name
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
+from chaosity.store.csv_tables import BANDWIDTH, LATENCY
 from chaosity.topology.hwloc import read_xml_root_element
 from chaosity.units import format_count
 

@@ -21,8 +21,8 @@ from chaosity.records.record_format import SIMULATED
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.statistics.estimates import Estimate
+from chaosity.store.csv_tables import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey, less_is_better
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
 from chaosity.topology.topology_model import (
     OTHER_PACKAGE,
     SAME_NODE,

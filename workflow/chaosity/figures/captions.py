@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 
 from chaosity.documents.figures import LevelsToCompare
-from chaosity.figures.axes import make_axis_value
-from chaosity.figures.figure_data import FigureData, Role, best_mark, marks_of_table
+from chaosity.figures.figure_data import (
+    FigureData,
+    Role,
+    best_mark,
+    make_axis_value,
+    marks_of_table,
+)
 from chaosity.figures.marks import (
     STATUS_TEXTS,
     mark_location_text,
@@ -24,17 +29,16 @@ from chaosity.figures.marks import (
 from chaosity.figures.select import LARGER_ALONE, SUM
 from chaosity.figures.tables import latency_curve_numbers
 from chaosity.place_names import access_in_words, natural_sort_key, places_in_words
-from chaosity.statistics.cell_summary import UNMEASURED
-from chaosity.statistics.curves import RISE_PER_DOUBLING, LatencyStep
-from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
-from chaosity.statistics.ratios import (
+from chaosity.statistics.cell_summary import (
     DIVERGING_RATIO,
+    UNMEASURED,
     LatencyTogetherAndAlone,
     compare_latency_together_and_alone,
     estimate_group_ratio_paired_by_block,
 )
-from chaosity.store.left_out_points import PREDICTED
-from chaosity.store.measurements import is_performance_metric, less_is_better
+from chaosity.statistics.curves import RISE_PER_DOUBLING, LatencyStep
+from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
+from chaosity.store.measurements import PREDICTED, is_performance_metric, less_is_better
 from chaosity.units import (
     UnitScale,
     choose_scale,

@@ -13,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.figures.axes import Axis, AxisGroup
 from chaosity.figures.figure_data import (
+    Axis,
+    AxisGroup,
     FigureData,
     FigureMark,
     Role,

@@ -23,12 +23,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from chaosity.errors import UserError
-from chaosity.figures.axes import axis_title
 from chaosity.figures.cell_rows import heat_map_rows
 from chaosity.figures.figure_data import (
     FigureData,
     FigureMark,
     ShownValueRange,
+    axis_title,
     best_mark,
     marks_of_table,
 )

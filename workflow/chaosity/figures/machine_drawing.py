@@ -17,7 +17,7 @@ from itertools import chain, combinations
 from chaosity.anomalies.anomaly_results import Anomaly
 from chaosity.figures.machine_parts import FAULTY, MachineParts, TextLine, text_with_interval
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.store.read_node_matrix_csv import BANDWIDTH
+from chaosity.store.csv_tables import BANDWIDTH
 from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Node

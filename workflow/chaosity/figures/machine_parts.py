@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from chaosity.anomalies.anomaly_results import Anomaly
-from chaosity.components.component_documents import drive_component_name
+from chaosity.components import drive_component_name
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import printable_short_line
 from chaosity.export.main_matrices import (
@@ -27,10 +27,9 @@ from chaosity.export.main_matrices import (
 from chaosity.place_names import node_name, parse_place_name, place_in_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate
-from chaosity.store.left_out_points import PREDICTED, LeftOutPoints
-from chaosity.store.measurements import Measurements
-from chaosity.store.read_node_matrix_csv import BANDWIDTH
-from chaosity.topology.accelerators import (
+from chaosity.store.csv_tables import BANDWIDTH
+from chaosity.store.measurements import PREDICTED, LeftOutPoints, Measurements
+from chaosity.topology.devices import (
     accelerators_of_known_kinds,
     sentence_on_what_is_not_measured,
 )

@@ -10,13 +10,14 @@ from typing import Any
 import pandas as pd
 
 from chaosity.errors import printable_text
-from chaosity.figures.axes import Axis, make_axis_value
 from chaosity.figures.figure_data import (
+    Axis,
     FigureData,
     FigureMark,
     Role,
     ShownValueRange,
     has_number,
+    make_axis_value,
     marks_of_table,
     shown_interval,
     shown_value,
@@ -31,8 +32,7 @@ from chaosity.figures.vega_lite import (
 from chaosity.place_names import access_in_words
 from chaosity.statistics.cell_summary import UNMEASURED
 from chaosity.statistics.estimates import Estimate
-from chaosity.store.left_out_points import LEFT_OUT, PREDICTED
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import LEFT_OUT, PREDICTED, Measurements
 from chaosity.units import UnitScale, format_count, metric_in_words
 
 # State of a mark without a measured value -> its words in figures and captions, in the order of

@@ -10,23 +10,26 @@ import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.figures.axes import (
+from chaosity.figures.figure_data import (
+    BOUND_COLUMNS,
     Axis,
     AxisValue,
+    FigureData,
+    FigureSpec,
+    Role,
     add_node_of_pu,
     axis_title,
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.figure_data import BOUND_COLUMNS, FigureData, FigureSpec, Role
 from chaosity.records.record_format import VALID
 from chaosity.statistics.cell_summary import replace_values, summarise_cells
 from chaosity.statistics.curves import find_latency_steps
-from chaosity.store.left_out_points import LeftOutPoints
 from chaosity.store.measurements import (
     CELL,
     LOAD,
     POINT,
+    LeftOutPoints,
     Measurements,
     equals_or_in_list,
     parse_levels_json,

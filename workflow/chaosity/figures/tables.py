@@ -10,8 +10,13 @@ import numpy as np
 import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.figures.axes import make_axis_value
-from chaosity.figures.figure_data import FigureData, FigureMark, Role, marks_of_table
+from chaosity.figures.figure_data import (
+    FigureData,
+    FigureMark,
+    Role,
+    make_axis_value,
+    marks_of_table,
+)
 from chaosity.figures.marks import (
     mark_value_text,
     panel_title,
@@ -24,7 +29,7 @@ from chaosity.place_names import place_in_words
 from chaosity.records.record_format import SIMULATED
 from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
-from chaosity.store.left_out_points import PREDICTED, PREDICTION_NUMBERS
+from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
 # Number of columns that fit on an A4 page at a legible size; more columns are in a second table.

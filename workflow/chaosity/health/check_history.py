@@ -1,4 +1,4 @@
-"""Find since when a host is slower or faster, and which components changed then.
+"""Keep the values of a host's checks, and find since when it is slower and what changed then.
 
 The series of each checked point is divided at its change points. Changes of several points whose
 dates can be the same night are reported as one, with the component that explains them all.
@@ -6,10 +6,17 @@ dates can be the same night are reported as one, with the component that explain
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import json
 import math
+import os
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median
@@ -18,16 +25,183 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import median_filter
 
-from chaosity.components.component_documents import SYSTEM
-from chaosity.components.component_history import ComponentLog
+from chaosity.components import SYSTEM, ComponentLog, processor_model_and_group, read_host_json
 from chaosity.errors import UserError
 from chaosity.health.change_points import LEAST_NIGHTS, Segment, date_interval, find_segments
-from chaosity.health.check_series import days_of_times, is_simulated_host, read_series
-from chaosity.health.choose_check_points import CheckPoint, check_point_of_single_part
-from chaosity.health.judge_check_values import MATTERS, CheckedValue, suspected_parts
+from chaosity.health.check_points import (
+    MATTERS,
+    CheckedValue,
+    CheckPoint,
+    PointKey,
+    RecentValues,
+    check_point_of_single_part,
+    suspected_parts,
+)
+from chaosity.hosts.runner_command import SIMULATED
+from chaosity.records.record_files import format_utc, time_in_file_name, write_atomically
+from chaosity.records.record_format import Record
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.text_templates import text_of_macro
+
+SERIES_FILE = "checks.csv"
+RECORDS_FOLDER = "checks"
+COLUMNS = [
+    "time",
+    "experiment",
+    "point",
+    "metric",
+    "value",
+    "n",
+    "expected",
+    "loss",
+    "limit",
+    "clear",
+]
+# A line has about 150 bytes, so this is a century of nights.
+_MOST_BYTES = 2**28
+_SECONDS_A_DAY = 86400.0
+# Older checks do not count for the comparison with equal hosts: a host can have been repaired.
+_DAYS = 14
+# More than the lines of 14 nights: a check measures about 60 points.
+_NEWEST_BYTES = 2**18
+
+
+def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
+    """Return the rows of the checks of ``results/HOST/CONFIGURATION``, oldest first.
+
+    Of the newest rows, at most `newest_bytes` bytes are read.
+
+    Raises:
+        UserError: the file is not a series of checks.
+    """
+    path = folder / SERIES_FILE
+    if not path.exists():
+        return []
+    if path.stat().st_size > _MOST_BYTES:
+        raise UserError("the series is too large", str(path), "move it away")
+    try:
+        with path.open("rb") as stream:
+            text = stream.readline()
+            if stream.seek(0, os.SEEK_END) - len(text) > newest_bytes:
+                stream.seek(-newest_bytes, os.SEEK_END)
+                stream.readline()  # the rest of a row
+            else:
+                stream.seek(len(text))
+            text += stream.read()
+        reader = csv.DictReader(io.StringIO(text.decode()), strict=True)
+        rows = list(reader)
+        if reader.fieldnames != COLUMNS:
+            raise ValueError("it has other columns")
+        for row in rows:
+            if list(row) != COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
+                raise ValueError("a row has other columns, or no value")
+    except (ValueError, TypeError, csv.Error) as error:
+        remedy = "move it away; the next check begins a new series"
+        raise UserError(f"the file is not a series of checks: {error}", str(path), remedy) from None
+    return rows
+
+
+def _days_of_times(times: Iterable[str]) -> list[float]:
+    """Return the times of checks in days since 1970.
+
+    Raises:
+        UserError: a time does not have the form of ISO 8601.
+    """
+    try:
+        return [datetime.fromisoformat(time).timestamp() / _SECONDS_A_DAY for time in times]
+    except (ValueError, OverflowError) as error:
+        raise UserError(
+            f"a time does not have the form 2026-03-14T02:00:00Z: {error}", SERIES_FILE
+        ) from None
+
+
+def _is_simulated_host(folder: Path) -> bool:
+    """Return whether the host of ``results/HOST/CONFIGURATION`` is simulated; False if unknown."""
+    transport = read_host_json(folder).get("transport")
+    return isinstance(transport, dict) and transport.get("kind") == SIMULATED
+
+
+def earlier_values(
+    rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
+) -> dict[PointKey, list[float]]:
+    """Return experiment and point -> values of earlier checks, without slow and disturbed values.
+
+    `mapped_at` has the time of each point's last measurement in the map. Checks before this time
+    belong to another map, for example from before a repair.
+    """
+    found: dict[PointKey, list[float]] = {}
+    for row in rows:
+        key = row["experiment"], row["point"]
+        if row["clear"] == "no" and row["time"] > mapped_at.get(key, ""):
+            found.setdefault(key, []).append(float(row["value"]))
+    return found
+
+
+def recent_values(
+    rows: Sequence[Mapping[str, str]], moment: str, mapped_at: Mapping[PointKey, str]
+) -> RecentValues:
+    """Return the values of checks in the two weeks before a moment, by experiment and point.
+
+    See `earlier_values` for the values that count.
+    """
+    first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
+    return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
+
+
+def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:
+    """Return the values of the two weeks before a moment, for each host equal to that of `folder`.
+
+    Equal hosts have the same processor model, are in the same configuration, and have results below
+    the same folder.
+    """
+    folder = folder.resolve()
+    built_like, is_simulated = processor_model_and_group(folder), _is_simulated_host(folder)
+    found = []
+    for path in sorted(folder.parent.parent.glob(f"*/{folder.name}/{SERIES_FILE}")):
+        other = path.parent
+        is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
+        if other != folder and is_equal and _is_simulated_host(other) == is_simulated:
+            # The page of all hosts reports a series that cannot be read. Such a series must not
+            # stop this check.
+            with suppress(UserError):
+                found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
+    return [values for values in found if values]
+
+
+def time_of_last_check_by_point(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
+    """Return experiment and point -> time of the last check that measured it."""
+    return {(row["experiment"], row["point"]): row["time"] for row in rows}
+
+
+def append_check(
+    folder: Path, moment: str, values: Sequence[CheckedValue], records: Sequence[Record]
+) -> None:
+    """Append the values of a check to the series of a folder, and write all its records.
+
+    The records come first, and the lines of the series in a single write, so that a check that is
+    killed leaves no part of itself in the series. `moment` is when the check began, in UTC.
+    """
+    path = folder / RECORDS_FOLDER / f"{time_in_file_name(moment)}.json.gz"
+    write_atomically(path, gzip.compress(json.dumps(records).encode(), mtime=0))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if not (folder / SERIES_FILE).exists():
+        writer.writerow(COLUMNS)
+    for value in values:
+        tonight = value.tonight
+        # Values that were measured beside other programs would widen the scatter, and hide a loss.
+        clear = "yes" if tonight.is_clear else "disturbed" if value.disturbed else "no"
+        numbers = (f"{each:.6g}" for each in (value.expected, tonight.loss, tonight.limit))
+        measured = (repr(value.value), len(value.values))
+        writer.writerow([moment, *value.check.key, value.check.metric, *measured, *numbers, clear])
+    handle = os.open(folder / SERIES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        os.write(handle, text.getvalue().encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
 
 # With fewer checks, a few odd nights would be most of the series.
 _FEWEST_CHECKS = 7
@@ -217,7 +391,7 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
         # series, which takes 40 ms for a year of checks.
         if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
             continue
-        segments = find_segments(logs, days_of_times(values))
+        segments = find_segments(logs, _days_of_times(values))
         # Fitted value before the change, value after it, and position of the first check after it.
         changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
         changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]
@@ -272,7 +446,7 @@ def read_check_history(folder: Path) -> CheckHistory:
     for before, after in pairwise(sorted({time for each in series for time in each.times})):
         if found := log.changes_between(before, after):
             changed.append((after, "; ".join(map(_component_words, found))))
-    return CheckHistory(series, tuple(changes), tuple(changed), unknown, is_simulated_host(folder))
+    return CheckHistory(series, tuple(changes), tuple(changed), unknown, _is_simulated_host(folder))
 
 
 def _component_words(difference: tuple[str, str]) -> str:
@@ -297,7 +471,7 @@ def _series_of_parts(
     for words, times in groupby(values, newest):
         own = tuple(times)
         numbers = tuple(values[time] for time in own)
-        segments = find_segments([math.log(value) for value in numbers], days_of_times(own))
+        segments = find_segments([math.log(value) for value in numbers], _days_of_times(own))
         yield ValueSeries(check, own, numbers, tuple(segments), words)
 
 

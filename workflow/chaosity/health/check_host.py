@@ -18,10 +18,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from chaosity.components.component_documents import is_virtual_machine, make_component_documents
-from chaosity.components.component_history import Components, record_components_of_check
+from chaosity.components import (
+    Components,
+    is_virtual_machine,
+    make_component_documents,
+    record_components_of_check,
+)
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
-from chaosity.health.check_series import (
+from chaosity.health.check_history import (
     append_check,
     earlier_values,
     read_series,
@@ -29,19 +33,17 @@ from chaosity.health.check_series import (
     recent_values_of_equal_hosts,
     time_of_last_check_by_point,
 )
-from chaosity.health.choose_check_points import (
-    CheckPoint,
-    PointKey,
-    choose_check_points,
-    split_by_available_time,
-)
-from chaosity.health.judge_check_values import (
+from chaosity.health.check_points import (
     CheckedValue,
+    CheckPoint,
     Expectation,
     MapValue,
+    PointKey,
     Suspect,
+    choose_check_points,
     compare_with_equal_hosts,
     exit_status_of_values,
+    split_by_available_time,
     suspected_parts,
 )
 from chaosity.hosts.measure_point_on_host import (
@@ -60,10 +62,10 @@ from chaosity.hosts.runner_command import (
 from chaosity.records.record_files import load_record, read_regular_file, utc_now_text
 from chaosity.records.record_format import VALID, Point, Record
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.known_before import cells_of_earlier_runs
+from chaosity.rounds.machine_so_far import cells_of_earlier_runs
 from chaosity.runner import lock_files
 from chaosity.runner.devices_of_point import find_drive_path
-from chaosity.runner.host_state import read_processor_seconds
+from chaosity.runner.observed_state import read_processor_seconds
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, TypeVar, cast
 
-from chaosity.components.component_documents import (
+from chaosity.components import (
     make_component_documents,
     write_changed_components,
 )

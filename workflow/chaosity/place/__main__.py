@@ -14,8 +14,7 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
-from chaosity.place.page_placement_plan import AUTO, METHODS, PlacementRequest
-from chaosity.place.page_shares import POLICIES, parse_shares
+from chaosity.place.page_placement import AUTO, METHODS, POLICIES, PlacementRequest, parse_shares
 from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
 from chaosity.runner import lock_files
 from chaosity.runner.describe_host import check_memory_policies

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.place import numa_system_calls
-from chaosity.place.page_shares import apportion_whole_numbers, attainable_amounts
-from chaosity.runner.observed_placement import (
+from chaosity.place.page_placement import apportion_whole_numbers, attainable_amounts
+from chaosity.runner.observed_state import (
     MemoryMapping,
     parse_numa_maps,
     process_and_descendants,

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaosity.errors import UserError
-from chaosity.place.page_shares import largest_share_deviation
+from chaosity.place.page_placement import largest_share_deviation
 from chaosity.runner import event_counters
 from chaosity.runner.metric_values import Samples, common_time_span, rate_in_window, rate_precision
 from chaosity.runner.tool_output import parse_event_line

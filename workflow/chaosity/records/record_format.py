@@ -396,7 +396,7 @@ class LoadRecord(Load):
 
 
 class HostState(TypedDict):
-    """The state of a host at one time, see `runner.host_state`."""
+    """The state of a host at one time, see `runner.observed_state`."""
 
     taken_monotonic_seconds: float
     realtime_minus_monotonic_seconds: float

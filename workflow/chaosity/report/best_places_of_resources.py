@@ -9,12 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.matched_cells import cell_group_text
-from chaosity.figures.axes import make_axis_value
+from chaosity.compare.selections import cell_group_text
+from chaosity.figures.figure_data import make_axis_value
 from chaosity.place_names import access_in_words, place_in_words
-from chaosity.statistics.cell_summary import summarise_cells
+from chaosity.statistics.cell_summary import summarise_cells, summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
-from chaosity.statistics.ratios import summarise_corun_to_alone_ratios
 from chaosity.store.measurements import (
     LOAD,
     POINT,

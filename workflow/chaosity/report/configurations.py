@@ -16,22 +16,29 @@ from typing import Any
 
 import pandas as pd
 
-from chaosity.compare.matched_cells import PLACE
+from chaosity.compare.selections import PLACE
 from chaosity.compare.two_sides import BETTER, WORSE, compare_selections, ratio_text
 from chaosity.documents.shipped_documents import load_existing_experiments
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
-from chaosity.figures.axes import Axis, axis_of_texts
-from chaosity.figures.figure_data import FigureData, FigureSpec, Level, Role, parse_figure_specs
+from chaosity.figures.figure_data import (
+    Axis,
+    FigureData,
+    FigureSpec,
+    Level,
+    Role,
+    axis_of_texts,
+    parse_figure_specs,
+)
 from chaosity.figures.figure_files import FigureFile, write_figure
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.figures.select import figure_data_with_measured_x, select_figure_data
 from chaosity.records.record_format import SIMULATED
 from chaosity.report.best_places_of_resources import ResourceLevel, measured_place, resource_levels
-from chaosity.report.html import figure_section, path_relative_to_report
 from chaosity.report.problems import numbered_findings, read_anomalies
 from chaosity.report.run import Run
+from chaosity.report.sections import figure_section, path_relative_to_report
 from chaosity.statistics.cell_summary import replace_values
 from chaosity.statistics.curves import (
     CurveComparison,

@@ -15,36 +15,31 @@ from typing import Any, TypeVar
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.components.component_documents import (
-    facts_of_system_component,
-    read_component_documents,
-)
-from chaosity.components.component_history import (
+from chaosity.components import (
     Components,
     ComponentState,
+    facts_of_system_component,
+    read_component_documents,
     read_component_histories,
 )
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
-from chaosity.figures.figure_files import FigureFile, draw_figures
-from chaosity.figures.figures_of_no_experiment import draw_checks_over_time
-from chaosity.health.check_history import read_check_history
-from chaosity.health.check_series import SERIES_FILE
+from chaosity.figures.figure_files import FigureFile, draw_checks_over_time, draw_figures
+from chaosity.health.check_history import SERIES_FILE, read_check_history
 from chaosity.records.record_files import load_record, read_regular_file
 from chaosity.records.record_format import NOTHING_MEASURED, VALID, Check, Load, LoadClock, Record
 from chaosity.result_folders import read_skipped_host
-from chaosity.statistics.anova import AnovaResult
+from chaosity.statistics.anova import AnovaResult, AnovaStudy, analyse_all_studies
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.statistics.estimates import CONFIDENCE
-from chaosity.statistics.find_anova_studies import AnovaStudy, analyse_all_studies
-from chaosity.store.left_out_points import LeftOutPoints
-from chaosity.store.measurements import Measurements
-from chaosity.store.measurements_before_component_changes import (
+from chaosity.store.measurements import LeftOutPoints, Measurements
+from chaosity.store.tidy_table_from_records import (
     HISTORY_COLUMNS,
+    build_tidy_table,
+    note_on_records_without_digest,
     split_measurements_at_component_changes,
 )
-from chaosity.store.tidy_table_from_records import build_tidy_table, note_on_records_without_digest
 from chaosity.store.tidy_table_parquet import read_parquet_table
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.topology.topology_parts import HostFacts

@@ -25,8 +25,8 @@ from typing import TextIO, TypedDict, cast
 from chaosity.errors import UserError
 from chaosity.records.record_format import OpenclDeviceFacts, RequiredProgram
 from chaosity.runner.guardian_process import kill_program
-from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.load_process import VERSION_SECONDS
+from chaosity.runner.observed_state import read_file_if_present
 
 # Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")

@@ -31,7 +31,7 @@ from chaosity.runner.describe_host import (
     OpenclDeviceList,
     list_opencl_devices,
 )
-from chaosity.runner.host_state import read_file_if_present
+from chaosity.runner.observed_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
 # Size of the blocks of random data with which a file is filled. Zeros would not do: a drive may

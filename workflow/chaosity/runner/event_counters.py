@@ -31,7 +31,7 @@ from chaosity.records.record_format import (
     EventCount,
     LoadClock,
 )
-from chaosity.runner.host_state import read_file_if_present
+from chaosity.runner.observed_state import read_file_if_present
 from chaosity.runner.tool_output import ExtractionError
 
 # Number of the system call by architecture (the kernel's system call tables); Python has no

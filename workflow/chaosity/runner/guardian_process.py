@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from chaosity.runner.observed_placement import process_and_descendants
+from chaosity.runner.observed_state import process_and_descendants
 
 _NAME = "chaosity-guard"  # name in lists of processes, of which the kernel keeps 15 characters
 _PR_SET_NAME = 15  # of linux/prctl.h

@@ -21,7 +21,6 @@ from pathlib import Path
 from chaosity.errors import UserError
 from chaosity.records.record_files import write_atomically
 from chaosity.runner.guardian_process import Guardian, with_guardian
-from chaosity.runner.host_state import read_file_if_present
 from chaosity.runner.lock_files import (
     ROOT,
     SETTINGS,
@@ -30,6 +29,7 @@ from chaosity.runner.lock_files import (
     open_lock_file,
     try_to_lock,
 )
+from chaosity.runner.observed_state import read_file_if_present
 
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"

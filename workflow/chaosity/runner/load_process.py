@@ -23,7 +23,7 @@ from chaosity.records.record_format import (
     RequiredProgram,
     ThreadPlacement,
 )
-from chaosity.runner import observed_placement
+from chaosity.runner import observed_state
 from chaosity.runner.event_counters import (
     LoadCounters,
     clock_counter_requests,
@@ -232,7 +232,7 @@ class LoadProcess:
     def _observe_placement(self) -> None:
         """Read from the kernel where the load's threads and pages are."""
         self._observe_threads()
-        seen = observed_placement.read_process_memory(
+        seen = observed_state.read_process_memory(
             self.process.pid,
             self._memory_addresses(),
             self.spec["placement"].get("launcher", False),
@@ -243,7 +243,7 @@ class LoadProcess:
             self.memory_by_node = seen
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
-    def _memory_addresses(self) -> observed_placement.MappingAddresses:
+    def _memory_addresses(self) -> observed_state.MappingAddresses:
         """Return the measured memory's addresses in the ready line; None if the line has none."""
         key = self.spec["placement"].get("mapping")
         if key is None:
@@ -252,14 +252,14 @@ class LoadProcess:
             lines = parse_json_lines("".join(self.lines))
         except ExtractionError:
             return None  # the check of the complete output reports bad lines
-        found: list[observed_placement.MappingAddresses] = [x[key] for x in lines if key in x]
+        found: list[observed_state.MappingAddresses] = [x[key] for x in lines if key in x]
         return found[0] if found else None
 
     def _observe_threads(self) -> None:
         """Read the threads; keep the observation that shows their placement best."""
-        seen = observed_placement.read_process_threads(self.process.pid)
-        self.emulator = self.emulator or observed_placement.read_emulator(self.process.pid)
-        self.threads = observed_placement.better_observation_of_threads(self.threads, seen)
+        seen = observed_state.read_process_threads(self.process.pid)
+        self.emulator = self.emulator or observed_state.read_emulator(self.process.pid)
+        self.threads = observed_state.better_observation_of_threads(self.threads, seen)
 
     def observe_placement_when_due(self) -> None:
         """Observe the placement of a load without a barrier, at growing intervals."""

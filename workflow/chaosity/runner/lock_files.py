@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 
 from chaosity.errors import UserError
-from chaosity.runner.host_state import read_file_if_present
+from chaosity.runner.observed_state import read_file_if_present
 
 ROOT = Path("/")
 MEASURING, SETTINGS = "measuring", "settings"

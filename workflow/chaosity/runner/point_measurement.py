@@ -32,10 +32,9 @@ from chaosity.records.record_format import (
 )
 from chaosity.runner import (
     devices_of_point,
-    host_state,
     kernel_settings,
     lock_files,
-    observed_placement,
+    observed_state,
 )
 from chaosity.runner.guardian_process import Guardian, with_guardian
 from chaosity.runner.load_process import LoadProcess
@@ -111,7 +110,7 @@ def check_free_memory(point: Point) -> Check:
         MeasurementError: a node is missing or has too little free memory, or the cgroup allows too
             little.
     """
-    free = host_state.available_memory_bytes()
+    free = observed_state.available_memory_bytes()
     needed: Counter[int] = Counter()
     for load in point["loads"]:
         for node, share in memory_shares_by_node(load["placement"]).items():
@@ -121,7 +120,7 @@ def check_free_memory(point: Point) -> Check:
             raise MeasurementError(f"node {node} has no memory on this host")
         if size > free[node]:
             raise MeasurementError(f"node {node} has {free[node]} bytes free, {size} are needed")
-    cgroup, total = host_state.tightest_cgroup_memory(), sum(needed.values())
+    cgroup, total = observed_state.tightest_cgroup_memory(), sum(needed.values())
     if cgroup and total > cgroup.available_bytes:
         raise MeasurementError(
             f"{cgroup.limit_file} allows {cgroup.available_bytes} more bytes, {total} are needed; "
@@ -152,7 +151,7 @@ def _check_processing_units(point: Point) -> Check:
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names."""
     # The nodes differ after a boot into another mode, or if another host answers.
-    cpus_by_node = observed_placement.read_cpus_by_node()
+    cpus_by_node = observed_state.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     for load in point["loads"]:
         planned = load["initiator"]["nodes"]
@@ -326,7 +325,7 @@ def _run_loads(
     spent = spent_processor_seconds() - spent_before
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     units = parse_cpu_list(record["environment_before"]["load_units"])
-    record["environment_after"] = host_state.read_host_state(units)
+    record["environment_after"] = observed_state.read_host_state(units)
     check_free_space(folder, FULL_BYTES)
     checks += devices_of_point.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
@@ -354,8 +353,8 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
             kernel_settings.restore_leftover_kernel_settings()
             listed = (parse_cpu_list(load["placement"]["cpus"]) for load in point["loads"])
-            units = host_state.units_with_siblings(set[int]().union(*listed))
-            measurement["environment_before"] = host_state.read_host_state(units)
+            units = observed_state.units_with_siblings(set[int]().union(*listed))
+            measurement["environment_before"] = observed_state.read_host_state(units)
             checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)
     except (MeasurementError, UserError) as error:
         checks.append(make_check("measured", False, str(error)))

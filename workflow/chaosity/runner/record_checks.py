@@ -23,7 +23,7 @@ from chaosity.runner.metric_values import (
     rate_precision,
     spans_without_pauses,
 )
-from chaosity.runner.observed_placement import SHARE_TOLERANCE, page_share_deviations
+from chaosity.runner.observed_state import SHARE_TOLERANCE, page_share_deviations
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must be on the requested nodes. The remaining pages are

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from chaosity.components.component_documents import drive_component_name
+from chaosity.components import drive_component_name
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.record_format import DriveFacts, Load
 from chaosity.runner.point_measurement import memory_shares_by_node

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
-from chaosity.components.component_documents import drive_component_name
+from chaosity.components import drive_component_name
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.machines import (
     FAULT_KINDS,

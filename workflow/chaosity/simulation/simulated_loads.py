@@ -12,7 +12,7 @@ from typing import cast
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram, SimulatedPrograms
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.place.page_shares import shift_shares_to_workers
+from chaosity.place.page_placement import shift_shares_to_workers
 from chaosity.records.record_format import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 

@@ -98,18 +98,18 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
     return pd.DataFrame(found, columns=columns)
 
 
-def repeat_unloaded_points_on_each_line(rows: pd.DataFrame, line: str) -> pd.DataFrame:
+def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of all lines; points without other loads are repeated for every line.
 
     `rows` are those of one group, such as a panel, in the form for `latency_curve_quantities`. The
-    column `line` has the name of the line; it is null if nothing else ran.
+    column `series` has the name of the line; it is null if nothing else ran.
     """
-    lone = rows[rows[line].isna()]
-    lines = rows[line].dropna().unique()
+    lone = rows[rows["series"].isna()]
+    lines = rows["series"].dropna().unique()
     if lone.empty or not len(lines):
         return rows
-    copies = [lone.assign(**{line: name}) for name in lines]
-    return pd.concat([rows[rows[line].notna()], *copies], ignore_index=True)
+    copies = [lone.assign(series=name) for name in lines]
+    return pd.concat([rows[rows["series"].notna()], *copies], ignore_index=True)
 
 
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:

@@ -1,25 +1,47 @@
-"""Read tables from CSV files, and write CSV whose texts no spreadsheet takes for formulas.
+"""Read tables and matrices of nodes from CSV files, and write CSV.
 
 Texts such as the serial of a drive come from devices, inventories and files that others wrote.
 Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV
 Injection), such a text gets an apostrophe in front. Numbers are unchanged, also in columns of
 texts. Control characters, such as a carriage return, which would begin a row, are shown by their
 numbers.
+
+The first column of a matrix has the initiator nodes; each further column is a target node. A node's
+number is at the end of its name (`3`, `mem_3`, `node3`). The output of Intel MLC with such a matrix
+is read too. Rows that repeat an initiator are further replicates. An empty cell or `-` was not
+measured.
+
+A YAML file of ``templates/published`` (the form) says what the columns mean. With this file,
+figures and statistics can show the published values. Nobody can verify these values here, so the
+label of each row says that the row was published elsewhere. If the form describes a matrix of node
+x node, each cell becomes a row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import json
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
+from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError
+from jinja2.runtime import Context
+from jinja2.sandbox import SandboxedEnvironment
 
-from chaosity.errors import UserError, printable_text
+from chaosity.documents.reference_data import PublishedForm
+from chaosity.documents.shipped_documents import PUBLISHED, read_document
+from chaosity.errors import UserError, check_name_is_allowed, printable_text
+from chaosity.records.record_format import VALID
+from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
 # Spreadsheets skip white space before a formula, and some accept the full-width signs.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
@@ -122,7 +144,7 @@ def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
     return rows
 
 
-def parse_positive_number(
+def _parse_positive_number(
     text: str,
     where: str,
     noun: str = "measurement",
@@ -140,3 +162,303 @@ def parse_positive_number(
     if not 0.0 < value < math.inf:  # true for NaN too
         raise UserError(f"{value:g} is not a {noun}", where, remedy)
     return value
+
+
+BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
+METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
+# Metric -> unit -> the factor to bytes per second or nanoseconds.
+UNITS: dict[str, dict[str, float]] = {
+    BANDWIDTH: {"B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "GB/s": 1e9, "GiB/s": 2.0**30},
+    LATENCY: {"ns": 1.0, "us": 1e3},
+}
+# The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
+# the first cache takes about 1 ns, an access over a fabric a few microseconds. A value far outside
+# these limits is a typing error or has another unit.
+_LIMITS = {
+    BANDWIDTH: (
+        (1e3, "below the bandwidth of any memory"),
+        (2e13, "above the bandwidth of any memory bus (about 8 TB/s)"),
+    ),
+    LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
+}
+# The unit of bandwidths in a file that does not name it, by the median of its numbers: bytes per
+# second from the first limit on (0.1 GB/s), megabytes per second from the second limit on (2 GB/s;
+# in gigabytes it would be 2 TB/s), else gigabytes per second.
+_UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
+_NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
+_NOT_MEASURED = ("", "-")
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class NodeMatrix:
+    """Measured values from each initiator node to each target node."""
+
+    metric: str  # full name of the metric, such as bandwidth_bytes_per_second
+    initiators: tuple[int, ...]  # node numbers, in the order of the rows
+    targets: tuple[int, ...]  # node numbers, in the order of the columns
+    # (initiator, target) -> replicates in the metric's unit; only measured cells.
+    samples: Mapping[Pair, tuple[float, ...]]
+    # (initiator, target) -> the replicate block of each sample; empty when unknown.
+    blocks: Mapping[Pair, tuple[int, ...]]
+    source: str  # origin of the values, for sentences
+    # Unit of the numbers in the file and how it is known; None without a file.
+    unit: str | None = None
+
+    def median_of_cell(self, initiator: int, target: int) -> float | None:
+        """Return the median of a cell's replicates, or None for a cell without a value."""
+        values = self.samples.get((initiator, target))
+        return median(values) if values else None
+
+    @property
+    def share_of_measured_cells(self) -> float:
+        """Return the share of cells that have a value, 0 to 1."""
+        return len(self.samples) / (len(self.initiators) * len(self.targets))
+
+
+def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
+    """Return the matrix of measurements of the metric bandwidth or latency in a CSV file.
+
+    By default, the unit follows from the end of the file name (`_MBps`, `_ns`), or from how large
+    the numbers are.
+
+    Raises:
+        UserError: the file is not such a matrix, its name ends in a unit of another metric, or a
+            value is impossible; the error names row and column.
+    """
+    name = METRICS[metric]
+    if unit is not None and unit not in UNITS[name]:
+        allowed = f"allowed: {', '.join(UNITS[name])}"
+        raise UserError(f"{unit} is not a unit of {metric}", str(path), allowed)
+    for other in METRICS.keys() - {metric}:
+        if unit is None and _unit_in_name(path, METRICS[other]):  # ns would be taken for GB/s
+            problem = f"the file name ends in a unit of {other}, not of {metric}"
+            remedy = f"if the file name is wrong, give the unit of the {metric} (--unit)"
+            raise UserError(problem, str(path), remedy)
+    initiators, targets, cells = _read_cells(path)
+    numbers = [value for _, _, value in cells]
+    used, reason = (unit, "as given") if unit else _infer_unit(path, name, numbers)
+    samples: dict[Pair, tuple[float, ...]] = {}
+    for where, pair, value in cells:
+        samples[pair] = (*samples.get(pair, ()), _to_metric_unit(name, value, used, where))
+    return NodeMatrix(name, initiators, targets, samples, {}, path.name, f"{used}, {reason}")
+
+
+def read_distances_csv(path: Path) -> dict[Pair, float]:
+    """Return (initiator, target) -> entry of the SLIT in a CSV file with the form of a matrix.
+
+    Raises:
+        UserError: the file is not such a table.
+    """
+    found: dict[Pair, float] = {}
+    remedy = "distances must be above 0 and finite; 10 is local"
+    _, _, cells = _read_cells(path, "distance", remedy)
+    for _, pair, value in cells:
+        if pair in found:
+            raise UserError(f"initiator node {pair[0]} has two rows", str(path))
+        found[pair] = value
+    return found
+
+
+# Position in words, (initiator, target) and value of each number in a file.
+_Cells = list[tuple[str, Pair, float]]
+
+
+def _read_cells(
+    path: Path, *noun_and_remedy: str
+) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
+    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
+    table = read_csv_or_mlc_table(path, comments=True)
+    targets = _target_nodes(table.names, table.place_of_line(table.first_line))
+    initiators: dict[int, None] = {}
+    cells = []
+    for line, (name, *texts) in table.rows.items():
+        where = table.place_of_line(line)
+        initiator = _node(name)
+        if initiator is None:
+            problem = f"{name!r} in the first column is not a node"
+            raise UserError(problem, where, "write a node as 3 or node3")
+        initiators[initiator] = None
+        for column, target, text in zip(table.names[1:], targets, texts, strict=True):
+            if text not in _NOT_MEASURED:
+                place = f"{where}, column {column}"
+                value = _parse_positive_number(text, place, *noun_and_remedy)
+                cells.append((place, (initiator, target), value))
+    if not cells:
+        raise UserError("the file has no number", str(path))
+    return tuple(initiators), targets, cells
+
+
+def _node(text: str) -> int | None:
+    """Return the number at the end of a node's name; None without a number."""
+    match = _NUMBERED.fullmatch(text)
+    return int(match[2]) if match else None
+
+
+def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
+    """Return the node numbers in the column names."""
+    remedy = (
+        "commas, semicolons or tabs separate the columns; those after the first are target nodes, "
+        "such as 0, mem_0 or node0"
+    )
+    if len(head) < 2:
+        raise UserError("the first row has no target node", where, remedy)
+    found: list[int] = []
+    for name in head[1:]:
+        node = _node(name)
+        if node is None:
+            raise UserError(f"column {name!r} is not a node", where, remedy)
+        if node in found:
+            raise UserError(f"target node {node} has two columns", where)
+        found.append(node)
+    return tuple(found)
+
+
+def _unit_in_name(path: Path, metric: str) -> str | None:
+    """Return the unit of a metric at the end of a file name, or None."""
+    ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
+    return next((unit for unit, end in ends.items() if path.stem.endswith(end)), None)
+
+
+def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, str]:
+    """Return the unit of a file's numbers, and how it is known."""
+    if unit := _unit_in_name(path, metric):
+        return unit, "by the file name"
+    if metric == LATENCY:
+        return "ns", "by default"
+    units = (unit for least, unit in _UNIT_BY_MAGNITUDE if median(values) >= least)
+    return next(units, "GB/s"), "by the magnitude of the numbers"
+
+
+def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
+    """Return a value in the metric's own unit."""
+    converted = value * UNITS[metric][unit]
+    (least, below), (most, above) = _LIMITS[metric]
+    if not least <= converted <= most:
+        problem = above if converted > most else below
+        remedy = "correct the value, or give the unit (--unit)"
+        raise UserError(f"{value:g} {unit} is {problem}", where, remedy)
+    return converted
+
+
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+# More digits than a column of 64 bits has are read as a float.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
+
+
+def parse_number_with_si_prefix(text: object) -> float | str:
+    """Return the number in a text with a decimal prefix, such as 189M; else the text itself."""
+    with contextlib.suppress(ValueError):
+        if match := _PREFIXED.fullmatch(str(text).strip()):
+            return float(match[1]) * _PREFIXES[match[2]]
+    return str(text)
+
+
+class _FormEnvironment(SandboxedEnvironment):
+    """Fills in templates with cells of published CSV files; `*` and `**` accept only numbers.
+
+    In Jinja2, a text times a number repeats the text, so a cell with a text could fill the memory.
+    """
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for value in (left, right):
+            if not isinstance(value, int | float):
+                raise TemplateRuntimeError(f"{value!r:.60} is not a number")
+        return super().call_binop(context, operator, left, right)
+
+
+ENVIRONMENT = _FormEnvironment(undefined=StrictUndefined, autoescape=False)
+ENVIRONMENT.filters["prefixed"] = parse_number_with_si_prefix
+
+
+def read_published_csv(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
+    """Return the tidy table of a CSV file that others published.
+
+    Args:
+        path: path of the file; its first line has the column names.
+        form: name of the file in ``templates/published`` that explains the columns.
+        host: name for the machine.
+        unit: unit of the values of a matrix. Default: inferred from the file name, or from how
+            large the values are.
+
+    Raises:
+        UserError: the file cannot be read, has no row of values, lacks a column, or has a value
+            that is not a positive number; the error names the row.
+    """
+    document: PublishedForm = read_document(PUBLISHED, form, PublishedForm, "the form")
+    for name in document["columns"]:
+        problem = f"the tidy table has no column {name!r}"
+        check_name_is_allowed(name, COLUMNS, problem, f"the form {form}, columns")
+    if unit and "matrix" not in document:
+        raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
+    common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
+    common |= {name: document[name] for name in ("experiment", "load", "metric")}
+    rows = _cells(path, document["matrix"], unit) if "matrix" in document else _lines(path)
+    tidy = [{**common, **_row(document, row, place)} for place, row in rows]
+    return rows_to_table(tidy, COLUMNS)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of a table, each with its place in the file."""
+    table = read_csv_or_mlc_table(path)
+    columns = map(_numbers_or_texts, zip(*table.rows.values(), strict=True))
+    for line, cells in zip(table.rows, zip(*columns, strict=True), strict=True):
+        yield table.place_of_line(line), dict(zip(table.names, cells, strict=True))
+
+
+def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
+    """Return the cells of a column as numbers if all are, else as texts; an empty cell is NaN."""
+    if all(map(_WHOLE.fullmatch, cells)):
+        return [int(cell) for cell in cells]
+    if all(_NUMBER.fullmatch(cell) for cell in cells if cell):
+        return [float(cell or "nan") for cell in cells]
+    return cells
+
+
+def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
+    """Yield the cells of a matrix, a row for each replicate."""
+    for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
+        for replicate, value in enumerate(values, start=1):
+            cell = {"initiator": initiator, "target": target, "replicate": replicate}
+            yield f"{path}, initiator {initiator}, target {target}", {**cell, "value": value}
+
+
+def _row(form: PublishedForm, row: Row, where: str) -> Row:
+    """Return a row of the tidy table, made from a row of the file as the form describes."""
+    columns, factors = (
+        {name: _fill(text, row, where) for name, text in texts.items()}
+        for texts in (form["columns"], form.get("factors", {}))
+    )
+    numbers = {
+        name: _whole_number(text, where)
+        for name, text in columns.items()
+        if COLUMNS[name] == "Int64"
+    }
+    value = _parse_positive_number(_fill(form["value"], row, where), where)
+    is_number = re.compile("[0-9]{1,18}").fullmatch
+    levels = {name: int(text) if is_number(text) else text for name, text in factors.items()}
+    text = json.dumps(levels, sort_keys=True)
+    known = {name: filled or None for name, filled in columns.items()}
+    return {**known, **numbers, "value": value, "factors": text, "levels": text}
+
+
+_compiled = cache(ENVIRONMENT.from_string)
+
+
+def _fill(text: str, row: Row, where: str) -> str:
+    try:
+        return _compiled(text).render(row)
+    except (TemplateError, TypeError, ValueError, ArithmeticError, NameError) as error:
+        # NameError: Jinja writes a number above all floats as `inf` into the code of the template.
+        raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
+
+
+def _whole_number(text: str, where: str) -> int:
+    value = _parse_positive_number(text, where)
+    if not value.is_integer() or value >= 2**63:  # the columns have 64 bits
+        raise UserError(f"{text!r} is not a whole number below 2^63", where)
+    return int(value)

@@ -14,9 +14,9 @@ from statistics import median
 
 from chaosity.documents.reference_data import ProcessorsDocument
 from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
+from chaosity.store.csv_tables import BANDWIDTH, LATENCY
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.profile_database import find_profiles, read_profile_measurements
-from chaosity.store.read_node_matrix_csv import BANDWIDTH, LATENCY
 from chaosity.topology.topology_model import Topology
 
 # Metric -> category of the loads that measure it.

@@ -13,8 +13,8 @@ from typing import Literal
 
 from chaosity.runner.describe_host import MemoryModule
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
-from chaosity.topology.numa_nodes import DRAM
 from chaosity.topology.topology_parts import (
+    DRAM,
     FrequencySettings,
     HostFacts,
     IdleSettings,

@@ -3,7 +3,7 @@
 For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules read a
 single format. lstopo converts files of version 1, and explores a live machine or a captured /sys.
 The tree of objects has sets of numbers where hwloc has bit masks. This module interprets nothing;
-`topology_discovery`, `numa_nodes`, `devices` and `accelerators` interpret the tree.
+`topology_discovery` and `devices` interpret the tree.
 """
 
 from __future__ import annotations

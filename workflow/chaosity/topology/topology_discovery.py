@@ -1,29 +1,39 @@
-"""Discover the topology of a host: the live machine, an hwloc XML file, or a captured /sys."""
+"""Discover the topology of a host: the live machine, an hwloc XML file, or a captured /sys.
+
+hwloc hides NUMA nodes without memory, leaves out what a cgroup forbids, and gives a node without
+processing units the units of a neighbour. /sys, if available, has the right data. If there is only
+an XML, this module infers which node owns a processing unit; comments give the reasons.
+
+Memory tiers rank nodes by speed; 0 is the fastest. The kernel's tiers are used if it has several,
+or else hwloc's tiers if hwloc has several. If neither has several, tiers follow from the kind of
+memory, the HMAT and the distance.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lxml import etree
 
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.errors import UserError, malformed_as_user_error
-from chaosity.topology.accelerators import accelerators_in_processor
-from chaosity.topology.devices import DeviceMaker, make_opencl_devices
+from chaosity.topology.devices import DeviceMaker, accelerators_in_processor, make_opencl_devices
 from chaosity.topology.host_facts import find_memory_peak, read_host_facts
 from chaosity.topology.hwloc import HwlocObject, HwlocTree
-from chaosity.topology.numa_nodes import discover_nodes, find_restrictions, usable_cpus
 from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import (
+    DRAM,
     Core,
     CoreKind,
     Die,
     EqualCaches,
     HugePagePool,
     L3Domain,
+    Node,
     Package,
     PartCounts,
+    Restrictions,
     SlitDistances,
 )
 from chaosity.topology.topology_sources import (
@@ -33,6 +43,256 @@ from chaosity.topology.topology_sources import (
     TopologySource,
     open_topology_source,
 )
+
+_CPU_LESS = "CPU-less"
+# hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.
+_SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
+# From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
+_RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
+_NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
+# In the HMAT, nodes of one technology differ by a few per cent, those of different ones by far
+# more.
+_CLEARLY_FASTER = 1.5
+
+
+@dataclass
+class _NodeEvidence:
+    """What hwloc and /sys say about a node; the model's `Node` is made from it."""
+
+    os_index: int
+    item: HwlocObject | None  # hwloc's object of the node; None when hwloc hides the node
+    # hwloc's cpuset: the node's own processing units; for a node without any, the units of the
+    # nearest neighbour.
+    near_cpus: CpuSet
+    allowed: bool  # whether the cgroup allows the node's memory
+    own_cpus: CpuSet = ()  # the processing units that the node owns
+    memory_bytes: int | None = None
+    package: int | None = None
+    has_cpus: bool = False
+
+    @property
+    def is_target(self) -> bool:
+        """Return whether the node's memory can be used; an unknown size counts as memory."""
+        return self.item is not None and self.allowed and self.memory_bytes != 0
+
+    @property
+    def is_special(self) -> bool:
+        """Return whether hwloc marks the node's memory as a special kind, such as MCDRAM."""
+        if self.item is None:
+            return False
+        return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos
+
+
+def _discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
+    """Return the model's nodes, with flags, kinds and tiers."""
+    evidence = _collect_evidence(tree, sysfs)
+    usable = set(_usable_cpus(tree))
+    present = sysfs.present_bytes(tree.page_bytes)
+    kinds = _memory_kinds(evidence)
+    targets = [node for node in evidence if node.is_target]
+    tiers = _memory_tiers(targets, kinds, tree, sysfs.memory_tiers())
+    return tuple(
+        Node(
+            os_index=node.os_index,
+            cpus=make_cpu_set(usable & set(node.own_cpus)),
+            memory_bytes=node.memory_bytes,
+            present_bytes=present.get(node.os_index),
+            initiator=bool(usable & set(node.own_cpus)),
+            target=node.is_target,
+            tier=tiers.get(node.os_index),
+            kind=kinds[node.os_index],
+            package=node.package,
+            shown_cpus=node.own_cpus,
+            has_cpus=node.has_cpus,
+            memory_side_cache_bytes=_memory_side_cache(node.item),
+        )
+        for node in evidence
+    )
+
+
+def _usable_cpus(tree: HwlocTree) -> CpuSet:
+    """Return the processing units that are online and allowed."""
+    return make_cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
+
+
+def _find_restrictions(
+    tree: HwlocTree, nodes: Iterable[Node], online: CpuSet | None
+) -> Restrictions:
+    """Return the processing units and nodes of the machine that this process cannot use.
+
+    hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
+    tells the offline units from the forbidden ones.
+    """
+    missing = set(tree.machine.complete_cpus) - set(_usable_cpus(tree))
+    offline: set[int] = set()
+    disallowed = set(tree.machine.cpus) - set(tree.allowed_cpus)
+    if online is not None:
+        offline = missing - set(online)
+        disallowed = missing - offline
+    elif disallowed:  # the XML was written with --disallowed, so it lacks only offline units
+        offline = missing - disallowed
+    return Restrictions(
+        missing_cpus=make_cpu_set(missing),
+        offline_cpus=make_cpu_set(offline),
+        disallowed_cpus=make_cpu_set(disallowed),
+        disallowed_nodes=tuple(
+            node.os_index for node in nodes if not node.target and node.memory_bytes != 0
+        ),
+        cgroup=tree.machine.infos.get("LinuxCgroup") if _in_cgroup(tree) else None,
+    )
+
+
+def _in_cgroup(tree: HwlocTree) -> bool:
+    """Return whether hwloc ran within a cgroup other than the root."""
+    return tree.machine.infos.get("LinuxCgroup", "/") != "/"
+
+
+def _memory_side_cache(item: HwlocObject | None) -> int | None:
+    cache = item.nearest_ancestor("MemCache") if item else None
+    return cache.attribute_number("cache_size") if cache else None
+
+
+def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence]:
+    """Return all nodes in the XML or /sys, with their own processing units and memory."""
+    visible = {item.required_os_index: item for item in tree.machine.objects_of_type("NUMANode")}
+    kernel = {node.os_index: node for node in sysfs.read_nodes()}
+    nodes, pus = [], tree.machine.objects_of_type("PU")
+    for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
+        item = visible.get(index)
+        # hwloc removes a hidden node from the nodesets near it, and keeps it in complete_nodesets.
+        near = (
+            item.cpus
+            if item
+            else make_cpu_set(p.required_os_index for p in pus if index in p.complete_nodes)
+        )
+        nodes.append(_NodeEvidence(index, item, near, index in tree.allowed_nodes))
+    _assign_owners(nodes, kernel, tree.machine.cpus)
+    packages = tree.machine.objects_of_type("Package")
+    for node in nodes:
+        in_kernel = kernel.get(node.os_index)
+        listed = (in_kernel.cpus if in_kernel else None) or ()
+        node.memory_bytes = _memory_bytes(node, in_kernel, tree)
+        # A node without processing units has the cpuset of a usable neighbour. So if a cpuset is
+        # empty, all processing units of the node are offline or forbidden.
+        lost_all = node.item and not node.item.cpus and node.item.complete_cpus
+        node.has_cpus = bool(node.own_cpus or listed or lost_all)
+        holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
+        node.package = holders[0].os_index if len(holders) == 1 else None
+        if node.package is None:  # hwloc hides a package that is wholly forbidden
+            node.package = sysfs.common_package_of_pus(listed)
+    return nodes
+
+
+def _assign_owners(
+    nodes: Sequence[_NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
+) -> None:
+    """Set `own_cpus` of each node, so that each processing unit has a single owner."""
+    # In an XML several nodes may claim a processing unit, because a node without units has the
+    # cpuset of its neighbours. The owner is the node with the fewest processing units; if several
+    # nodes tie, a node with ordinary memory, then the node with the lowest OS index. Linux numbers
+    # nodes with processors before nodes that have only memory (acpi_numa_init reads CPU affinities
+    # first).
+    if kernel and all(node.cpus is not None for node in kernel.values()):
+        for node in nodes:
+            listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
+            # /sys also lists offline processing units, hwloc does not.
+            node.own_cpus = make_cpu_set(set(listed or ()) & set(shown))
+        return
+    owned: dict[int, list[int]] = {}
+    for cpu in shown:
+        claimants = [node for node in nodes if cpu in node.near_cpus]
+        if claimants:
+            owner = min(claimants, key=lambda n: (len(n.near_cpus), n.is_special, n.os_index))
+            owned.setdefault(owner.os_index, []).append(cpu)
+    for node in nodes:
+        node.own_cpus = make_cpu_set(owned.get(node.os_index, ()))
+
+
+def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
+    """Return the bytes of a node's memory: 0 without memory, None if the source has no size."""
+    if node.item and (size := node.item.attribute_number("local_memory")):
+        return size
+    if kernel is not None:
+        return kernel.memory_bytes
+    if node.item is not None:
+        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, hwloc knew no sizes.
+        sizes = (
+            item.attribute_number("local_memory")
+            for item in tree.machine.objects_of_type("NUMANode")
+        )
+        return 0 if any(sizes) else None
+    # Without /sys, a node that hwloc hides is forbidden if hwloc ran in a cgroup, else it has no
+    # memory.
+    return None if _in_cgroup(tree) else 0
+
+
+def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
+    """Return node -> kind of its memory.
+
+    Special memory has hwloc's kind. A node with processors has DRAM. Another node is CPU-less, or
+    DRAM if nearby processors have no other memory. The kind is "none" for a node without memory,
+    and "unknown" for a node without processors that hwloc does not show.
+    """
+    provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
+    every = {cpu for node in nodes for cpu in node.own_cpus}
+    return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}
+
+
+def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
+    """Return the kind of a node's memory; `provided` are the units with memory of their own."""
+    if node.memory_bytes == 0:
+        return "none"
+    if node.item is not None and node.is_special:
+        name = node.item.subtype or node.item.infos["DAXType"]
+        return _NAMES.get(name, name)
+    if node.has_cpus:
+        return DRAM
+    if node.item is None:
+        return "unknown"
+    return _CPU_LESS if near <= provided else DRAM
+
+
+def _memory_tiers(
+    targets: Sequence[_NodeEvidence],
+    kinds: Mapping[int, str],
+    tree: HwlocTree,
+    kernel_tiers: Mapping[int, int],
+) -> dict[int, int]:
+    """Return target node -> its tier, counted from 0 without gaps."""
+    keys = {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
+    stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
+    hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}
+    for tiers in (hwloc_tiers, kernel_tiers):  # kernel tiers replace hwloc tiers
+        # The kernel has a single tier when the firmware gave it no information.
+        if keys.keys() <= tiers.keys() and len({tiers[index] for index in keys}) > 1:
+            keys = {index: (tiers[index], 0) for index in keys}
+    order = sorted(set(keys.values()))
+    return {index: order.index(key) for index, key in keys.items()}
+
+
+def _tier_key(
+    node: _NodeEvidence,
+    kinds: Mapping[int, str],
+    tree: HwlocTree,
+    targets: Iterable[_NodeEvidence],
+) -> tuple[int, int]:
+    """Return a sort key: rank of the kind, then distance of CPU-less memory from processors."""
+    kind = kinds[node.os_index]
+    if kind != _CPU_LESS:
+        return _RANKS.get(kind, _RANKS[_CPU_LESS]), 0
+    bandwidths: dict[int, float] = {}  # the highest that the HMAT claims for each node
+    for item in tree.memory_attributes():
+        if item.name == "bandwidth_bytes_per_second":
+            bandwidths[item.target] = max(item.value, bandwidths.get(item.target, 0.0))
+    ordinary = [bandwidths[i] for i, k in kinds.items() if k == DRAM and i in bandwidths]
+    faster = _CLEARLY_FASTER * max(ordinary, default=float("inf"))
+    if bandwidths.get(node.os_index, 0) > faster:
+        return _RANKS["HBM"], 0
+    processors = [other.os_index for other in targets if other.own_cpus]
+    table = tree.slit_distances()
+    steps = [table.distance_between(index, node.os_index) for index in processors] if table else []
+    return _RANKS[_CPU_LESS], min((step for step in steps if step is not None), default=0)
+
 
 NodesOf = Callable[[CpuSet], tuple[int, ...]]
 _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
@@ -191,11 +451,11 @@ def _xml(source: TopologySource) -> str:
 
 def _build(source: TopologySource) -> Topology:
     sysfs, tree = source.sysfs, HwlocTree(source.xml)
-    usable = usable_cpus(tree)
+    usable = _usable_cpus(tree)
     if not usable:
         raise UserError("the host has no processing unit that may be used", source.name)
     kernel_nodes, online = sysfs.read_nodes(), sysfs.read_cpu_list("sys/devices/system/cpu/online")
-    nodes = discover_nodes(tree, sysfs)
+    nodes = _discover_nodes(tree, sysfs)
     structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)
     devices = DeviceMaker(tree, nodes, sysfs)
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
@@ -226,7 +486,7 @@ def _build(source: TopologySource) -> Topology:
         cache_line_bytes=next(filter(None, lines), None) or sysfs.cache_line_bytes(),
         dies=structure.make_dies(),
         huge_page_pools=_huge_pages(kernel_nodes, sysfs),
-        restrictions=find_restrictions(tree, nodes, online),
+        restrictions=_find_restrictions(tree, nodes, online),
         counts=counts,
         host=facts,
     )

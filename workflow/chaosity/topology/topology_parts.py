@@ -34,6 +34,8 @@ def value_of_checked_json(adapter: TypeAdapter[T], text: str) -> T:
 
 
 UNKNOWN = "unknown"
+# The usual kind of the memory of a node.
+DRAM = "DRAM"
 
 
 def _parsed(value: object) -> object:

@@ -24,7 +24,7 @@ from scipy import optimize, stats
 from chaosity.documents.machines import Fault, MachineDescription, Noise
 from chaosity.errors import UserError
 from chaosity.records.record_format import Point
-from chaosity.statistics.moderated_variances import variance_of_median
+from chaosity.statistics.estimates import variance_of_median
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine, FittedParameter

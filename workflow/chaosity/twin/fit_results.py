@@ -1,29 +1,143 @@
-"""Fit the model to the results of a host, or read a machine that was described."""
+"""Fit the model to the results of a host and the faults that were found, or read a machine.
+
+Each fault concerns one part. A finding names the places of the cells that lose. The faulty part is
+the part of the model that all of these cells use: the controllers of a node, a core, a drive, a
+link between packages, a path from drives to the memory of a package. The fit determines which share
+of the part remains.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings
 from chaosity.anomalies.host_anomalies import (
     analyse_host,
     host_component_facts,
     why_results_are_unusable,
 )
-from chaosity.components.component_documents import read_component_documents
+from chaosity.components import drive_component_name, read_component_documents
+from chaosity.documents.machines import Fault
 from chaosity.errors import UserError
+from chaosity.place_names import PlaceName, packages_of_link, parse_place_name
 from chaosity.records.record_format import Point
 from chaosity.result_folders import existing_tidy_table
 from chaosity.simulation.machine_description import read_machine_description
-from chaosity.store.measurements import Measurements
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, read_topology
-from chaosity.twin.faults_of_findings import faults_of_findings
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import FittedMachine, fitted_machine_of_description
+
+
+def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
+    """Return the faults, without `remaining`, that can explain the findings of a host.
+
+    Suspicions are included, and each path between packages is tried in both directions; the fit
+    then drops faults that explain nothing. Findings on latency are skipped, since no fault here
+    makes latencies longer.
+    """
+    found: dict[str, Fault] = {}
+    for anomaly in (*findings.anomalies, *findings.suspicions):
+        if not less_is_better(anomaly.metric):
+            for fault in _faults(anomaly, topology):
+                found.setdefault(json.dumps(fault, sort_keys=True), fault)
+    return list(found.values())
+
+
+def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
+    """Yield the faults that can explain an anomaly."""
+    if anomaly.kind not in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH):
+        return
+    initiators, targets = zip(*anomaly.cells, strict=True)
+    places = [_place(end) for end in dict.fromkeys(targets)]
+    drives = [own for own in places if own and own.has_drives]
+    packages = {package for end in initiators for package in _packages(_place(end), topology)}
+    if drives and anomaly.kind == AnomalyKind.SLOW_PATH:
+        yield from _faults_of_drive_paths(anomaly, drives, packages, topology)
+        return
+    for name in anomaly.components:
+        place = parse_place_name(name)
+        if link := packages_of_link(name):
+            yield Fault(fault="slow_link", from_package=link[0], to_package=link[1])
+        elif place is None:  # a path from the cores of a place to the memory of another place
+            ends = [_packages(parse_place_name(end), topology) for end in name.split("->")]
+            for begin, end in (ends, ends[::-1]) if len(ends) == 2 else ():
+                if len(begin) == len(end) == 1 and begin != end:
+                    yield Fault(fault="slow_link", from_package=min(begin), to_package=min(end))
+        elif place.is_single_drive:
+            yield Fault(fault="slow_drive", drive=name)
+        elif place.kind == "core":
+            yield Fault(fault="slow_core", core=place.indices[0])
+        elif place.kind == "pu":
+            yield Fault(fault="slow_core", core=topology.core_of_pu[place.indices[0]].index)
+        elif place.kind == "node" and all(target == place for target in places):
+            yield Fault(fault="slow_node", node=place.indices[0])
+
+
+def _faults_of_drive_paths(
+    anomaly: Anomaly, targets: list[PlaceName], readers: set[int], topology: Topology
+) -> Iterator[Fault]:
+    """Yield the faults that can explain drives that packages, the readers, read slowly.
+
+    Args:
+        anomaly: names the drives that share a part, their nodes, or two packages.
+        targets: the drives and drive sets that are slow.
+        readers: packages of the initiators.
+        topology: the topology of the host.
+    """
+    named = [place for name in anomaly.components if (place := parse_place_name(name))]
+    drives = [str(place) for place in named if place.is_single_drive]
+    nodes = [node for place in named for node in _drive_nodes(place, topology)]
+    if len(drives) > 1:
+        yield Fault(fault="slow_port", drives=drives)
+        return
+    of_sets = [set(_drive_nodes(place, topology)) for place in targets]
+    nodes = nodes or sorted(set().union(*of_sets))  # if no drive or node is named
+    own = {package for node in nodes for package in _packages(_place(node), topology)}
+    is_shared = len(named) > 1 or not (named or all({node} in of_sets for node in nodes))
+    for reader in sorted(readers - own):
+        if is_shared:
+            yield Fault(fault="shared_drive_path", drive_nodes=nodes, to_package=reader)
+        else:
+            for node in nodes:
+                yield Fault(fault="slow_drive_path", drive_node=node, to_package=reader)
+
+
+def _place(end: int | str) -> PlaceName | None:
+    """Return the place of an end of a cell, which is the number of a node or a name."""
+    return PlaceName("node", (end,)) if isinstance(end, int) else parse_place_name(end)
+
+
+def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
+    """Return the packages of a place with cores or memory."""
+    if place is None:
+        return set()
+    if place.kind == "package":
+        return {*place.indices}
+    if place.kind in ("pu", "core"):
+        cores = (core for core in topology.cores if core.index in place.indices)
+        units = (
+            place.indices if place.kind == "pu" else [unit for own in cores for unit in own.cpus]
+        )
+        nodes = topology.nodes_of_pus(units)
+    else:
+        nodes = place.nodes_in_name
+    found = {topology.package_of_node[node] for node in nodes if node in topology.package_of_node}
+    return found.union(*(_packages(group, topology) for group in place.groups))
+
+
+def _drive_nodes(place: PlaceName, topology: Topology) -> tuple[int, ...]:
+    """Return the nodes of a drive or drive set, or a node itself; none if they are unknown."""
+    if place.is_single_drive:
+        found = (each for each in topology.drives if drive_component_name(each) == str(place))
+        return tuple(drive.node for drive in found if drive.node is not None)
+    return place.nodes_in_name
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""What earlier runs tell a run with a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from chaosity.errors import UserError
+from chaosity.rounds.budget import Budget, point_key
+from chaosity.rounds.machine_so_far import (
+    MachineSoFar,
+    cells_of_earlier_runs,
+    departs_from_earlier_runs,
+)
+from chaosity.rounds.next_round import next_round
+from machines import SimulatedHost, planned
+from simulated_rounds import simulate_rounds
+
+BUDGET = Budget(400.0)
+REASON = "of what departs from earlier runs"
+
+
+def server(faults: list[dict[str, object]]) -> SimulatedHost:
+    """A small server with its node matrices of memory."""
+    names = ["memory_bandwidth", "latency_matrix"]
+    return planned("two_packages", None, faults, all_points=True, experiments=names)
+
+
+@pytest.fixture(scope="module")
+def healthy() -> SimulatedHost:
+    return server([])
+
+
+@pytest.fixture(scope="module")
+def earlier(healthy) -> MachineSoFar:
+    """A run of an equal host with another noise."""
+    return list(simulate_rounds(healthy, BUDGET, seed=1))[-1]
+
+
+@pytest.fixture(scope="module")
+def known(healthy, earlier):
+    keys = {point_key(point) for point in healthy.points}
+    return cells_of_earlier_runs(earlier.measured, keys, "host equal")
+
+
+def first_round(host: SimulatedHost, seed: int) -> MachineSoFar:
+    return next(simulate_rounds(host, BUDGET, seed))
+
+
+def test_an_equal_host_departs_in_few_cells(healthy, known):
+    so_far = replace(first_round(healthy, 2), earlier_cells=known)
+    assert departs_from_earlier_runs(so_far.cells_with_known_values).mean() < 0.03
+
+
+def test_a_node_that_became_slower_is_measured_again_with_the_reason(known):
+    slow = server([{"fault": "slow_node", "node": 2, "remaining": 0.6}])
+    so_far = replace(first_round(slow, 2), earlier_cells=known)
+    cells = so_far.cells_with_known_values[
+        departs_from_earlier_runs(so_far.cells_with_known_values)
+    ]
+    bandwidth = cells[cells["experiment"] == "memory_bandwidth"]
+    assert (bandwidth["target_nodes"].astype(str) == "2").mean() > 0.5
+    chosen = next_round(so_far, BUDGET, 2)
+    assert chosen is not None
+    assert REASON in chosen.reason or "what departs from what is expected" in chosen.reason
+    repeated = set(chosen.measurements)
+    keys = set(zip(bandwidth["experiment"], bandwidth["point"], strict=True))
+    assert len(keys & repeated) > 0.8 * len(keys)
+
+
+def test_a_cell_that_scattered_in_earlier_runs_is_repeated_first(healthy, known):
+    """The second round is over, so some seconds are left for the widest intervals."""
+    rounds = simulate_rounds(healthy, Budget(200.0), seed=2)
+    next(rounds)
+    so_far = next(rounds)
+    key = so_far.rounds[0].measurements[0]
+    of_key = (known["experiment"] == key[0]) & (known["point"] == key[1])
+    budget = Budget(so_far.spent_seconds + 20.0)
+    for deviation, again in ((0.3, True), (1e-5, False)):
+        other = known.assign(variance=known["variance"].mask(of_key, deviation**2))
+        chosen = next_round(replace(so_far, earlier_cells=other), budget, 2)
+        assert chosen is not None
+        assert (key in chosen.measurements) == again
+
+
+def test_a_machine_with_other_combinations_is_refused(healthy, earlier):
+    few = {point_key(point) for point in healthy.points[:3]}
+    with pytest.raises(UserError, match="the plan has only 3 of the"):
+        cells_of_earlier_runs(earlier.measured, few, "host equal")

@@ -1,0 +1,201 @@
+"""Where threads and pages are: what the kernel says, and the checks of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from chaosity.cpusets import parse_cpu_list
+from chaosity.errors import MeasurementError
+from chaosity.records.record_format import ThreadPlacement
+from chaosity.runner import load_process, observed_state, record_checks
+from chaosity.runner.guardian_process import with_guardian
+from chaosity.runner.point_measurement import check_free_memory, memory_shares_by_node
+
+NUMA_MAPS = """562f0eac8000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
+7f2c00000000 bind:1 anon=1024 dirty=1024 active=0 N1=1000 N3=24 kernelpagesize_kB=4
+7f2c40000000 bind:1 file=/anon_hugepage huge anon=3 dirty=3 N1=3 kernelpagesize_kB=2048
+7ffd1d2f0000 default stack:1 anon=3 dirty=3 N0=3 kernelpagesize_kB=4
+"""
+
+
+def test_private_pages_are_counted_in_their_own_size():
+    found = observed_state.private_bytes_by_node(NUMA_MAPS)
+    assert found == {0: 3 * 4096, 1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
+
+
+def test_this_process_is_observed_on_its_units():
+    seen = observed_state.read_process_threads(os.getpid())
+    allowed = {cpu for t in seen for cpu in parse_cpu_list(t["cpus_allowed"])}
+    assert allowed == os.sched_getaffinity(0)
+
+
+def test_an_ended_process_has_no_placement():
+    assert observed_state.read_process_threads(2**22 + 1) == []
+    assert observed_state.read_process_memory(2**22 + 1) is None
+
+
+def seen(*allowed: str) -> list[ThreadPlacement]:
+    return [{"tid": tid, "cpus_allowed": cpus, "last_cpu": 0} for tid, cpus in enumerate(allowed)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "kept"),
+    [
+        # likwid-bench starts shells, then its threads, which pin themselves
+        (seen(*["0-1"] * 5), seen("0-1", "0", "1"), "later"),
+        # a tool ends its threads before its results are written
+        (seen("0-1", "0", "1"), seen("0-1"), "earlier"),
+        # of two like observations the newer; a thread more may be one that strays
+        (seen("0-1", "0", "1"), seen("0-1", "0", "1", "0-3"), "later"),
+        (seen("0-1", "0-1"), seen("0-1"), "earlier"),
+        ([], seen("0-1"), "later"),
+        (seen("0", "1"), seen("2", "3"), "later"),
+        (seen("0-1", "0-1"), [], "earlier"),
+    ],
+)
+def test_the_observation_is_kept_that_shows_the_placement(earlier, later, kept):
+    wanted = {"earlier": earlier, "later": later}[kept]
+    assert observed_state.better_observation_of_threads(earlier, later) is wanted
+
+
+def test_threads_and_processes_may_end_while_they_are_listed():
+    """The folder of a process disappears at any time, in one of a hundred readings here."""
+    with subprocess.Popen(["sh", "-c", "while true; do (true); done"]) as shell:
+        try:
+            for _ in range(800):
+                assert observed_state.read_process_threads(shell.pid)
+        finally:
+            shell.kill()
+
+
+def test_the_memory_of_a_launcher_does_not_count():
+    """As with chaosity-place: the launcher and its fork have memory of their own."""
+    launches = (
+        "import os, subprocess; own = b'x' * (48 << 20); fork = os.fork();"
+        " fork or os.read(0, 1) or os._exit(0);"
+        " child = subprocess.Popen(['sleep', '60']); print('started', flush=True);"
+        " os.read(0, 1); child.kill()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", launches], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as launcher:
+        assert launcher.stdout.readline() == b"started\n"
+        whole = observed_state.read_process_memory(launcher.pid)
+        program = observed_state.read_process_memory(launcher.pid, launcher=True)
+        launcher.stdin.close()
+    if whole is None:
+        pytest.skip("this kernel has no numa_maps")
+    assert sum(whole.values()) > 90 << 20
+    assert 0 < sum(program.values()) < 4 << 20
+
+
+def test_mappings_can_be_counted():
+    several = ["7f2c40000000", "7f2c00000000", "7f2c50000000"]
+    for mappings, expected in (
+        (several[0], {1: 3 * 2097152}),
+        (several[:1], {1: 3 * 2097152}),
+        (several, {1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}),
+        ("7f2c4000", {}),
+        ([], {}),
+    ):
+        assert observed_state.private_bytes_by_node(NUMA_MAPS, mappings) == expected
+
+
+def test_a_small_working_set_is_checked_by_its_own_pages(make_point):
+    """Stacks and libraries are larger than a working set that fits a cache."""
+    [load] = make_point(memory_bytes=16384)["loads"]
+    load["placement"]["mapping"] = "mapping"
+    seen = {"threads": [], "memory_bytes_by_node": {"0": 16384}}
+    assert record_checks.check_pages({**load, "placement_seen": seen})["passed"]
+    seen = {"threads": [], "memory_bytes_by_node": {"0": 12288, "1": 4096}}
+    assert not record_checks.check_pages({**load, "placement_seen": seen})["passed"]
+
+
+# Pages in shares: judged by the kernel's account, and by the last look where they move.
+
+
+MIB = 2**20
+
+
+def placed(make_point, wanted, seen, **placement):
+    """The check of a load whose pages the kernel saw on nodes, in MiB."""
+    [load] = make_point(memory_bytes=64 * MIB)["loads"]
+    load["placement"] |= {"shares": wanted, "memory_nodes": [0, 1], "settles": False, **placement}
+    by_node = {node: size * MIB for node, size in seen.items()}
+    return record_checks.check_pages(
+        {**load, "placement_seen": {"threads": [], "memory_bytes_by_node": by_node}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "passed"),
+    [
+        ({"0": 75, "1": 25}, True),
+        ({"0": 76, "1": 24}, True),
+        ({"0": 77.5, "1": 22.5}, False),
+        ({"0": 100}, False),
+        ({"0": 75, "1": 24, "2": 1}, True),
+        ({"0": 74, "1": 23, "2": 3}, False),
+    ],
+)
+def test_every_node_has_its_share_within_two_per_cent(make_point, seen, passed):
+    found = placed(make_point, {"0": 0.75, "1": 0.25}, seen)
+    assert found["passed"] is passed
+    assert found["decisive"]
+
+
+def test_the_node_with_the_largest_deviation_is_named(make_point):
+    found = placed(make_point, {"0": 0.75, "1": 0.25}, {"0": 50, "1": 40, "2": 10})
+    assert found["detail"].startswith("node 0 has 50.00 % of")
+    assert "requested: 75.00 %" in found["detail"]
+
+
+def test_where_pages_move_only_foreign_nodes_fail(make_point):
+    wanted = {"0": 0.5, "1": 0.5}
+    assert placed(make_point, wanted, {"0": 99, "1": 1}, settles=True)["passed"]
+    assert not placed(make_point, wanted, {"0": 50, "2": 50}, settles=True)["passed"]
+
+
+def test_where_the_kernel_decides_only_nodes_count(make_point):
+    assert placed(make_point, None, {"0": 3, "1": 97})["passed"]
+    assert not placed(make_point, None, {"0": 3, "3": 97})["passed"]
+
+
+def test_needed_memory_follows_the_shares(make_point):
+    assert memory_shares_by_node({"memory_nodes": [0, 3]}) == {0: 0.5, 3: 0.5}
+    shares = {"memory_nodes": [0, 3], "shares": {"0": 0.9, "3": 0.1}}
+    assert memory_shares_by_node(shares) == {0: 0.9, 3: 0.1}
+    point = make_point(memory_bytes=1024)
+    point["loads"][0]["placement"] |= {"shares": {"77": 1.0}}
+    with pytest.raises(MeasurementError, match="node 77 has no memory"):
+        check_free_memory(point)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("settles", [True, False])
+def test_moving_pages_are_observed_again_before_the_stop(
+    make_point, tmp_path, monkeypatch, settles
+):
+    """The first look sees all on node 0, any later one has them moved to node 1."""
+    looks = iter([{"0": 4096}] + [{"1": 4096}] * 99)
+    monkeypatch.setattr(load_process.observed_state, "read_process_memory", lambda *_: next(looks))
+    [spec] = make_point()["loads"]
+    spec["placement"] |= {"settles": settles}
+    with with_guardian(lambda: None) as guardian:
+        load = load_process.LoadProcess(spec, tmp_path, guardian)
+        load.start_process(lock=2)  # any open file: there is nobody to keep away
+        load.wait_until_ready(20)
+        load.release_from_barrier()
+        load.send_stop_signal()
+        load.wait_for_end_or_kill()
+    found = load.record_of_load()["placement_seen"]
+    if settles:
+        assert found["memory_bytes_by_node_at_first"] == {"0": 4096}
+        assert found["memory_bytes_by_node"] == {"1": 4096}
+    else:
+        assert found["memory_bytes_by_node"] == {"0": 4096}
+        assert "memory_bytes_by_node_at_first" not in found

@@ -1,0 +1,608 @@
+"""Predict drive sets that were not measured, with bounds and intervals.
+
+More drives never give less, so a set gives at least what each of its subsets gives, and at most
+what each of its supersets gives. A set also gives at most the sum of what its parts give.
+
+Drives that are read together give what they give alone, unless a measured set shows a limit.
+Comparable initiators share their paths to drives. So a set that limits one initiator also limits
+comparable initiators that did not measure the set.
+
+The error of a prediction follows from measured sets, each predicted from the other sets (conformal
+prediction: Vovk et al., Algorithmic Learning in a Random World, 2005). The interval then holds at
+least 95 % of new sets, if the measured sets were chosen at random among the same kind of sets. So a
+set does not count if its initiator measured all sets of this kind, such as all pairs of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from chaosity.cpusets import parse_cpu_list
+from chaosity.statistics.cell_summary import with_variance_priors
+from chaosity.statistics.estimates import MATTERS, variance_of_median
+from chaosity.store.measurements import (
+    PREDICTED,
+    PREDICTION_COLUMNS,
+    PREDICTION_NUMBERS,
+    SLICE,
+    Measurements,
+    Table,
+)
+from chaosity.store.tidy_table_parquet import Row, none_for_missing_values, rows_to_table
+from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
+from chaosity.units import format_count, format_percent
+
+_Drives = frozenset[str]
+Part = TypeVar("Part", bound=Hashable)
+# Values that differ by more than this many standard errors differ by more than noise: with some
+# thousand comparisons of a large server, about one in 400 exceeds this by chance.
+SIGNIFICANT = 3.0
+DrivesByNode = Mapping[int, frozenset[str]]
+
+
+class NoisyValue(NamedTuple):
+    """A bandwidth, with its standard error as a share of the bandwidth."""
+
+    value: float
+    error: float
+
+    def significant_log_ratio_to(self, other: NoisyValue) -> float:
+        """Return the logarithm of the ratio to another value; 0 if noise can explain it."""
+        ratio = math.log(self.value / other.value)
+        noise = SIGNIFICANT * math.hypot(self.error, other.error)
+        return ratio if abs(ratio) > noise else 0.0
+
+    @classmethod
+    def total(cls, parts: Sequence[NoisyValue]) -> NoisyValue:
+        """Return the sum of values with independent errors."""
+        value = math.fsum(part.value for part in parts)
+        return cls(value, math.hypot(*(part.value * part.error for part in parts)) / value)
+
+    @classmethod
+    def mean(cls, values: Sequence[NoisyValue]) -> NoisyValue | None:
+        """Return the geometric mean of values with independent errors; None without values."""
+        if not values:
+            return None
+        logs = math.fsum(math.log(each.value) for each in values) / len(values)
+        return cls(math.exp(logs), math.hypot(*(each.error for each in values)) / len(values))
+
+
+class _DriveSetBounds(NamedTuple):
+    """What measured sets say about another set."""
+
+    lower: NoisyValue | None = None  # value of the best subset; None without a measured subset
+    # Lowest sum of sets that together contain the drives; None without such sets.
+    upper: NoisyValue | None = None
+    # Value if the set is limited by nothing else than the measured sets.
+    expected: NoisyValue | None = None
+
+
+def bound_drive_set(
+    wanted: _Drives,
+    measured: Mapping[_Drives, NoisyValue],
+    node_of: Mapping[str, int],
+    raised: Mapping[_Drives, NoisyValue],
+) -> _DriveSetBounds:
+    """Return the bounds of a drive set.
+
+    Args:
+        wanted: the drives of the set. The set's own measurement, if any, is not used.
+        measured: what the initiator gets from each measured set, single drives included.
+        node_of: the node of each drive.
+        raised: values that replace those of some measured sets where they limit other sets, see
+            `values_raised_to_best_subset`.
+    """
+    subsets = [value for own, value in measured.items() if own < wanted]
+    nodes = {
+        node: frozenset(drive for drive in wanted if node_of[drive] == node)
+        for node in {node_of[drive] for drive in wanted}
+    }
+    # Sets of one node divide the drives of the node; other sets divide the nodes.
+    of_node: dict[int, dict[_Drives, NoisyValue]] = {node: {} for node in nodes}
+    of_nodes: dict[frozenset[int], NoisyValue] = {}
+    supersets = []
+    for own, value in measured.items():
+        own_nodes = {node_of[drive] for drive in own}
+        if own == wanted or own_nodes.isdisjoint(nodes):
+            continue
+        if not own < wanted:
+            value = raised.get(own, value)
+        if own > wanted:
+            supersets.append(value)
+        if len(own_nodes) == 1:
+            of_node[min(own_nodes)][own] = value
+        elif covered := frozenset(node for node, drives in nodes.items() if drives <= own):
+            of_nodes[covered] = min(value, of_nodes.get(covered, value))
+    for node, drives in nodes.items():
+        if (alone := lowest_sum_of_cover(drives, of_node[node])) is not None:
+            key = frozenset({node})
+            of_nodes[key] = min(alone, of_nodes.get(key, alone))
+    upper = lowest_sum_of_cover(frozenset(nodes), of_nodes)
+    if upper is None:
+        return _DriveSetBounds(max(subsets, default=None))
+    # The lowest of several noisy values is too low, so values that noise can explain are averaged.
+    alike = [each for each in (*supersets, *subsets) if each.significant_log_ratio_to(upper) == 0.0]
+    return _DriveSetBounds(max(subsets, default=None), upper, NoisyValue.mean([*alike, upper]))
+
+
+def values_raised_to_best_subset(
+    measured: Mapping[_Drives, NoisyValue],
+) -> dict[_Drives, NoisyValue]:
+    """Return each measured set that clearly gives less than a subset -> value of its best subset.
+
+    Either the measurement of the set was disturbed, or its drives disturb each other. In both
+    cases, the low value of the set says nothing about smaller sets.
+    """
+    raised: dict[_Drives, NoisyValue] = {}
+    for own, value in measured.items():
+        best = max((other for part, other in measured.items() if part < own), default=value)
+        if best.significant_log_ratio_to(value) > 0.0:
+            raised[own] = best
+    return raised
+
+
+def lowest_sum_of_cover(
+    wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
+) -> NoisyValue | None:
+    """Return the lowest sum of values of sets that together contain `wanted`; None without any."""
+    parts: dict[frozenset[Part], NoisyValue] = {}
+    for own, value in family.items():
+        if part := own & wanted:
+            parts[part] = min(value, parts.get(part, value))
+    if not wanted <= frozenset[Part]().union(*parts):
+        return None
+    single = {part: parts[frozenset({part})] for part in wanted if frozenset({part}) in parts}
+    kept: dict[frozenset[Part], NoisyValue] = {}
+    for part in sorted(parts, key=len, reverse=True):
+        value, alone = parts[part], [single[each] for each in part if each in single]
+        # A set that gives what its parts give together is not a limit, nor is a part of a set with
+        # a lower value.
+        is_sum = (
+            1 < len(part) == len(alone)
+            and value.significant_log_ratio_to(NoisyValue.total(alone)) >= 0.0
+        )
+        if not is_sum and not any(part < other and value >= kept[other] for other in kept):
+            kept[part] = value
+    return _lowest_sum(wanted, kept, [], None)
+
+
+def _lowest_sum(
+    wanted: frozenset[Part],
+    family: Mapping[frozenset[Part], NoisyValue],
+    begun: list[NoisyValue],
+    best: NoisyValue | None,
+) -> NoisyValue | None:
+    """Return the lowest sum of `begun` and a cover of `wanted`, or `best` if that is lower."""
+    if begun and best is not None and NoisyValue.total(begun) >= best:
+        return best
+    if not wanted:
+        return NoisyValue.total(begun)
+    first = min(wanted, key=lambda part: sum(part in own for own in family))
+    for own in sorted((own for own in family if first in own), key=lambda own: -len(own & wanted)):
+        best = _lowest_sum(wanted - own, family, [*begun, family[own]], best)
+    return best
+
+
+def drives_by_node_of_sets(
+    rows: Measurements, known: Mapping[int, Sequence[str]] | None = None
+) -> dict[str, DrivesByNode]:
+    """Return drive set -> node -> names of the set's drives at this node.
+
+    Args:
+        rows: rows of loads on drives.
+        known: node -> names of its drives. Drives that were read only together get their names from
+            this mapping, unless the measurement left out some drives of the node.
+
+    A set is left out if its drives are unknown: drives of unknown nodes, or the first drives of a
+    node of which neither the single drives nor all drives together were measured.
+    """
+    columns = ["target", "target_kind", "target_nodes", "drives"]
+    sets = rows.rows[columns].drop_duplicates("target").sort_values("target")
+    names_at = {str(node): sorted(names) for node, names in (known or {}).items()}
+    at_node: dict[str, list[str]] = {}
+    for name, kind, nodes, _ in sets.itertuples(index=False):
+        if kind == "drive":
+            at_node.setdefault(str(nodes or ""), []).append(name)
+    for _, kind, nodes, number in sets.itertuples(index=False):
+        if kind == "all_of_node" and len(at_node.get(str(nodes), [])) < int(number):
+            names = names_at.get(str(nodes), [])
+            unnamed = [f"{nodes}#{index}" for index in range(int(number))]
+            at_node[str(nodes)] = names if len(names) == int(number) else unnamed
+    found: dict[str, DrivesByNode] = {}
+    for name, kind, nodes, number in sets.itertuples(index=False):
+        first = int(number) if kind == "first_of_node" else None
+        own = {
+            node: frozenset([name] if kind == "drive" else at_node.get(str(node), [])[:first])
+            for node in parse_cpu_list(str(nodes or ""))
+        }
+        if sum(map(len, own.values())) == int(number):
+            found[name] = own
+    return found
+
+
+_GROUP = ("host", "configuration", *SLICE)
+_METHOD = "limits of measured drive sets"
+# The noise that is assumed without replicates: runs of simulated and real machines differ by 0.6 to
+# 2 %.
+_UNKNOWN_NOISE = 0.02
+_COVERAGE = 0.95
+# A conformal interval of 95 % needs at least 19 errors.
+FEWEST_ERRORS = 19
+# A bound is the extreme of many noisy values, so it is widened by this many standard errors.
+_WIDEN = 5.0
+# A prediction whose interval is wider says too little: from 2/3 to 3/2 of the value.
+_WIDEST = 1.5**2
+
+
+class DriveSetCell(NamedTuple):
+    """A drive set, read by an initiator."""
+
+    initiator: str
+    drives: _Drives
+
+
+class Prediction(NamedTuple):
+    """A predicted bandwidth in bytes per second, without the set's own measurement."""
+
+    value: float  # the prediction
+    # low, high: 95 % prediction interval of `value`.
+    low: float
+    high: float
+    bounds: _DriveSetBounds  # bounds by sets of the same initiator
+
+
+class DriveSetModel:
+    """Predicts drive sets from measured drive sets; all rows are of one group of comparable rows.
+
+    Args:
+        measured: valid rows of loads alone on drives.
+        unmeasured: rows of the same group that were not measured.
+    """
+
+    def __init__(self, measured: pd.DataFrame, unmeasured: pd.DataFrame) -> None:
+        rows = pd.concat([measured, unmeasured])
+        sets = drives_by_node_of_sets(Measurements(rows))
+        self._drives = {name: frozenset[str]().union(*own.values()) for name, own in sets.items()}
+        self._node_of = {
+            drive: node for own in sets.values() for node, drives in own.items() for drive in drives
+        }
+        self.missing, self.points = self._cells(unmeasured), self._cells(measured)
+        self.values = self._measured_values(measured)
+        self._raised = {
+            name: values_raised_to_best_subset(own) for name, own in self.values.items()
+        }
+        # Initiator -> its own nodes with drives, and all nodes of its package.
+        self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
+        self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
+        self._borrowed: dict[str, dict[_Drives, NoisyValue]] = {}
+        self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
+
+    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
+        """Return each cell whose drives are known -> a row of this cell."""
+        records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
+        return {
+            DriveSetCell(row["initiator"], self._drives[row["target"]]): row
+            for row in records
+            if row["target"] in self._drives
+        }
+
+    def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[_Drives, NoisyValue]]:
+        """Return initiator -> drive set -> median of the replicates with its error."""
+        rows = with_variance_priors(Measurements(rows)).rows
+        rows = rows.assign(log=np.log(rows["value"].to_numpy(float)))
+        cells = rows.groupby(["initiator", "target"]).agg(
+            {"log": ["median", "count"], "prior_variance": "first"}
+        )
+        found: dict[str, dict[_Drives, NoisyValue]] = {}
+        for (initiator, target), middle, n, variance in cells.itertuples():
+            noise = _UNKNOWN_NOISE if math.isnan(variance) else math.sqrt(variance)
+            error = noise * math.sqrt(variance_of_median(n))
+            if target in self._drives:
+                own = found.setdefault(initiator, {})
+                own[self._drives[target]] = NoisyValue(math.exp(middle), error)
+        return found
+
+    def bounds_from_other_sets(
+        self, cell: DriveSetCell, values: Mapping[_Drives, NoisyValue] | None = None
+    ) -> _DriveSetBounds:
+        """Return the bounds of a cell, by default from its initiator's measured sets."""
+        known = self.values.get(cell.initiator, {}) if values is None else values
+        raised = self._raised.get(cell.initiator, {})
+        return bound_drive_set(cell.drives, known, self._node_of, raised)
+
+    def expected(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return the value to expect of a cell from its initiator's other sets; None without any.
+
+        Sets that only other initiators measured count too, if they differ from the value to expect
+        from the initiator's own sets.
+        """
+        own = self.values.get(cell.initiator, {})
+        if cell.initiator not in self._borrowed:
+            others = {drives for values in self.values.values() for drives in values} - own.keys()
+            cells = (DriveSetCell(cell.initiator, drives) for drives in others)
+            self._borrowed[cell.initiator] = {
+                each.drives: value for each in cells if (value := self._analogy(each)) is not None
+            }
+        return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
+
+    def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
+        """Return the value to expect of a cell from other initiators.
+
+        The result is None if the sets of the cell's own initiator predict about as much.
+        """
+        measured = {
+            name: values[cell.drives]
+            for name, values in self.values.items()
+            if name != cell.initiator and cell.drives in values
+        }
+        if len(self._nodes(cell)) == 1:
+            # Drives of one node give to all initiators what they give to one initiator, if the path
+            # permits.
+            found = max(measured.values(), default=None)
+        else:
+            near = self._near_nodes[cell.initiator]
+            alike = [name for name in measured if self._near_nodes[name] == near]
+            limits = (self._limit_of(name, cell) for name in alike)
+            found = NoisyValue.mean([each for each in limits if each is not None])
+        bounds = self.bounds_from_other_sets(cell)
+        if found and bounds.lower and found.significant_log_ratio_to(bounds.lower) < 0.0:
+            found = bounds.lower
+        if found and bounds.expected and found.significant_log_ratio_to(bounds.expected) >= 0.0:
+            return None
+        return found
+
+    def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
+        """Return the limit that another initiator found for a set, as of the cell's initiator.
+
+        The result is None if the sets that both initiators measured explain what the other
+        initiator gets. The other initiator's value is multiplied by the median ratio of these sets,
+        since one of the initiators can be slow.
+        """
+        others, own = self.values[name], self.values.get(cell.initiator, {})
+        common = {each: others[each] for each in others if each in own and each != cell.drives}
+        expected = self.bounds_from_other_sets(DriveSetCell(name, cell.drives), common).expected
+        if expected is not None and others[cell.drives].significant_log_ratio_to(expected) == 0.0:
+            return None
+        ratios = [own[drives].value / value.value for drives, value in common.items()] or [1.0]
+        value, error = others[cell.drives]
+        return NoisyValue(value * median(ratios), error * math.sqrt(1.0 + 2.0 / len(ratios)))
+
+    def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
+        if cell not in self._predicted:
+            self._predicted[cell] = self._analogy(cell) or self.expected(cell)
+        return self._predicted[cell]
+
+    def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
+        """Return unmeasured sets with all drives of a set, or with one node more or less."""
+        nodes = self._nodes(cell)
+        found = [
+            each
+            for each in self.missing
+            if each.initiator == cell.initiator
+            and (each.drives > cell.drives or len(nodes ^ self._nodes(each)) == 1)
+        ]
+        return sorted(found, key=lambda each: len(each.drives ^ cell.drives))
+
+    def _nodes(self, cell: DriveSetCell) -> frozenset[int]:
+        return frozenset(self._node_of[drive] for drive in cell.drives)
+
+    def shows_limit_of_a_part(self, cell: DriveSetCell) -> bool:
+        """Return whether a set shows the limit of a node, of a package or of all nodes."""
+        nodes = self._nodes(cell)
+        every = frozenset(self._node_of.values())
+        return len(nodes) == 1 or nodes == every or nodes in self._near_nodes.values()
+
+    def kind_of_set(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
+        """Return the kind of a set: its number of nodes, and whether it is complete, and local.
+
+        More than three nodes count as three. A set of one node is complete with all drives of the
+        node; a set of several nodes if it shows the limit of a part. Only sets of one node can be
+        local.
+        """
+        nodes = self._nodes(cell)
+        if len(nodes) > 1:
+            return min(len(nodes), 3), self.shows_limit_of_a_part(cell), False
+        whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
+        return 1, whole, nodes <= self._own_nodes[cell.initiator]
+
+    @cached_property
+    def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
+        """Measured sets of the kinds that the same initiator also has among its unmeasured sets.
+
+        Each of these sets is predicted without its own measurement, to test the predictions.
+        """
+        kinds = {(cell.initiator, self.kind_of_set(cell)) for cell in self.missing}
+        return [cell for cell in self.points if (cell.initiator, self.kind_of_set(cell)) in kinds]
+
+    @cached_property
+    def errors(self) -> dict[DriveSetCell, float]:
+        """Logarithm of measured / predicted value of audited sets; if few, of all sets."""
+        cells = self.measured_sets_like_unmeasured
+        if len(cells) < FEWEST_ERRORS:
+            cells = [cell for cell in self.points if len(cell.drives) > 1]
+        values = {cell: self._predicted_value(cell) for cell in cells}
+        return {
+            cell: math.log(self.values[cell.initiator][cell.drives].value / value.value)
+            for cell, value in values.items()
+            if value is not None
+        }
+
+    def error_quantile(self, cell: DriveSetCell) -> float:
+        """Return the conformal quantile of the errors of other sets; infinite if too few."""
+        others = [each for each in self.errors if each != cell]
+        alike = [each for each in others if self.kind_of_set(each) == self.kind_of_set(cell)]
+        chosen = alike if len(alike) >= FEWEST_ERRORS else others
+        errors = sorted(abs(self.errors[each]) for each in chosen)
+        rank = math.ceil((len(errors) + 1) * _COVERAGE)
+        return errors[rank - 1] if rank <= len(errors) else math.inf
+
+    def predict(self, cell: DriveSetCell) -> Prediction | None:
+        """Return the prediction of a cell; None if it is too uncertain, or without measured parts.
+
+        A larger set that was measured does not suffice: a drive in a set of four may give a quarter
+        of the set's bandwidth, or all of it.
+        """
+        parts = [own for values in self.values.values() for own in values if own <= cell.drives]
+        predicted = self._predicted_value(cell)
+        if predicted is None or frozenset[str]().union(*parts) != cell.drives:
+            return None
+        (value, error), bounds = predicted, self.bounds_from_other_sets(cell)
+        # The interval is at least as wide as the noise of the values from which it follows.
+        half = max(self.error_quantile(cell), 2.0 * error)
+        ends = [value * math.exp(-half), value * math.exp(half)]
+        if bounds.lower:
+            ends[0] = max(ends[0], bounds.lower.value * math.exp(-_WIDEN * bounds.lower.error))
+        if bounds.upper:
+            ends[1] = min(ends[1], bounds.upper.value * math.exp(_WIDEN * bounds.upper.error))
+        low, high = min(ends[0], value), max(ends[1], value)
+        return Prediction(value, low, high, bounds) if high <= _WIDEST * low else None
+
+
+def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
+    """Return initiator -> nodes with drives that have one of these relations to it."""
+    single = rows[rows["target_nodes"].astype(str).str.isdigit() & rows["relation"].isin(relations)]
+    nodes = single["target_nodes"].astype(int).groupby(single["initiator"]).agg(frozenset)
+    return {name: nodes.get(name, frozenset()) for name in rows["initiator"].unique()}
+
+
+@dataclass(frozen=True)
+class PredictionAudit:
+    """How well measured drive sets were predicted without their own measurement."""
+
+    sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
+    within: int  # number of audited sets within their 95 % prediction interval
+    # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
+    # without such sets.
+    median_error: float | None = None
+    error_of_95_percent: float | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the audit in words."""
+        if self.median_error is None or self.error_of_95_percent is None:
+            return "the error is unknown, since no drive set was chosen at random and measured"
+        median, most = map(format_percent, (self.median_error, self.error_of_95_percent))
+        return (
+            f"{self.within} of {format_count(self.sets, 'audited drive set')} lie in the 95 % "
+            f"interval that was predicted without them; their median error is {median}, and 95 % "
+            f"of the errors are at most {most}"
+        )
+
+
+@dataclass(frozen=True)
+class ContradictedDriveSet:
+    """A measured drive set that the other measured sets contradict."""
+
+    # experiment, point: the measured point.
+    experiment: str
+    point: str
+    ratio: float  # measured bandwidth divided by the contradicting bound or prediction
+    reason: str  # what the measurement contradicts, in words
+    # Unmeasured points of the same initiator with all drives of the set, or with one node more or
+    # less; the most similar first.
+    neighbours: tuple[str, ...]
+
+
+def drive_set_models(measured: Table, unmeasured: Table) -> list[DriveSetModel]:
+    """Return the model of each group of comparable drive sets.
+
+    Args:
+        measured: the tidy table of a run.
+        unmeasured: rows of the cells to predict. Cells without a drive set, cells of several loads,
+            and sets with drives that no measured set has, are left out.
+    """
+    known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
+    missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
+    rows = pd.concat([known, missing], ignore_index=True)
+    groups = rows.groupby(list(_GROUP), dropna=False, sort=False)
+    return [
+        DriveSetModel(part[part["known"]], part[~part["known"]])
+        for _, part in groups
+        if part["known"].any()
+    ]
+
+
+def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
+    """Return predicted bandwidths of unmeasured drive sets, with the columns `PREDICTION_COLUMNS`.
+
+    The numbers are in bytes per second: the predicted `value` with its 95 % prediction interval
+    `low` to `high`, and `lower_bound` and `upper_bound`, which follow from measured sets of the
+    same initiator.
+    """
+    rows: list[Row] = []
+    cells = ((model.predict(cell), row) for model in models for cell, row in model.missing.items())
+    for predicted, row in cells:
+        if predicted is None:
+            continue
+        bounds = predicted.bounds
+        # Noise can exchange bounds that are equal.
+        ends = [each.value for each in (bounds.lower, bounds.upper) if each]
+        limits = (min(ends) if bounds.lower else None, max(ends) if bounds.upper else None)
+        own = dict(zip(PREDICTION_NUMBERS, (*predicted[:3], *limits), strict=True))
+        rows.append({**row, **own, "origin": PREDICTED, "method": _METHOD})
+    return rows_to_table(rows, PREDICTION_COLUMNS)
+
+
+def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
+    """Return how well measured sets were predicted without their own measurement.
+
+    The sets are those of `DriveSetModel.measured_sets_like_unmeasured`.
+    """
+    errors, within = [], 0
+    for model in models:
+        for cell in model.measured_sets_like_unmeasured:
+            if (predicted := model.predict(cell)) is not None:
+                value = model.values[cell.initiator][cell.drives].value
+                errors.append(abs(value / predicted.value - 1.0))
+                within += predicted.low <= value <= predicted.high
+    quantiles = map(float, np.quantile(errors, [0.5, 0.95])) if errors else ()
+    return PredictionAudit(len(errors), within, *quantiles)
+
+
+def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[ContradictedDriveSet]:
+    """Return the measured drive sets that the other measured sets contradict.
+
+    Noise does not explain that such a set gives less than one of its subsets, more than its parts
+    or a larger set, or less than the prediction interval that follows from the other sets of the
+    initiator.
+    """
+    found = (_contradiction(model, cell) for model in models for cell in model.points)
+    return [surprise for surprise in found if surprise is not None]
+
+
+def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
+    """Return how a measured cell contradicts the other cells; None if it does not."""
+    bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
+    if (limit := bounds.lower) and value.significant_log_ratio_to(limit) < 0.0:
+        reason = "less than a part of these drives gives"
+    elif (limit := bounds.upper) and value.significant_log_ratio_to(limit) > 0.0:
+        reason = "more than its parts give together, or than a larger set gives"
+    elif (
+        (limit := model.expected(cell))
+        and not model.shows_limit_of_a_part(cell)
+        and value.significant_log_ratio_to(limit) < 0.0
+        and math.log(limit.value / value.value) > model.error_quantile(cell)
+    ):
+        reason = "less than its prediction interval allows"
+    else:
+        return None
+    row, ratio = model.points[cell], value.value / limit.value
+    if abs(ratio - 1.0) < MATTERS:
+        return None
+    neighbours = tuple(model.missing[each]["point"] for each in model.unmeasured_neighbours(cell))
+    return ContradictedDriveSet(row["experiment"], row["point"], ratio, reason, neighbours)
+
+
+def _drive_rows(table: Measurements) -> pd.DataFrame:
+    """Return the rows of bandwidths of loads alone on drives."""
+    rows = table.single_load_rows().rows
+    bandwidth = rows["metric"].astype(str).str.endswith("bandwidth_bytes_per_second")
+    return rows[bandwidth & (rows["drives"] > 0)]

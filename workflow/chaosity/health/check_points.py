@@ -1,0 +1,456 @@
+"""Choose the points of a check, and judge their values by map, earlier checks and equal hosts.
+
+A load of one node against one node or one drive shows the whole loss by a fault of this node or
+drive. Of two of these loads, the one that moves more data, or waits longer, is limited by the part
+more often than by a core or a cache. So the values of the map decide which points are chosen, and
+not a list of experiments.
+
+The logarithm of a value divided by the map's median scatters for three reasons: a single
+measurement scatters, which the map's replicates show; the median is not exact; and sessions differ,
+which the earlier checks show. A loss is clear if it exceeds the scatter by so much that a healthy
+host, checked every night, has one false alarm a year over all its values.
+
+A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
+are also compared with the first checks after the map, since a slow drift does not move these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from statistics import fmean, median
+from types import MappingProxyType
+
+import numpy as np
+from scipy import stats
+
+from chaosity.compare.outlier_hosts import scatter_and_median_of_other_hosts
+from chaosity.design.point_expansion import json_fingerprint
+from chaosity.health.change_points import variance_of_neighbours
+from chaosity.place_names import node_name
+from chaosity.records.record_format import Load, Point, PointStoppingRule
+from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
+from chaosity.statistics.estimates import variance_of_median
+from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
+from chaosity.topology.topology_model import Topology
+
+# A check measures shorter than the map. Below 0.4 s, a load has too few samples for an interval.
+_MIN_SECONDS, _MAX_SECONDS = 0.4, 0.6
+# Seconds for starting a load and writing its record, which the estimate of the point lacks.
+OVERHEAD_SECONDS = 0.25
+
+# If two medians of a map have at least this ratio, the same part limits both loads.
+_NEARLY_EQUAL = 0.97
+
+PointKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class CheckPoint:
+    """A point of a check."""
+
+    point: Point  # the point of the map; of those that are chosen, with a shorter stopping rule
+    load: Load  # its only load
+    metric: str  # the metric that is judged
+    # The components that limit it: a node, a drive, or a path such as node0->node4.
+    parts: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Return the expected time of one measurement in seconds."""
+        return self.point["estimated_seconds"] + OVERHEAD_SECONDS
+
+    @property
+    def key(self) -> PointKey:
+        """Return experiment and point."""
+        return self.point["experiment"], self.point["point"]
+
+
+def choose_check_points(
+    points: Iterable[Point],
+    medians: Mapping[PointKey, float],
+    topology: Topology,
+    popularity: Mapping[PointKey, int] = MappingProxyType({}),
+) -> list[CheckPoint]:
+    """Return a point for each part and kind of load: local ones and drives first, then paths.
+
+    Args:
+        points: the points of the map, in the order of its plan.
+        medians: experiment and point -> median of its first metric in the map; points without a
+            median are left out.
+        topology: the host's topology.
+        popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
+            with nearly equal medians, the one that most equal hosts check is taken, or else the
+            first of the plan. The best of nearly equal medians would be the luckiest one, and the
+            check would expect too much.
+    """
+    alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
+    for point in points:
+        median = medians.get((point["experiment"], point["point"]))
+        check = check_point_of_single_part(point)
+        if check is None or median is None or not median > 0.0:
+            continue
+        place: tuple[object, ...] = check.parts
+        if len(check.parts) > 1:
+            # Paths within and between packages are alike, so one of each kind is enough.
+            ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
+            place = tuple(map(topology.package_of_node.get, ends))
+        signature = check.load["category"], check.metric, len(check.parts), *place
+        alike.setdefault(signature, []).append((median, check))
+    best = []
+    for found in alike.values():
+        least = _NEARLY_EQUAL * max(median for median, _ in found)
+        near = [check for median, check in found if median >= least]
+        best.append(max(near, key=lambda check: popularity.get(check.key, 0)))
+    chosen = [replace(check, point=_shortened(check.point)) for check in best]
+    return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
+
+
+def split_by_available_time(
+    points: Iterable[CheckPoint], checked: Mapping[PointKey, str], seconds: float
+) -> tuple[list[CheckPoint], list[CheckPoint]]:
+    """Divide points into those that fit into a time and those left for the next check.
+
+    Points that no check has measured come first, then those whose last check is longest ago, each
+    in the given order. `checked` has the time of each point's last check.
+    """
+    taken, left, spent = list[CheckPoint](), list[CheckPoint](), 0.0
+    for check in sorted(points, key=lambda check: checked.get(check.key, "")):
+        spent += check.seconds
+        (taken if spent <= seconds else left).append(check)
+    return taken, left
+
+
+def check_point_of_single_part(point: Point) -> CheckPoint | None:
+    """Return the point with the part that limits its load; None if several parts can limit it."""
+    [load, *others] = point["loads"]
+    target, sources = load["target"], load["initiator"]["nodes"]
+    metric = next((m for m in load["metrics"] if is_performance_metric(m)), None)
+    several = others or len(sources) != 1 or "by_node" in target or "device" in target
+    in_caches = {WORKING_SET, "responder"} & set(load.get("levels", {}))
+    if metric is None or several or in_caches:
+        return None
+    if target["drives"]:
+        [drive, *more] = target["drives"]
+        if more or drive["node"] not in (None, *sources):
+            return None
+        return CheckPoint(point, load, metric, (drive["component"],))
+    if len(target["nodes"]) != 1:
+        return None
+    nodes = dict.fromkeys(sources + target["nodes"])  # one node if it reads its own memory
+    return CheckPoint(point, load, metric, tuple(map(node_name, nodes)))
+
+
+def _shortened(point: Point) -> Point:
+    """Return the point with the stopping rule of a check, and so with another definition."""
+    own = point["stopping"]
+    stopping: PointStoppingRule = {
+        **own,
+        "min_seconds": min(own["min_seconds"], _MIN_SECONDS),
+        "max_seconds": min(own["max_seconds"], _MAX_SECONDS),
+    }
+    saved = own["max_seconds"] - stopping["max_seconds"]
+    return {
+        **point,
+        "stopping": stopping,
+        "definition": json_fingerprint([point["definition"], stopping]),
+        "estimated_seconds": max(point["estimated_seconds"] - saved, _MIN_SECONDS),
+    }
+
+
+# Standard deviation between sessions of a healthy host, and the number of earlier deviations that
+# it counts as. Runs of a machine differ by 1 to 2 % from boot to boot.
+_SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
+# A smaller loss is not reported, however clear: it is within what a boot changes.
+MATTERS = 0.02
+# A false alarm in this many checks.
+_CHECKS_PER_FALSE_ALARM = 365.0
+# Number of last checks that are judged together, and number of first checks with which the last
+# ones are compared.
+RECENT, _REFERENCE = 7, 14
+# A loss that is a fault, and not only a warning: a single part that loses so much is broken.
+_FAULT = 0.10
+# If at least this share of values of several parts is slow, the cause is common to all of them.
+_COMMON_SHARE = 0.7
+
+# Fewer hosts do not show how much equal hosts differ.
+_FEWEST_OTHERS = 4
+
+FINE, WARNING, FAULTY = 0, 1, 2
+RecentValues = Mapping[PointKey, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class MapValue:
+    """What the map says about a value: the median, n, and the variance of a value's logarithm."""
+
+    median: float
+    n: int
+    variance: float
+
+
+@dataclass(frozen=True)
+class LossEvidence:
+    """A loss by one kind of evidence, as a share: 0.1 is 10 % less bandwidth.
+
+    A latency of twice the expected one is a loss of 1.0. A better value is a negative loss.
+    """
+
+    loss: float = 0.0
+    limit: float = math.inf  # the smallest loss that chance does not explain
+    hosts: int = 0  # number of equal hosts that were compared
+
+    @property
+    def is_clear(self) -> bool:
+        """Return whether the loss is large enough to matter and not explained by chance."""
+        return self.loss > max(self.limit, MATTERS)
+
+
+@dataclass(frozen=True)
+class CheckedValue:
+    """What a check measured at a point, the value expected there, and the evidence of a loss."""
+
+    check: CheckPoint  # the point
+    # The measured values in the metric's unit; more than one if the first was slow.
+    values: tuple[float, ...]
+    expected: float  # the median of the map, corrected by the earlier checks
+    limit: float  # the smallest loss of tonight that would be clear, as a share
+    disturbed: bool = False  # whether other programs used the processors meanwhile
+    # the last `RECENT` checks together, of which this is the last
+    recent: LossEvidence = LossEvidence()
+    equals: LossEvidence = LossEvidence()  # the recent checks of this host and of equal hosts
+    # Whether the host is a virtual machine and the value one of its memory. A hypervisor can run
+    # two of its processors on one core for minutes, which halves the bandwidth and shows in no
+    # counter of the machine.
+    hypervisor_may_explain: bool = False
+
+    @property
+    def value(self) -> float:
+        """Return the median of the values."""
+        return median(self.values)
+
+    @property
+    def tonight(self) -> LossEvidence:
+        """Return the loss against the expected value."""
+        ratio = self.value / self.expected
+        is_time = less_is_better(self.check.metric)
+        return LossEvidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
+
+    @property
+    def clear_losses(self) -> list[LossEvidence]:
+        """Return the clear losses, tonight's loss first.
+
+        The loss of the recent checks is second, and the loss against equal hosts third.
+        """
+        return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
+
+    @property
+    def reported_loss(self) -> float:
+        """Return the loss that a check reports: the first clear one, 0 without any."""
+        return self.clear_losses[0].loss if self.clear_losses else 0.0
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether repeated measurements show the loss, undisturbed by other programs."""
+        return self.tonight.is_clear and len(self.values) > 1 and not self.disturbed
+
+    @property
+    def is_fault(self) -> bool:
+        """Return whether the loss is confirmed and so large that a part is broken."""
+        is_large = self.tonight.loss >= _FAULT
+        return self.is_confirmed and is_large and not self.hypervisor_may_explain
+
+
+def _lost_share(away: float, metric: str) -> float:
+    """Return the loss of a value whose logarithm is worse by `away`."""
+    return math.expm1(away) if less_is_better(metric) else -math.expm1(-away)
+
+
+def probability_of_false_alarm(number: int) -> float:
+    """Return the probability at which a test of one of `number` values may give a false alarm.
+
+    Each value has three tests: tonight's, that of the last checks, and that against equal hosts.
+    All tests of a host together give one false alarm in a year of checks.
+    """
+    return 1.0 / (_CHECKS_PER_FALSE_ALARM * 3 * number)
+
+
+_normal_quantile = cache(stats.norm.isf)
+
+
+class Expectation:
+    """What a check expects of each point.
+
+    Args:
+        known: experiment and point -> what the map says.
+        earlier: experiment and point -> values of earlier checks, oldest first.
+        in_virtual_machine: whether the host is a virtual machine.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[PointKey, MapValue],
+        earlier: Mapping[PointKey, Sequence[float]],
+        *,
+        in_virtual_machine: bool = False,
+    ) -> None:
+        self.known, self.in_virtual_machine = known, in_virtual_machine
+        # Logarithms of values over the map's median, oldest first.
+        self.logs = {
+            # Not the logarithm of the ratio: the ratio of a damaged series can be 0.
+            key: [math.log(value) - math.log(known[key].median) for value in values]
+            for key, values in earlier.items()
+            if key in known
+        }
+        long = (logs for logs in self.logs.values() if len(logs) > 2)
+        steps = [later - sooner for logs in long for sooner, later in pairwise(logs)]
+        nightly = variance_of_neighbours(steps)
+        # The scatter between nights contains the scatter of single measurements.
+        own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
+        self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(steps) * own) / (
+            _SESSION_FREEDOM + len(steps)
+        )
+
+    def judge(
+        self, check: CheckPoint, values: Sequence[float], number: int, *, disturbed: bool = False
+    ) -> CheckedValue:
+        """Return the judged value: with the expected value and the smallest loss that is clear.
+
+        `number` is how many values the check has in all; each could give a false alarm.
+        """
+        known, logs = self.known[check.key], self.logs.get(check.key, [])
+        quantile = float(_normal_quantile(probability_of_false_alarm(number)))
+        nightly = self.session_variance + known.variance
+        # From three earlier checks on, their median shows what a short measurement gives.
+        first = logs[:_REFERENCE]
+        shift = median(first) if len(first) > 2 else 0.0
+        each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
+        variance = self.session_variance + known.variance / len(values)
+        least = quantile * math.sqrt(variance + each * variance_of_median(size))
+        judged = CheckedValue(
+            check,
+            tuple(values),
+            known.median * math.exp(shift),
+            _lost_share(least, check.metric),
+            disturbed,
+            hypervisor_may_explain=self.in_virtual_machine and not check.load["target"]["drives"],
+        )
+        reference, last = logs[: 1 - RECENT][:_REFERENCE], logs[1 - RECENT :]
+        if len(reference) < RECENT:
+            return judged
+        last = [*last, math.log(judged.value / known.median)]
+        away, is_time = fmean(last) - median(reference), less_is_better(check.metric)
+        variance = nightly * (1.0 / RECENT + float(variance_of_median(len(reference))))
+        loss = _lost_share(away if is_time else -away, check.metric)
+        limit = _lost_share(quantile * math.sqrt(variance), check.metric)
+        return replace(judged, recent=LossEvidence(loss, limit))
+
+
+def compare_with_equal_hosts(
+    values: Sequence[CheckedValue], own: RecentValues, others: Sequence[RecentValues]
+) -> list[CheckedValue]:
+    """Return the values of a check with their losses against equal hosts.
+
+    The comparison with equal hosts also finds a map that was bad from the start. Each host counts
+    with the median of its recent checks: as many as the checked host has, at most `RECENT`. A loss
+    of 5 % or more is reported if the scatter of the other hosts, in which the host itself does not
+    count, does not explain it.
+
+    Args:
+        values: tonight's values.
+        own: recent earlier values of the checked host.
+        others: recent values of each equal host.
+    """
+    compared = [
+        value
+        for value in values
+        if sum(value.check.key in other for other in others) >= _FEWEST_OTHERS
+    ]
+    if not compared:
+        return list(values)
+    medians = []
+    for value in compared:
+        key = value.check.key
+        mine = [*own.get(key, []), value.value][-RECENT:]
+        theirs = (median(each[key][-len(mine) :]) if key in each else math.nan for each in others)
+        medians.append([median(mine), *theirs])
+    logs, metrics = np.log(medians), [value.check.metric for value in compared]
+    groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
+    # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
+    freedom, spread, expected = (
+        each[:, 0]
+        for each in scatter_and_median_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
+    )
+    away = np.where([less_is_better(name) for name in metrics], 1.0, -1.0) * (logs[:, 0] - expected)
+    limits = stats.t.isf(probability_of_false_alarm(len(values)), freedom) * spread
+    limits = np.maximum(limits, math.log1p(MATTERS_BETWEEN_HOSTS))
+    hosts = np.count_nonzero(~np.isnan(logs[:, 1:]), axis=1)
+    found = {}
+    for value, log, limit, number in zip(compared, away, limits, hosts, strict=True):
+        loss = _lost_share(log, value.check.metric)
+        least = _lost_share(limit, value.check.metric) if math.isfinite(limit) else math.inf
+        found[value.check.key] = replace(value, equals=LossEvidence(loss, least, int(number)))
+    return [found.get(value.check.key, value) for value in values]
+
+
+def exit_status_of_values(values: Iterable[CheckedValue]) -> int:
+    """Return FINE, WARNING or FAULTY (0, 1, 2): the exit status of a check."""
+    slow = [value for value in values if value.clear_losses]
+    if any(value.is_fault for value in slow):
+        return FAULTY
+    return WARNING if slow else FINE
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """Components that explain slow values."""
+
+    # Names of components; several if the values fit each of them; empty if most of the host is
+    # slow.
+    parts: tuple[str, ...]
+    values: tuple[CheckedValue, ...]  # the slow values that they explain, the largest loss first
+
+
+def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
+    """Return the components that explain all clear losses, the largest loss first.
+
+    A component is suspected if all values that it limits are slow. Components that explain most
+    slow values come first; each value is explained once. If nearly all values are slow, the cause
+    is common to all parts.
+    """
+    slow = sorted(
+        (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss
+    )
+    parts = {part for value in values for part in value.check.parts}
+    if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
+        return [Suspect((), tuple(slow))]
+    found: list[Suspect] = []
+    while slow:
+        explained: dict[str, list[CheckedValue]] = {}
+        for value in slow:
+            for part in value.check.parts:
+                explained.setdefault(part, []).append(value)
+        # A node can be slow in bandwidth and fine in latency: only values of the same metric count.
+        well = {
+            part: sum(
+                part in value.check.parts
+                and not value.clear_losses
+                and value.check.metric in {each.check.metric for each in own}
+                for value in values
+            )
+            for part, own in explained.items()
+        }
+        best = max(
+            explained,
+            key=lambda part: (-well[part], len(explained[part]), explained[part][0].reported_loss),
+        )
+        mine = explained[best]
+        # If both ends of a slow path are fast in other values, the path is named by its two ends.
+        names = (best,) if well[best] == 0 else mine[0].check.parts
+        mine = mine if well[best] == 0 else [mine[0]]
+        found.append(Suspect(names, tuple(mine)))
+        slow = [value for value in slow if not any(value is each for each in mine)]
+    return sorted(found, key=lambda suspect: -suspect.values[0].reported_loss)

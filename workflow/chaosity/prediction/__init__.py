@@ -1,1 +1,0 @@
-"""Drive sets that were not measured, predicted with bounds and intervals."""

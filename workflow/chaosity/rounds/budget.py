@@ -1,0 +1,411 @@
+"""The plan of a run with a budget: its rounds and their files, and the points to measure first.
+
+The folder ``rounds`` of a host's configuration has the rounds so far. The plan is the union of
+these rounds, so records are kept and repeated as in a run without a budget.
+
+A run with a budget measures points of priority 0 first and always, then points of priority 1, and
+so on. The priority follows from the structure of a point's loads, so it holds for every experiment.
+
+n nodes with drives have 2^n - 1 drive sets. A set with more drives never gets less bandwidth, and a
+set never gets more than its parts together. So the bandwidth of most sets follows from their parts,
+and from the drives of two nodes together, which show whether these nodes share a path.
+
+Every start of the workflow imports this module, so this module imports no library of the analysis.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from chaosity.cpusets import parse_cpu_list
+from chaosity.design.host_plan import HostPlan
+from chaosity.documents.config import AUTO_BUDGET, Config
+from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.records.record_files import current_record_path, read_regular_file, write_atomically
+from chaosity.records.record_format import Load, Point
+from chaosity.topology.topology_model import Topology
+from chaosity.units import format_count, format_duration, parse_duration, parse_share
+
+# Folder with a file for each choice of rounds (1.json, 2.json, ...), and the name of the one file
+# of all rounds that versions before 2026-11-27 wrote.
+ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
+PointKey = tuple[str, str]  # experiment and name of a point
+
+# Seconds that a measurement needs beyond the time in its record: start of a process, and
+# Snakemake's work. The median of 165 records on two cores was 0.07 s.
+OVERHEAD_SECONDS = 0.1
+# Seconds that a round needs beyond its measurements, on two cores: start of the workflow, making
+# the table, choice of the next round.
+ROUND_SECONDS = 5.0
+
+
+def point_key(point: Point) -> PointKey:
+    """Return the experiment and the name of a point."""
+    return point["experiment"], point["point"]
+
+
+@dataclass(frozen=True)
+class Round:
+    """Measurements that are planned together."""
+
+    reason: str  # why these measurements, as a sentence
+    # (experiment, point) in the order of measurement; the n-th occurrence of a point in all rounds
+    # is its replicate n.
+    measurements: tuple[PointKey, ...]
+    audit: tuple[PointKey, ...] = ()  # random drive sets that audit predictions
+    # Whether the records are older than the first round, so that they use no time of the budget.
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a run ends: after a time, or when all intervals are narrow enough."""
+
+    seconds: float | None = None  # time of the measurements; None without a limit
+    # Half width of the intervals as a share of the median; None without a target.
+    precision: float | None = None
+
+
+class RoundStep(NamedTuple):
+    """The result of a choice of the next round, which is the content of ``rounds/NUMBER.json``."""
+
+    rounds: tuple[Round, ...]  # new rounds; one can be of records of runs without a budget
+    is_last: bool  # whether no round was chosen
+
+
+def rounds_of_steps(steps: Iterable[RoundStep]) -> list[Round]:
+    """Return the rounds of several choices, in the order of the choices."""
+    return [each for step in steps for each in step.rounds]
+
+
+def round_file(folder: Path, number: int) -> Path:
+    """Return the path of choice `number` in the results of a host's configuration."""
+    return folder / ROUNDS_FOLDER / f"{number}.json"
+
+
+def read_round_step(path: Path) -> RoundStep:
+    """Read a file ``rounds/NUMBER.json``, which a choice of the next round wrote.
+
+    Raises:
+        UserError: the file has no rounds.
+    """
+    remedy = "delete the folder of this file: the next run uses the existing records and goes on"
+    with malformed_as_user_error("the file has no rounds", str(path), remedy):
+        document = json.loads(read_regular_file(path))
+        return RoundStep(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
+
+
+def read_round_steps(folder: Path) -> list[RoundStep]:
+    """Return all choices of rounds so far for a host in a configuration, in their order.
+
+    Raises:
+        UserError: a file has no rounds.
+    """
+    steps: list[RoundStep] = []
+    while (path := round_file(folder, 1 + len(steps))).exists():
+        steps.append(read_round_step(path))
+    if not steps and (old := folder / _FORMER_FILE).exists():
+        with malformed_as_user_error("the file has no rounds", str(old), "delete it"):
+            rounds = tuple(map(_round, json.loads(read_regular_file(old))))
+        return [RoundStep(rounds, is_last=False)]
+    return steps
+
+
+def _round(each: Any) -> Round:
+    def keys(pairs: Any) -> tuple[PointKey, ...]:
+        return tuple((str(experiment), str(point)) for experiment, point in pairs)
+
+    measurements, audit = keys(each["measurements"]), keys(each["audit"])
+    return Round(str(each["reason"]), measurements, audit, bool(each["earlier"]))
+
+
+def write_round_step(path: Path, step: RoundStep) -> None:
+    """Write a choice of the next round into its file."""
+    content = {"rounds": [asdict(each) for each in step.rounds], "is_last": step.is_last}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(content) + "\n")
+
+
+def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
+    """Replace all files of rounds of a host's configuration by one file with these rounds."""
+    shutil.rmtree(folder / ROUNDS_FOLDER, ignore_errors=True)
+    (folder / _FORMER_FILE).unlink(missing_ok=True)
+    if rounds:
+        write_round_step(round_file(folder, 1), RoundStep(tuple(rounds), is_last=False))
+
+
+NODE, NODES = "node", "nodes"
+# Kinds of initiators with all cores of all nodes of a package or of the machine.
+WHOLE_PARTS = ("package", "machine")
+# Name of the level with the size of a working set; `store.measurements` has it too, but imports
+# pandas.
+_WORKING_SET = "bytes"
+# Name of the level with the second core of a core-to-core transfer.
+_RESPONDER = "responder"
+# Drives of at most this many nodes are measured early, since two nodes show whether they share a
+# path.
+_PAIR = 2
+
+
+class Priority(IntEnum):
+    """Which points a run with a budget chooses first: those with the smallest number.
+
+    The points of a round are then measured in random order.
+    """
+
+    # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
+    # whole packages.
+    MATRIX = 0
+    # Drives of two nodes of one package together, read by one node of each other package.
+    SHARED_LINKS = 1
+    DRIVES = 2  # each drive from its own node, and all drives of a package
+    # Drives of any other two nodes together, read by one node of each package. Transfers between
+    # the first cores of two nodes.
+    SHARED_PATHS = 3
+    ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
+    TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
+    OTHER_INITIATORS = 6  # pairs of nodes from other initiators, and drives from other nodes
+    PREDICTED = 7  # drives of more nodes, whose bandwidth follows from their parts
+
+
+def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
+    """Return the priority of each point of a plan.
+
+    A point that runs the same commands as an earlier point of the plan shows nothing new. An
+    example is the load alone to which an interference refers; such a point has the priority
+    `TOGETHER`.
+    """
+    found: dict[PointKey, Priority] = {}
+    seen: set[object] = set()
+    for point in points:
+        commands = tuple(
+            (*load["command"], *load["files"].items(), *load["environment"].items())
+            for load in point["loads"]
+        )
+        priority = point_priority(point, topology)
+        if commands in seen:
+            priority = max(priority, Priority.TOGETHER)
+        found[point_key(point)] = priority
+        seen.add(commands)
+    return found
+
+
+def point_priority(point: Point, topology: Topology) -> Priority:
+    """Return the priority of a point on a machine, without regard to other points of the plan."""
+    loads = point["loads"]
+    of_memory = not loads[0]["target"]["drives"]
+    if of_memory and (is_node_matrix_cell(loads) or _is_of_packages(loads)):
+        return Priority.MATRIX
+    if len(loads) > 1:
+        return Priority.TOGETHER
+    [load] = loads
+    if not load["target"]["drives"]:
+        cores = _RESPONDER in load.get("levels", {}) and _is_pair_of_first_cores(load, topology)
+        return Priority.SHARED_PATHS if cores else Priority.ALONE
+    nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
+    if len(nodes) <= 1:
+        own = not nodes or nodes <= initiators
+        if load["target"]["kind"] == "all_of_node" or _is_first_drive_of_its_node(load, topology):
+            return Priority.MATRIX
+        if not own:
+            return Priority.OTHER_INITIATORS
+        return Priority.DRIVES if load["target"]["kind"] == "drive" else Priority.ALONE
+    packages = _nodes_of_packages(topology)
+    if nodes == {drive.node for drive in topology.drives if drive.name}:
+        return Priority.MATRIX
+    if nodes in packages.values():
+        return Priority.DRIVES
+    if len(nodes) > _PAIR:
+        return Priority.PREDICTED
+    first = {min(members) for members in packages.values() if members}
+    if not initiators & first:
+        return Priority.OTHER_INITIATORS
+    crosses = any(nodes <= members and not initiators & members for members in packages.values())
+    return Priority.SHARED_LINKS if crosses else Priority.SHARED_PATHS
+
+
+def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
+    """Return which kinds of shared resources a point loads; None for most loads of one node.
+
+    A load of one core also has a kind: it shows whether cores or a shared resource limit the loads
+    of several cores. Points of one kind load resources of the same kinds: drives or memory, the
+    controllers of the initiator's node, links within a package, and links to other packages.
+    """
+    loads = point["loads"]
+    if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
+        [load] = loads
+        memory = not load["target"]["drives"] and "latency_ns" not in load["metrics"]
+        one_core = memory and len(load["placement"]["cpus"]) == 1
+        return frozenset({"one core"}) if one_core else None
+    packages = {node: own for own, nodes in _nodes_of_packages(topology).items() for node in nodes}
+    return frozenset(
+        (
+            bool(load["target"]["drives"]),
+            "latency_ns" in load["metrics"],
+            _WORKING_SET in load.get("levels", {}),
+            0 if target == node else 1 if packages.get(target) == packages.get(node) else 2,
+        )
+        for load in loads
+        for node in load["initiator"]["nodes"]
+        for target in load["target"]["nodes"]
+    )
+
+
+def is_node_matrix_cell(loads: list[Load]) -> bool:
+    """Return whether a point measures one node's memory, by a node's cores or a latency load.
+
+    A point of a sweep over sizes of working sets, or of a pair of cores, is no cell of such a
+    matrix.
+    """
+    [load, *others] = loads
+    levels = load.get("levels", {})
+    return (
+        not others
+        and load["target"]["kind"] == NODE
+        and len(load["target"]["nodes"]) == 1
+        and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
+        and levels.keys().isdisjoint({_WORKING_SET, _RESPONDER})
+    )
+
+
+def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
+    """Return whether each core of a load is the first core of a node."""
+    first = {node.cpus[0] for node in topology.initiator_nodes}
+    return first.issuperset(parse_cpu_list(load["placement"]["cpus"]))
+
+
+def _is_of_packages(loads: list[Load]) -> bool:
+    """Return whether all cores of a package or machine access the memory of several nodes.
+
+    Such points are few, and no other points fill the links between packages.
+    """
+    [load, *others] = loads
+    return (
+        not others and load["target"]["kind"] == NODES and load["initiator"]["kind"] in WHOLE_PARTS
+    )
+
+
+def _is_first_drive_of_its_node(load: Load, topology: Topology) -> bool:
+    """Return whether a load reads one drive that is the only drive of its node."""
+    [drive, *others] = load["target"]["drives"]
+    beside = [each for each in topology.drives if each.node == drive["node"]]
+    return not others and len(beside) <= 1
+
+
+def _nodes_of_packages(topology: Topology) -> Mapping[int, set[int]]:
+    """Return package -> the nodes of this package."""
+    return {package.os_index: set(package.nodes) for package in topology.packages}
+
+
+def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
+    """Return the seconds that are enough to measure every cell of the node matrices once."""
+    priorities = point_priorities(points, topology)
+    matrix = [each for each in points if priorities[point_key(each)] == Priority.MATRIX]
+    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)
+
+
+# The budget "auto" is 30 minutes, which finds most of what there is to find on a server with eight
+# nodes (docs/explanation/budget.md). A machine whose shortest budget times 1.25 is longer gets that
+# time, so that some time is left for drives and replicates.
+_AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
+
+
+def has_budget_or_precision(config: Config) -> bool:
+    """Return whether a run has a limit, of time or precision, so that it measures in rounds."""
+    return bool(config["budget"] or config["precision"])
+
+
+def budget_of_config(config: Config, plan: HostPlan) -> Budget:
+    """Return the budget of a host; `plan` is the complete plan of the host."""
+    seconds = precision = None
+    if config["budget"] == AUTO_BUDGET:
+        least = least_budget_seconds(plan.points, plan.host.topology)
+        seconds = max(_AUTO_SECONDS, _AUTO_FACTOR * least)
+    elif config["budget"]:
+        seconds = parse_duration(config["budget"])
+    if config["precision"]:
+        precision = parse_share(str(config["precision"]))
+    return Budget(seconds, precision)
+
+
+def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
+    """Return the part of a host's complete plan that these rounds measure."""
+    own = plan.only_measurements([key for each in rounds for key in each.measurements])
+    # The rounds contain all records that count, so records of left-out points do not count.
+    older = sum(
+        (folder / current_record_path(*point_key(point), 1)).exists() for point in own.left_out
+    )
+    if not older:
+        return own
+    note = (
+        f"budget: {format_count(older, 'combination')} left out whose records failed or are from"
+        " before a change of a component or of the definition: the records stay, and no table or"
+        " figure has them"
+    )
+    return replace(own, notes=(*own.notes, note))
+
+
+class PlannedRounds:
+    """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
+
+    `complete` is the complete plan of the host, `steps` are the choices of earlier runs that this
+    run keeps, and `are_written` says whether the files in ``rounds/`` have exactly these choices.
+    """
+
+    def __init__(
+        self, complete: HostPlan, folder: Path, steps: Sequence[RoundStep], are_written: bool
+    ) -> None:
+        self.complete, self.folder, self.are_written = complete, folder, are_written
+        self.first_choice = 1 + len(steps)  # the number of the first choice of this run
+        self._steps = list(steps)
+
+    @property
+    def rounds_before_first_choice(self) -> list[Round]:
+        """Return the rounds before the first choice of this run."""
+        return rounds_of_steps(self._steps[: self.first_choice - 1])
+
+    def plan_before_choice(self, number: int) -> HostPlan:
+        """Return the plan of all rounds that were chosen before choice `number`."""
+        rounds = rounds_of_steps(self._steps[: number - 1])
+        return plan_of_rounds(self.complete, self.folder, rounds)
+
+    def read_choice(self, number: int) -> tuple[bool, bool]:
+        """Read choice `number` from its file; return whether it is the last, and whether new."""
+        step = read_round_step(round_file(self.folder, number))
+        is_new = number > len(self._steps)
+        if is_new:
+            self._steps.append(step)
+        return step.is_last, is_new
+
+
+def needs_rounds(
+    plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
+) -> bool:
+    """Return whether a run within the budget cannot measure the complete `plan`.
+
+    `used_seconds` is the planned time of those measurements of the rounds so far that count, and
+    `missing_seconds` the planned time of all measurements without a record that counts. `is_new`
+    says whether no record counts.
+
+    Raises:
+        UserError: the budget is too short to measure the node matrices once.
+    """
+    if budget.seconds is None:
+        return True
+    if used_seconds + missing_seconds <= budget.seconds:
+        return False
+    least = ROUND_SECONDS + least_budget_seconds(plan.points, plan.host.topology)
+    if budget.seconds < least and is_new:
+        what = (
+            f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"
+            f" the node matrices once takes about {format_duration(least)}, and would leave out"
+            " drive sets, loads at the same time and replicates"
+        )
+        raise UserError(what, f"host {plan.host.name}", "give a longer budget")
+    return True
