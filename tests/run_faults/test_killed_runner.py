@@ -100,7 +100,7 @@ def running(make_point: Callable[..., Any], tmp_path: Path) -> Iterator[RunningP
 
 def is_lock_free() -> bool:
     """Whether nobody measures on this machine."""
-    handle = lock_files.open_lock_file(lock_files.lock_file(lock_files.MEASURING))
+    handle = lock_files.open_lock_file(lock_files.lock_file_path(lock_files.MEASURING))
     try:
         return lock_files.try_to_lock(handle)
     finally:

@@ -159,7 +159,7 @@ def notes_on_missing_components(directory: Path) -> list[str]:
     return notes
 
 
-def state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
+def component_state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
     """Return the state of a component at a time; before the history begins, the first state.
 
     `stamp` has the form of `time_in_file_name`; `states` are the oldest first, at least one.
@@ -180,7 +180,7 @@ def components_changed_since(
         name
         for name in names
         if len(states := histories.get(name, ())) > 1
-        and state_at(stamp, states).content != states[-1].content
+        and component_state_at(stamp, states).content != states[-1].content
     ]
 
 
@@ -234,7 +234,9 @@ class ComponentLog:
         for moment in (before, after):
             seen.append(next((own for since, own in reversed(self.seen) if since <= moment), {}))
             stamp = time_in_file_name(moment)
-            states = {name: state_at(stamp, each) for name, each in self.discovered.items()}
+            states = {
+                name: component_state_at(stamp, each) for name, each in self.discovered.items()
+            }
             known.append({name: state.content or {} for name, state in states.items()})
         if not all(seen):
             seen = [{}, {}]

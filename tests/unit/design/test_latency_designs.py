@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.chosen_loads import format_level
 from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.design.host_resources import HostResources, thread_counts
+from chaosity.design.host_resources import HostResources, thread_counts_up_to
 from chaosity.documents.config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
@@ -176,7 +176,7 @@ def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(confi
 
 @given(st.integers(1, 512))
 def test_thread_counts_are_fine_enough_and_end_with_all(most):
-    counts = thread_counts(most)
+    counts = thread_counts_up_to(most)
     assert counts[0] == 1
     assert counts[-1] == most
     assert counts == sorted(set(counts))

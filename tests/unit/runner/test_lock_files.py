@@ -14,13 +14,13 @@ import pytest
 
 from chaosity.errors import MeasurementError, UserError
 from chaosity.runner import point_measurement
-from chaosity.runner.lock_files import MEASURING, lock_file, open_lock_file
+from chaosity.runner.lock_files import MEASURING, lock_file_path, open_lock_file
 from playbooks import NOBODY
 
 HOLDER = """
 import fcntl, pathlib, sys, time
-from chaosity.runner.lock_files import MEASURING, lock_file, open_lock_file, try_to_lock
-print(try_to_lock(open_lock_file(lock_file(MEASURING, pathlib.Path(sys.argv[1])))), flush=True)
+from chaosity.runner.lock_files import MEASURING, lock_file_path, open_lock_file, try_to_lock
+print(try_to_lock(open_lock_file(lock_file_path(MEASURING, pathlib.Path(sys.argv[1])))), flush=True)
 time.sleep(float(sys.argv[2]))
 """
 
@@ -92,7 +92,7 @@ def test_the_holder_of_a_lock_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert holder.stdout.readline() == "True\n"
     monkeypatch.setattr(point_measurement, "LOCK_SECONDS", 0.1)
     monkeypatch.setattr(
-        point_measurement.lock_files, "lock_file", lambda name: lock_file(name, tmp_path)
+        point_measurement.lock_files, "lock_file_path", lambda name: lock_file_path(name, tmp_path)
     )
     try:
         with pytest.raises(MeasurementError) as failed, point_measurement.hold_host_lock():
@@ -108,11 +108,11 @@ def test_the_holder_of_a_lock_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_lock_of_provisioning_is_preferred(tmp_path: Path):
-    assert lock_file(MEASURING, tmp_path) == tmp_path / "tmp/chaosity-measuring.lock"
+    assert lock_file_path(MEASURING, tmp_path) == tmp_path / "tmp/chaosity-measuring.lock"
     made = tmp_path / "run/chaosity/measuring.lock"
     made.parent.mkdir(parents=True)
     made.touch()
-    assert lock_file(MEASURING, tmp_path) == made
+    assert lock_file_path(MEASURING, tmp_path) == made
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a private /tmp")

@@ -34,8 +34,8 @@ _WORTH_A_NODE = 0.005
 # The best set of nodes is improved at most so many times; each time, at most so many sets that
 # differ from it in one node are tried.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
-# Of the sets that fill a package first, so many are tried with all placements of the pages; so is
-# the smallest set of each package.
+# Of the sets that fill a package first, so many are tried with all placements of the pages. The
+# smallest set of each package is always tried in this way.
 _TRIED_OF_PACKAGES = 2
 # Of single nodes that are alike, so many are tried: one is enough for the best place, the others
 # are shown as equally good.

@@ -30,7 +30,7 @@ from chaosity.records.record_files import (
     current_record_path,
     file_has_text,
     file_time,
-    is_measured,
+    has_valid_record,
     replicate_numbers,
     time_in_file_name,
 )
@@ -196,7 +196,7 @@ class HostInMode:
     def is_up_to_date(self, point: Point, replicate: int) -> bool:
         """Return whether a measurement has a record that counts."""
         changed = self.changed_component_files(*point_key(point), str(replicate))
-        return not changed and is_measured(self.folder, point, replicate)
+        return not changed and has_valid_record(self.folder, point, replicate)
 
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
         """Return the files of a point's components that changed after its record was written.

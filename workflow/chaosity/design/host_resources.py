@@ -230,7 +230,7 @@ class HostResources:
             packed = [cpu for domain in domains for cpu in domain]
             spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
             halves = [len(packed) // 2] if len(packed) > 1 else []
-            for count in halves if half else thread_counts(len(packed)):
+            for count in halves if half else thread_counts_up_to(len(packed)):
                 sets: dict[InitiatorKind, list[int]] = {"threads": packed[:count]}
                 if set(packed[:count]) != set(spread[:count]):
                     sets = {"packed": packed[:count], "spread": spread[:count]}
@@ -422,7 +422,7 @@ class HostResources:
         return Target(device.name, "opencl", nodes, device=device)
 
 
-def thread_counts(most: int) -> list[int]:
+def thread_counts_up_to(most: int) -> list[int]:
     """Return the numbers of threads to measure: 1, 2, 3, 4, 6, 8, 12, ... and `most`."""
     counts = {size for power in range(most.bit_length()) for size in (2**power, 3 * 2**power)}
     return sorted({count for count in counts if count < most} | {most} if most else set())

@@ -380,7 +380,7 @@ def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list
 
 
 def _memory_of_own_packages(initiator: Initiator, host: HostResources) -> Iterator[Target]:
-    """Yield the memory nearest to an initiator's packages, a target for each kind of memory.
+    """Yield a target for each kind of memory that is nearest to an initiator's packages.
 
     The nodes of a target have equal shares of the pages.
     """

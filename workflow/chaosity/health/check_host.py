@@ -260,7 +260,7 @@ class HostCheck:
         if self.transport in (LOCAL, SLURM):  # measured here
             self._refuse_another_machine()
             if not ignore_load:
-                refuse_busy_host(lock_files.lock_file(lock_files.MEASURING))
+                refuse_busy_host(lock_files.lock_file_path(lock_files.MEASURING))
         is_simulated = self.transport == SIMULATED
         result = HostCheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
         result.unreadable = self.unreadable

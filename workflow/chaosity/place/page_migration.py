@@ -134,7 +134,7 @@ def _transparent_huge_page_bytes() -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return all resident memory of a process and its descendants in bytes; see proc_pid_status(5).
+    """Return the bytes of resident memory of a process and its descendants, see proc_pid_status(5).
 
     Reading these counts is much cheaper than `find_memory_areas`, since the kernel maintains them.
     """

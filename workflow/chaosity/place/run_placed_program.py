@@ -275,7 +275,7 @@ class _PlacementSession:
         self.program.at_ready = self._place_at_ready
         self.program.start_program()
         if self.program.own_process_group is not None:
-            self.held.guardian.kill_with_this_process(self.program.own_process_group)
+            self.held.guardian.kill_too_if_this_process_is_killed(self.program.own_process_group)
         if self.plan.search:
             self._watch_pages(searching=True)
         self._watch_pages()

@@ -101,7 +101,7 @@ def current_record_path(experiment: str, point: str, replicate: int) -> str:
     return f"{experiment}/{point}/rep{replicate}.json"
 
 
-def is_measured(folder: Path, point: Point, replicate: int) -> bool:
+def has_valid_record(folder: Path, point: Point, replicate: int) -> bool:
     """Return whether a replicate has a valid record with the point's definition.
 
     `folder` is ``results/<host>/<configuration>``.

@@ -86,7 +86,7 @@ class ListedOpenclDevice(OpenclDeviceFacts):
 
 
 class OpenclDeviceList(TypedDict):
-    """All OpenCL devices, and the path of the loader (libOpenCL) whose numbers they have."""
+    """All OpenCL devices, and the path of the loader (libOpenCL) that gave them their numbers."""
 
     loader: str | None
     devices: list[ListedOpenclDevice]
@@ -274,7 +274,7 @@ _DIMM_BITS = 64  # data width of a DIMM without error correction; for DDR5 it is
 
 
 def read_memory_modules() -> list[MemoryModule] | str:
-    """Return this host's memory modules (DDR3 to DDR5), or a text why they are unknown."""
+    """Return this host's memory modules (DDR3 to DDR5), or why they are unknown, as a text."""
     try:
         return parse_memory_modules(Path("/sys/firmware/dmi/tables/DMI").read_bytes())
     except FileNotFoundError:
@@ -286,7 +286,7 @@ def read_memory_modules() -> list[MemoryModule] | str:
 
 
 def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
-    """Return the memory modules in an SMBIOS table, or a text why they are unknown.
+    """Return the memory modules in an SMBIOS table, or why they are unknown, as a text.
 
     A structure of the table has fields, whose length is in its header, then texts that each end
     with a zero byte, then one more zero byte. A table without its end marker counts as damaged.
@@ -307,7 +307,7 @@ def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
 
 
 def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | str:
-    """Return a list with a structure's module, or a text why the module is unknown.
+    """Return a list with a structure's module, or why the module is unknown, as a text.
 
     The list is empty for an empty slot and for persistent memory.
     """

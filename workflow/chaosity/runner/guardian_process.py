@@ -25,7 +25,7 @@ class Guardian:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
-    def kill_with_this_process(self, pid: int) -> None:
+    def kill_too_if_this_process_is_killed(self, pid: int) -> None:
         """Ask the guardian to kill a program (see `kill_program`) if this process is killed."""
         with contextlib.suppress(BrokenPipeError):  # the guardian was killed
             os.write(self._pipe, f"{pid}\n".encode())
@@ -61,7 +61,7 @@ def kill_this_process_and_descendants() -> None:
 def with_guardian(clean_up: Callable[[], None]) -> Iterator[Guardian]:
     """Run a block with a guardian, which calls `clean_up` after the block.
 
-    If this process is killed, the guardian kills the programs of `kill_with_this_process`, then it
+    If this process is killed, the guardian kills the programs that this process named, then it
     calls `clean_up`. The guardian is a fork, which has no other threads of this process, so
     `clean_up` must not wait for any.
     """

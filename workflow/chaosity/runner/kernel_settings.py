@@ -25,7 +25,7 @@ from chaosity.runner.lock_files import (
     ROOT,
     SETTINGS,
     describe_holders,
-    lock_file,
+    lock_file_path,
     open_lock_file,
     try_to_lock,
 )
@@ -78,7 +78,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
     """
     if not (root / FORMER_VALUES).exists():
         return
-    handle = open_lock_file(lock_file(SETTINGS, root))
+    handle = open_lock_file(lock_file_path(SETTINGS, root))
     try:
         if try_to_lock(handle):  # else a running program uses the settings and restores them
             _try_to_restore(root)
@@ -147,7 +147,7 @@ def hold_kernel_settings(
         UserError: this kernel lacks a setting, only root may write the setting, another run holds
             the settings, or the lock of the settings cannot be opened.
     """
-    lock = open_lock_file(lock_file(SETTINGS, root))
+    lock = open_lock_file(lock_file_path(SETTINGS, root))
     try:
         alone = try_to_lock(lock)
         if alone:

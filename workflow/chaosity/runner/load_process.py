@@ -155,7 +155,7 @@ class LoadProcess:
             )
         except OSError as error:
             raise MeasurementError(f"{program} cannot be run: {error}") from error
-        self.guardian.kill_with_this_process(self.process.pid)
+        self.guardian.kill_too_if_this_process_is_killed(self.process.pid)
         self.began = time.monotonic()
         self.reader = threading.Thread(target=self._read_output, daemon=True)
         self.reader.start()

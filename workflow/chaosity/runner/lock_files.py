@@ -24,7 +24,7 @@ MEASURING, SETTINGS = "measuring", "settings"
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def lock_file(name: str, root: Path = ROOT) -> Path:
+def lock_file_path(name: str, root: Path = ROOT) -> Path:
     """Return the path of a lock file: in /run/chaosity if provisioning made it, else in /tmp.
 
     `name` is MEASURING or SETTINGS; `root` holds `run` and `tmp`.

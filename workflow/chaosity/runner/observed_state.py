@@ -138,8 +138,8 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
     """Return the cgroup of this process that allows the least memory; None if no limit exists.
 
     A batch system, a container or a service limits its processes to less memory than their nodes
-    have, see cgroups(7). A limit also holds for the cgroups below its own. `root` is the folder
-    with `proc` and `sys`.
+    have, see cgroups(7). The limit of a cgroup also holds for the cgroups below it. `root` is the
+    folder with `proc` and `sys`.
     """
     lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))
     own = {name: Path(path) for _, names, path in lines for name in names.split(",")}

@@ -70,7 +70,7 @@ def hold_host_lock() -> Iterator[int]:
         MeasurementError: another measurement did not end in time.
         UserError: the lock cannot be opened.
     """
-    path = lock_files.lock_file(lock_files.MEASURING)
+    path = lock_files.lock_file_path(lock_files.MEASURING)
     handle = lock_files.open_lock_file(path)
     try:
         limit = time.monotonic() + LOCK_SECONDS

@@ -30,7 +30,7 @@ from chaosity.errors import UserError
 from chaosity.records.record_files import (
     SCHEMA_VERSION,
     current_record_path,
-    is_measured,
+    has_valid_record,
     read_regular_file,
     replicate_numbers,
     save_record,
@@ -244,7 +244,7 @@ def _simulate_point(folder: Path, point: Point) -> int:
     """Write the missing records of a point and return their number."""
     model, written = _open_once(folder, point["host"]), 0
     for replicate in replicate_numbers(point):
-        if not is_measured(folder, point, replicate):
+        if not has_valid_record(folder, point, replicate):
             file = current_record_path(point["experiment"], point["point"], replicate)
             save_record(simulate_replicate(point, replicate, model), folder / file)
             written += 1

@@ -30,7 +30,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from chaosity.components import ComponentState, read_component_histories, state_at
+from chaosity.components import ComponentState, component_state_at, read_component_histories
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import (
     MALFORMED,
@@ -540,7 +540,7 @@ def _point_rows(
             # A record ends before its file is written. If the file's name says that the record
             # ended later, the host's clock was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
-            states = {name: state_at(stamp, known) for name, known in own.items()}
+            states = {name: component_state_at(stamp, known) for name, known in own.items()}
             attempts.append(_Attempt(int(match[1]), stamp, path, states))
     attempts.sort(key=lambda attempt: (attempt.stamp, attempt.replicate))
     periods = [

@@ -122,7 +122,7 @@ def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
 
 
 def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
-    """Return firmware and board as hwloc read them from /sys/class/dmi; an empty text is None."""
+    """Return the facts about firmware and board that hwloc read from /sys/class/dmi."""
     names = {
         "bios_vendor": "DMIBIOSVendor",
         "bios_version": "DMIBIOSVersion",

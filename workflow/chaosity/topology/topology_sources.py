@@ -63,7 +63,7 @@ class SysfsReader:
         return found.strip("\0 \t\n")
 
     def read_number(self, path: str) -> int | None:
-        """Return the decimal number in a file, or None."""
+        """Return the decimal number in a file; None if it has no number or cannot be read."""
         try:
             return int(self.read_text(path) or "")
         except ValueError:

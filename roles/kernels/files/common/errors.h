@@ -23,7 +23,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Refuses when the lines printed so far could not be written, for example to a full disk. Programs
- * call it after every line. (When the reader of a pipe is gone, SIGPIPE ends the process.) */
+ * call this function after every line. (When the reader of a pipe is gone, SIGPIPE ends the
+ * process.) */
 void require_written(void);
 
 #endif

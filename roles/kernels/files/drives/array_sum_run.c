@@ -47,7 +47,7 @@ struct thread {
 
 struct state {
     const struct sum_options *options;
-    struct arrays arrays; /* the array in memory, or the buffers */
+    struct arrays arrays; /* the array in memory, or the buffers of the drives' chunks */
     struct team team;
     struct thread *threads;
     pthread_barrier_t ready; /* threads sleep here until all have converted their integers */

@@ -4,8 +4,8 @@
  * on a GPU (section 4): 3 reads and 1 write of matrices of 8192 x 8192 32-bit floats, 1 GiB in all.
  *
  * A sample consists of as many passes as take about --sample-seconds. The device gets all of them
- * at once, so it does not wait for the host between passes. Time is the host's, from the request of
- * the first pass to the end of the last: samples follow one another without a gap.
+ * at once, so it does not wait for the host between passes. Time is measured on the host, from the
+ * request of the first pass to the end of the last: samples follow one another without a gap.
  */
 #include <inttypes.h>
 #include <math.h>

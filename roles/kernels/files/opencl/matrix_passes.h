@@ -16,7 +16,7 @@
 
 enum { MATRICES = 4 };
 
-/* The kernels, for open_opencl_device(). */
+/* The source of the kernels, for open_opencl_device(). */
 extern const char matrix_kernels[];
 
 struct matrices {

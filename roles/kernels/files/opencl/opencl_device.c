@@ -96,7 +96,7 @@ static bool read_text(cl_device_id id, cl_uint key, char text[OPENCL_NAME_BYTES]
 /* The PCI address as the kernel writes it; empty if the driver does not tell it. */
 static void read_slot(cl_device_id id, char slot[SLOT_BYTES]) {
     cl_uint khr[4], bus, function, domain = 0; /* khr: domain, bus, device, function */
-    unsigned char amd[24]; /* a 32-bit type, and at the end bus, device, function */
+    unsigned char amd[24]; /* 32-bit type; at the end bus, device, function */
     slot[0] = '\0';
     if (read_fact(id, PCI_BUS_INFO_KHR, sizeof khr, khr)) {
         snprintf(slot, SLOT_BYTES, "%04x:%02x:%02x.%x", khr[0], khr[1], khr[2], khr[3]);

@@ -39,7 +39,7 @@ void free_copies(const struct copies *copies);
 /* Keeps copies in flight; returns how many have ended since the last call. Does not wait. */
 uint64_t go_on_copying(struct copies *copies);
 
-/* Waits for the copies in flight. Refuses when one does not end for some seconds. */
+/* Waits for the copies in flight. Refuses when a copy does not end for some seconds. */
 void stop_copying(struct copies *copies);
 
 /* Reads all pieces, those on the device into `piece`; returns how many words are wrong. */

@@ -20,7 +20,7 @@ struct alignas(128) thread_counts {
 };
 
 std::mutex counters_lock;
-std::vector<std::unique_ptr<thread_counts>> counters; /* remain when their threads have ended */
+std::vector<std::unique_ptr<thread_counts>> counters; /* they remain after their threads end */
 thread_local thread_counts *own_counter = nullptr;
 
 thread_counts &counts_of_this_thread() {

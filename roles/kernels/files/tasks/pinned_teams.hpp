@@ -36,7 +36,7 @@ class pinned_teams {
      * found on its CPU. Refuses when oneTBB starts fewer threads than there are CPUs. */
     void run(const std::function<void(int)> &body);
 
-    /* The first thread of each team calls it: sleeps until all of them have called it. */
+    /* Called by the first thread of each team: sleeps until all of these have called it. */
     void wait_for_all();
 
     int count() const { return (int)members_.size(); }

@@ -94,7 +94,7 @@ class measurement {
         require_written();
     }
 
-    /* The first thread of team 0 calls it while the others sleep. */
+    /* The first thread of team 0 calls this function while the others sleep. */
     void wait_until_started() {
         if (stop_requested()) {
             start_ = START_STOPPED;

@@ -18,7 +18,7 @@
 struct program_context {
     pinned_teams &arenas;
     const page_access_counter &counter;
-    size_t bytes; /* of all data, without the copies for further teams */
+    size_t bytes; /* size of all data, without the copies for further teams */
 };
 
 class task_program {
