@@ -174,7 +174,9 @@ def topology_digest(wildcards):
 def tables_of_other_runs(wildcards):
     """Tables of the host's configurations that are not part of this run."""
     own = {mode.configuration for mode in CAMPAIGN.modes_of(wildcards.host)}
-    tables = tidy_tables_of_other_configurations(Path(RESULTS), wildcards.host, wildcards.configuration)
+    tables = tidy_tables_of_other_configurations(
+        Path(RESULTS), wildcards.host, wildcards.configuration
+    )
     return [table for table in tables if table.parent.name not in own]
 
 

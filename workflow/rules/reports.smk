@@ -82,10 +82,14 @@ rule overview:
         # Summaries of hosts and configurations that are not part of this run; no rule makes them as
         # inputs.
         others=lambda wildcards, input: [
-            str(path) for path in summary_files_of_all_hosts(Path(RESULTS)) if str(path) not in input.summaries
+            str(path)
+            for path in summary_files_of_all_hosts(Path(RESULTS))
+            if str(path) not in input.summaries
         ],
         others_changed=lambda wildcards, input: modification_times_ns(
-            path for path in summary_files_of_all_hosts(Path(RESULTS)) if str(path) not in input.summaries
+            path
+            for path in summary_files_of_all_hosts(Path(RESULTS))
+            if str(path) not in input.summaries
         ),
         left_out=[str(one) for one in skipped_hosts(Path(RESULTS))],
     shell:
