@@ -1,12 +1,16 @@
-"""Wrong descriptions of machines are refused, each in one sentence."""
+"""Descriptions of simulated machines, right and wrong, and the topologies that ship with them."""
 
 from __future__ import annotations
 
+import runpy
+import shutil
 from datetime import date
 
 import pytest
+from lxml import etree
 from machine_by_hand import TODAY, TOPOLOGY
 
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import current_faults, read_machine_description
 from chaosity.topology.topology_discovery import discover_topology
@@ -107,3 +111,30 @@ def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path, 
     # A description beside the file is preferred.
     (tmp_path / f"{name}.yaml").write_text(HEAD.replace("bad", name) + BODY)
     assert read_machine_description(mine, topology)["latency_ns"]["l1"] == 1
+
+
+FOLDER = ROOT / "templates/machines" / "topologies"
+
+
+@pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="hwloc is not installed")
+def test_files_follow_from_the_table():
+    program = runpy.run_path(str(FOLDER / "make_topologies.py"))
+    assert {path.stem for path in FOLDER.glob("*.xml")} == set(program["MACHINES"])
+    for name in (
+        "epyc_7413_nps4",
+        "desktop",
+        "apple_m1_pro",
+        "epyc_9554_cxl",
+        "xeon_max_9480_snc4",
+    ):
+        made = program["make_topology"](program["MACHINES"][name])
+        etree.indent(made)
+        stored = etree.parse(FOLDER / f"{name}.xml").getroot()
+        assert [contents(each) for each in made.iter()] == [
+            contents(each) for each in stored.iter()
+        ]
+
+
+def contents(element: etree._Element) -> tuple[dict[str, str], str]:
+    """The attributes of an element and its text, such as the entries of the SLIT."""
+    return dict(element.attrib), (element.text or "").strip()

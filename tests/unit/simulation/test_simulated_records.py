@@ -1,22 +1,30 @@
-"""Every experiment on every shipped machine gives valid records, and their values are true."""
+"""Records of simulated machines, the output in them, and the table made of them."""
 
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
+from chaosity.components import make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
-from chaosity.simulation.machine_description import read_machine_description
+from chaosity.simulation.machine_description import Fault, read_machine_description
 from chaosity.simulation.machine_model import MachineModel, true_values
-from chaosity.simulation.simulated_records import simulate_replicate
+from chaosity.simulation.simulated_records import simulate_replicate, text_with_value_as_first_group
+from chaosity.store.measurements import CELL, Measurements
+from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
-from machines import TODAY, planned
+from machines import TODAY, SimulatedHost, planned, shipped_machine, shipped_topology
 from published_schemas import schema_errors
 
 MACHINES = {
@@ -94,3 +102,82 @@ def test_results_stay_where_they_are(tmp_path: Path):
     before = sorted(ROOT.iterdir())
     simulate_replicate(points_of("desktop")[0], 1, machine("desktop"))
     assert sorted(ROOT.iterdir()) == before
+
+
+SEED = 7
+FEW = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
+# What a record says besides: when it was made, and the pages that its load saw.
+ONLY_IN_RECORDS = ["measured_at", "seen_nodes", "reason"]
+
+
+def host_with_noise(name: str, *faults: Fault, all_points: bool = False, **config) -> SimulatedHost:
+    noise = shipped_machine(name, shipped_topology(name))["noise"]
+    noise = {**noise, "drift": 0.03, "disturbed_runs": 0.1, "disturbed_loss": 0.1}
+    return planned(name, name, faults, all_points=all_points, change={"noise": noise}, **config)
+
+
+def assert_same_table(drawn: Measurements, records: Measurements) -> None:
+    columns = [column for column in COLUMNS if column not in ONLY_IN_RECORDS]
+    sides = [side.rows[columns].sort_values([*CELL, "replicate"]) for side in (drawn, records)]
+    sides = [side.dropna(subset="value").reset_index(drop=True) for side in sides]
+    # A drawn value has no samples, so it cannot be imprecise.
+    disturbed = [side.pop("remarks").fillna("").str.contains("disturbed") for side in sides]
+    pd.testing.assert_series_equal(*disturbed)
+    pd.testing.assert_frame_equal(*sides, rtol=1e-5)
+
+
+def test_a_drawn_table_has_the_values_and_findings_of_all_records():
+    slow: Fault = {"fault": "slow_node", "node": 1, "remaining": 0.5}
+    host, few = (
+        host_with_noise("fleet", slow, all_points=all_points, replicates=2, experiments=FEW)
+        for all_points in (True, False)
+    )
+    records = host.table_of_records(SEED)
+    parts = host_component_facts(host.topology, make_component_documents(host.topology))
+    from_records, drawn = analyse_host(records, parts), few.findings(SEED)
+    reported = [
+        [each.sentence for each in (*found.anomalies, *found.suspicions)]
+        for found in (drawn, from_records)
+    ]
+    assert drawn.checked == from_records.checked
+    assert reported[0] and reported[0] == reported[1]
+    read = records.rows["point"].isin([point["point"] for point in few.points])
+    assert_same_table(few.table(SEED), records.select(read))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["apple_m1_pro", "epyc_9554_cxl", "xeon_max_9480_snc4"])
+def test_drawn_values_are_those_of_records_on_machines_with_unlike_cores_and_nodes(name: str):
+    host = host_with_noise(name, sample=dict.fromkeys(read_config()["experiments"], 5))
+    assert_same_table(host.table(SEED), host.table_of_records(SEED))
+
+
+PATTERNS = [
+    r"^MByte/s:\s+([0-9.]+)",
+    r"^Using ([0-9]+) threads",
+    r"^Size \(Byte\):\s+([0-9]+)",
+    r"^Number of Threads counted = ([0-9]+)",
+    r"<float[0-9]*>([0-9.e+]+)</float",
+    r"^\s*Compute units\s*: ([0-9]+)",
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@settings(deadline=None)  # a busy machine is slow now and then
+@given(number=st.integers(0, 10**12))
+def test_a_pattern_finds_the_number_in_the_text_made_for_it(pattern, number):
+    assert re.findall(pattern, text_with_value_as_first_group(pattern, str(number)), re.M) == [
+        str(number)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value"),
+    [
+        (r"^Platform: (.*?)\s*$", "Portable Computing Language"),
+        (r"^Solution (Validates|Does not validate)", "Validates"),
+        (r"^Test: ([a-z]+(?:_mem)?)", "stream_mem"),
+    ],
+)
+def test_a_pattern_finds_the_text_made_for_it(pattern, value):
+    assert re.findall(pattern, text_with_value_as_first_group(pattern, value), re.M) == [value]

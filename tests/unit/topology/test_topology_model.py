@@ -1,4 +1,4 @@
-"""The model of a host: its attributes, its JSON, and the name of its configuration."""
+"""The model of a host, its JSON, and what ``chaosity topology`` prints of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import (
@@ -186,3 +188,28 @@ def test_memory_without_processors_does_not_count():
     cpu_less = machine(EPYC, [0, 0], has_cpus=False, initiator=False).nodes
     found = machine(EPYC, [0, 1])
     assert configuration_name(replace(found, nodes=found.nodes + cpu_less)) == "nps1"
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Runs the command and returns what it printed."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def run(*arguments: str) -> str:
+        return CliRunner().invoke(chaosity, ["topology", *arguments], catch_exceptions=False).stdout
+
+    return run
+
+
+def test_the_summary_fits_on_100_columns(shown):
+    for path in OWN.glob("*.xml"):
+        lines = shown(str(path)).splitlines()
+        assert max(map(len, lines)) <= 100
+        assert "…" not in "".join(lines)
+
+
+def test_this_machine_is_the_default(shown):
+    values = json.loads(shown("--json"))
+    assert values["kind"] == "live"
+    assert values["pus"] >= 1
+    assert f"{values['usable']['pus']} PU" in shown()

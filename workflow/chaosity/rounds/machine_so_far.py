@@ -133,7 +133,7 @@ class MachineSoFar:
     measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
     # (experiment, point) -> duration of each record in seconds.
     record_seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
-    # Cells of earlier runs, see `known_before.cells_of_earlier_runs`; None without earlier runs.
+    # Cells of earlier runs, see `cells_of_earlier_runs`; None without earlier runs.
     earlier_cells: pd.DataFrame | None = None
 
     @property

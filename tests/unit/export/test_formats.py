@@ -1,4 +1,4 @@
-"""Readers of each format take the exported text, and each text says where its values are from."""
+"""The formats of ``chaosity export`` but hwloc's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -18,13 +20,124 @@ from prometheus_client.parser import text_string_to_metric_families as plain_fam
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
-from chaosity.export.formats import prediction_limits
+from chaosity.export.formats import (
+    build_placement_document,
+    interleave_weights_of_host,
+    prediction_limits,
+)
+from chaosity.export.main_matrices import memory_matrix, read_measured_host
 from chaosity.statistics.estimates import Estimate
+from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
 from loop_devices import checksum, loop_device
-from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, rows, table, whole_map
+from machines import SMALL_MACHINES, MeasuredHost, measured_host
+from published_schemas import schema_errors, schema_validator
+from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, measured, rows, table, whole_map
+
+XML = SMALL_MACHINES / "two_packages.xml"
+NAMES = ("memory_bandwidth", "storage_bandwidth", "interference")
+LATENCIES = ("latency_matrix", "loaded_latency")
+FAILED = {"memory=node0+node1+triad": "placement: memory: 3 % of the pages are on node 0"}
+
+
+def server(*experiments: str, **keys: Any) -> MeasuredHost:
+    names = experiments or (*NAMES, *LATENCIES)
+    return measured_host("two_packages", *names, **keys)
+
+
+def document(tidy: pd.DataFrame, folder: Path) -> dict:
+    return build_placement_document(
+        read_measured_host(folder_of(XML, tidy.astype(COLUMNS), folder))
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A server with two packages; a point failed and one is missing."""
+    tidy = server(failed=FAILED, missing=["memory=node3+node3+triad"]).tidy()
+    return document(tidy, tmp_path_factory.mktemp("whole") / "r")
+
+
+def test_the_document_matches_its_schema(whole):
+    assert schema_errors(json.loads(json.dumps(whole, allow_nan=False)), "placement") == []
+
+
+def test_the_schema_is_closed_everywhere():
+    def objects(part):
+        if isinstance(part, dict):
+            if part.get("type") == "object":
+                yield part
+            for value in part.values():
+                yield from objects(value)
+        elif isinstance(part, list):
+            for value in part:
+                yield from objects(value)
+
+    found = list(objects(schema_validator("placement").schema))
+    free = [one for one in found if one.get("additionalProperties") is not False]
+    assert len(found) > 10
+    assert [one.get("description") for one in free] == [
+        "factors of the point and levels of the load"
+    ]
+
+
+def test_placements_that_failed_are_named_with_the_reason(whole):
+    left_out = {(o["initiator_node"], o["target_node"]): o for o in whole["memory"]["left_out"]}
+    assert "pages are on node 0" in left_out[0, 1]["reason"]
+    assert left_out[3, 3]["reason"] == "not measured yet"
+    failed = next(
+        p
+        for p in whole["memory"]["placements"]
+        if (p["initiator_node"], p["target_node"]) == (0, 1)
+    )
+    assert failed[BANDWIDTH] is None and failed[LATENCY] is not None
+
+
+def test_interference_is_listed_by_relation(whole):
+    found = {
+        (one["load"], one["beside"], one["relation"]): one
+        for one in whole["interference"]["by_relation"]
+    }
+    near = found["memory", "storage", "same_node"]
+    far = found["memory", "storage", "other_package"]
+    assert near["worst"]["ratio_to_alone"]["median"] < 0.7
+    assert far["worst"]["ratio_to_alone"]["median"] > near["worst"]["ratio_to_alone"]["median"]
+    ratio = near["worst"]["ratio_to_alone"]
+    assert ratio["n"] >= 1 and near["cells"] > 1
+
+
+def test_the_worst_corunning_load_for_latency_makes_it_longest(whole):
+    found = [one for one in whole["interference"]["by_relation"] if one["less_is_better"]]
+    assert found
+    for one in found:
+        own = [
+            cell["ratio_to_alone"]["median"]
+            for cell in whole["interference"]["cells"]
+            if (cell["load"], cell["kernel"], cell["metric"])
+            == (one["load"], one["kernel"], one["metric"])
+            and (one["beside"], one["relation"])
+            in {(other["load"], other["relation"]) for other in cell["beside"]}
+        ]
+        assert one["worst"]["ratio_to_alone"]["median"] == max(own)
+
+
+def test_a_cache_is_not_taken_for_memory(tmp_path):
+    tidy = server("memory_bandwidth", "latency_by_size").tidy()
+    sized = tidy[tidy["experiment"] == "latency_by_size"]
+    assert not sized.empty
+    both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
+    host = read_measured_host(folder_of(XML, both.astype(COLUMNS), tmp_path / "r"))
+    assert memory_matrix(host, LATENCY) is None
+
+
+def test_one_thread_is_not_taken_for_a_node(tmp_path):
+    tidy = server("memory_bandwidth").tidy()
+    threads = tidy[tidy["initiator_kind"] == "pu"]
+    host = read_measured_host(folder_of(XML, threads, tmp_path / "r"))
+    assert memory_matrix(host, BANDWIDTH) is None
+
 
 EPYC = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 CHECK = """
@@ -226,3 +339,47 @@ def test_imprecise_values_are_named_and_have_no_reference(tmp_path):
     text = exported("reframe", folder_of(EPYC, two, tmp_path / "r"))
     assert yaml.safe_load(text) == {"ChaosityMap": {"*": {}}}
     assert "# Too imprecise, measure again: memory_bandwidth_node0_node0\n" in text
+
+
+HBM = EPYC.with_name("xeon-max-2s-hbm-flat.xml")
+
+
+def near_and_far(initiator: int, target: int) -> float:
+    return 40e9 if initiator == target else 30e9 if initiator // 4 == target // 4 else 10e9
+
+
+def test_nodes_without_units_get_pages_and_are_no_workers(tmp_path):
+    folder = measured(HBM, tmp_path / "r", lambda i, j: 80e9 if j >= 2 else 40e9)
+    found = interleave_weights_of_host(read_measured_host(folder))
+    assert set(found.sets) == {"node0", "node1", "all"}
+    assert found.sets["all"].kernel_weights == {0: 1, 1: 1, 2: 2, 3: 2}
+
+
+def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):
+    def value(initiator: int, target: int) -> float | None:
+        return None if (initiator, target) == (3, 0) else near_and_far(initiator, target)
+
+    found = interleave_weights_of_host(read_measured_host(measured(EPYC, tmp_path / "r", value)))
+    assert set(found.left_out) == {"node3", "package0", "all"}
+    assert "from node 3 to node 0" in found.left_out["all"]
+    assert "package1" in found.sets
+
+
+def run(*arguments: str) -> str:
+    found = CliRunner().invoke(chaosity, ["export", "weights", *arguments])
+    if found.exception:
+        raise found.exception
+    return found.stdout
+
+
+def test_the_name_of_a_folder_is_in_a_comment_and_no_command(tmp_path):
+    folder = measured(EPYC, tmp_path / "a\nreboot", near_and_far)
+    lines = run(str(folder), "--dwp", "1").splitlines()
+    assert f"chaosity export weights '{tmp_path}/a reboot' --dwp 1" in "\n".join(lines[:3])
+    assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)
+
+
+def test_without_a_pair_of_nodes_there_are_no_weights(tmp_path):
+    folder = measured(EPYC, tmp_path / "r", latency=lambda i, j: 80.0)
+    with pytest.raises(UserError, match="no bandwidth from a node"):
+        run(str(folder))
