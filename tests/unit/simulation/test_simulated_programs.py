@@ -49,7 +49,7 @@ def test_one_core_needs_the_time_of_the_program_for_a_run(runs_per_second):
 
 def test_all_cores_are_faster_until_the_controllers_are_full(runs_per_second):
     # A quarter of the bytes are written, which takes the controllers 1.1 times as long. An L3 cache
-    # of 16 MiB holds 12.5 % of 128 MiB, see `idle_machine_with_faults`.
+    # of 16 MiB holds 12.5 % of 128 MiB, see `machine_description`.
     controllers = 4 * 34e9 / 1.025 / 0.875 / 9e9
     found = {name: speedup(runs_per_second, name, "vanilla") for name in PROGRAMS}
     assert found == pytest.approx(

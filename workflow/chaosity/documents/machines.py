@@ -185,7 +185,7 @@ def _kind(keys: str, **others: Any) -> FaultKind:
 
 
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
-# The function `affected_resources` in simulation/idle_machine_with_faults.py has the effect of each
+# The function `affected_resources` in simulation/machine_description.py has the effect of each
 # fault that leaves a share of a capacity, and this module also that of the other faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _kind("node remaining"),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from chaosity.documents.machines import Fault
 from chaosity.records.record_format import DriveFacts, Load, OpenclTargetDevice
 from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.idle_machine_with_faults import (
+from chaosity.simulation.machine_description import (
     WITHOUT_LIMIT,
     HitShares,
     IdleMachine,

@@ -1,8 +1,18 @@
-"""Read the description of a simulated machine and check that it fits a topology."""
+"""Read the description of a simulated machine, and say what its parts can do when idle.
+
+A machine that is idle has no other traffic. Its faults are included: a fault reduces capacities
+(`affected_resources`) or adds to latencies.
+
+A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
+``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
+link, and ``drives2`` (the root ports of node 2). docs/explanation has all resources.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -20,7 +30,10 @@ from chaosity.documents.machines import (
 )
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, check_name_is_allowed
-from chaosity.topology.topology_model import Topology
+from chaosity.records.record_format import DriveFacts, Load
+from chaosity.runner.point_measurement import memory_shares_by_node
+from chaosity.simulation.simulated_loads import passes_over_arrays, processing_units_of_load
+from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
 KIND = "simulated_machine"
 # Name of the file with the checked description among the results of a host. Simulating a record
@@ -145,3 +158,314 @@ def firmware_topology(
     if "memory_node" in machine.get("devices", {}):
         devices = tuple(replace(device, unified_memory=True) for device in devices)
     return replace(topology, distances=distances, opencl_devices=devices)
+
+
+WITHOUT_LIMIT = float("inf")
+
+
+def resource_capacities(
+    machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
+) -> dict[str, float]:
+    """Return resource -> capacity with these faults; cores and drives have the capacity 1.
+
+    Other capacities are in bytes per second.
+    """
+    rates = dict(_healthy_capacities(machine, topology))
+    capacities = dict(rates)
+    for fault in faults:
+        if fault["fault"] == "slow_port":  # one port, too slow for the drives behind it together
+            rate = machine["drives"]["read_bytes_per_second"]
+            capacities[slow_port_resource_name(fault)] = rate * len(fault["drives"])
+        if fault["fault"] == "shared_drive_path":
+            paths = [f"drives{node}->package{fault['to_package']}" for node in fault["drive_nodes"]]
+            capacities[shared_drive_path_resource_name(fault)] = sum(map(rates.__getitem__, paths))
+        for name in affected_resources(fault, topology, capacities):
+            capacities[name] *= fault["remaining"]
+    return capacities
+
+
+def slow_port_resource_name(fault: Fault) -> str:
+    """Return the name of the resource that the drives of a `slow_port` share."""
+    return "port_of_" + "+".join(fault["drives"])
+
+
+def shared_drive_path_resource_name(fault: Fault) -> str:
+    """Return the name of the path from a fault's drives to a package, which these drives share."""
+    nodes = "+".join(map(str, fault["drive_nodes"]))
+    return f"drives{nodes}->package{fault['to_package']}"
+
+
+def affected_resources(
+    fault: Fault, topology: Topology, capacities: Mapping[str, float]
+) -> list[str]:
+    """Return the names of the resources whose capacity a fault reduces.
+
+    `capacities` has the name of each resource. The result is empty for a fault that reduces none.
+    """
+    match fault["fault"]:
+        case "slow_node":
+            return [f"node{fault['node']}"]
+        case "slow_link":
+            return [f"package{fault['from_package']}->package{fault['to_package']}"]
+        case "slow_drive":
+            return [fault["drive"]]
+        case "slow_core":
+            return [f"core{fault['core']}"]
+        case "slow_host":
+            return list(capacities)
+        case "slow_drive_path":
+            return _drive_paths(fault, topology)
+        case "slow_port":
+            return [slow_port_resource_name(fault)]
+        case "shared_drive_path":
+            return [shared_drive_path_resource_name(fault)]
+    # `swapped_distances` changes the SLIT of the firmware, see `firmware_topology`, and
+    # `waiting_l3_domains` a latency, see `IdleMachine`: no capacity.
+    return []
+
+
+def _drive_paths(fault: Fault, topology: Topology) -> list[str]:
+    """Return the resources from a node's drives to other packages, or to one given package."""
+    node = fault["drive_node"]
+    own = topology.package_of_node.get(node)
+    others = {package.os_index for package in topology.packages} - {own}
+    wanted = {fault["to_package"]} if "to_package" in fault else others
+    return [f"drives{node}->package{package}" for package in sorted(wanted)]
+
+
+def _healthy_capacities(
+    machine: MachineDescription, topology: Topology
+) -> Iterator[tuple[str, float]]:
+    """Yield each resource and its capacity without faults."""
+    memory, links = machine["memory"], machine.get("links", {})
+    drives, devices = machine.get("drives"), machine.get("devices")
+    # A package whose cores a cgroup forbids can have memory.
+    known = {package.os_index for package in topology.packages}
+    packages = sorted(known | {node.package for node in topology.nodes if node.package is not None})
+    nodes = [node.os_index for node in topology.nodes]
+    for core in topology.cores:
+        yield f"core{core.index}", 1.0
+    for cores, rate in (
+        ("fast_cores", memory.get("fast_cores_bytes_per_second")),
+        ("slow_cores", memory.get("slow_cores_bytes_per_second")),
+    ):
+        if rate is not None:
+            yield cores, rate
+    for domain in topology.l3_domains:
+        yield f"l3_{domain.index}", memory.get("l3_domain_bytes_per_second", WITHOUT_LIMIT)
+    own = {int(node): float(rate) for node, rate in memory.get("nodes", {}).items()}
+    shared = [node.os_index for node in topology.memory_nodes if node.os_index not in own]
+    each = memory["package_bytes_per_second"] * len(packages) / max(1, len(shared))
+    for number in {*own, *shared}:
+        yield f"node{number}", own.get(number, each)
+    for begin in nodes:
+        near = links.get("node_to_node_bytes_per_second", WITHOUT_LIMIT)
+        yield from ((f"node{begin}->node{end}", near) for end in nodes)
+        far = links.get("node_to_package_bytes_per_second", WITHOUT_LIMIT)
+        yield from ((f"node{begin}->package{end}", far) for end in packages)
+        yield from ((f"package{end}->node{begin}", far) for end in packages)
+    for begin in packages:
+        between = links.get("package_to_package_bytes_per_second", WITHOUT_LIMIT)
+        yield from ((f"package{begin}->package{end}", between) for end in packages)
+    if drives:
+        for drive in topology.drives:
+            if drive.name:
+                name = drive_component_name(drive)
+                yield name, 1.0
+                yield f"{name}_link", drive.link_bytes_per_second or WITHOUT_LIMIT
+        part = len(packages) / max(1, len(shared))  # share of a package's root ports at a node
+        all_near = part * drives.get("package_bytes_per_second", WITHOUT_LIMIT)
+        far = part * drives.get("remote_package_bytes_per_second", WITHOUT_LIMIT)
+        for number in nodes:
+            yield f"drives{number}", all_near
+            yield from ((f"drives{number}->package{package}", far) for package in packages)
+    if devices:
+        for device in topology.opencl_devices:
+            yield device.name, devices["memory_bytes_per_second"]
+            yield f"{device.name}_in", devices["link_bytes_per_second"]
+            yield f"{device.name}_out", devices["link_bytes_per_second"]
+
+
+# Reach of the second-level TLB with base pages: 2048 entries of 4 KiB.
+_TLB_BYTES = 2048 * 4096
+# Sharpness of the edge of a cache. With 3, dependent accesses at random find 79 % of their lines in
+# an L3 cache as large as their working set, and 48 % in one of half the size, as in the tables of
+# document 003.
+_CACHE_EDGE = 3
+# Passes over arrays replace lines before they read them again. So if a cache is too small, the
+# share of their accesses that hit is this power of the share of dependent accesses at random that
+# hit. Then a cache gives arrays of twice its size at most 1.13 times the bandwidth of memory, and
+# arrays of four times its size 1.02 times. Measured on two cores: 1.33 (0.95 to 2.47) and 1.05
+# (0.63 to 1.31), see docs/validation.md.
+_PASSES_POWER = 3
+# For each cache level: the share of accesses that hit, and their latency in ns.
+HitShares = list[tuple[float, float]]
+
+
+class IdleMachine:
+    """Latencies and cache hits of loads on a simulated machine without other traffic.
+
+    `faults` are the faults that the machine has now.
+    """
+
+    def __init__(
+        self, machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
+    ) -> None:
+        self.machine, self.topology = machine, topology
+        whole = [fault["remaining"] for fault in faults if fault["fault"] == "slow_host"]
+        # The factor by which a fault of the whole host makes all accesses slower.
+        self._slowdown = 1 / math.prod(whole)
+        self._waiting = [fault for fault in faults if fault["fault"] == "waiting_l3_domains"]
+        self._domain_of_pu = {pu: domain for domain in topology.l3_domains for pu in domain.cpus}
+
+    def memory_ns(self, begin: int, end: int) -> float:
+        """Return the latency of an access to memory in the idle machine, in ns."""
+        latencies = self.machine["latency_ns"]
+        pair = latencies.get("pairs", {}).get(f"{begin}->{end}")
+        relation = self.topology.node_relation(begin, end)
+        near = latencies["same_node"]
+        same_package = latencies.get("same_package", near)
+        other_package = latencies.get("other_package", near)
+        count = len(self.topology.packages)
+        named = {
+            SAME_NODE: near,
+            SAME_PACKAGE: same_package,
+            OTHER_PACKAGE: other_package,
+        }.get(relation, near)
+        # its lines are in all packages
+        if self.topology.package_of_node.get(end) is None and count > 1:
+            named = (same_package + (count - 1) * other_package) / count
+        return (named if pair is None else pair) * self._slowdown
+
+    def hit_shares(self, load: Load, loads: list[Load]) -> HitShares:
+        """Return the hits of a load in each cache level while all loads of a point run."""
+        unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
+        latencies = self.machine["latency_ns"]
+        found = 0.0
+        shares = []
+        levels = latencies["l1"], latencies["l2"], latencies["l3"]
+        for level, nanoseconds in enumerate(levels, start=1):
+            if level == len(levels):
+                size += self._l3_bytes_of_others(load, loads)
+            hits = _share_within(size, self.topology.data_cache_bytes.get((unit, level), 0))
+            if passes_over_arrays(load):
+                hits **= _PASSES_POWER
+            shares.append((max(0.0, hits - found), nanoseconds))
+            found = max(found, hits)
+        return shares
+
+    def share_in_other_nodes_l3(self, load: Load) -> float:
+        """Return the share of a load's data that L3 caches of its cores in other nodes hold.
+
+        Each cache of a core of the load holds a part of all its data, independent of the others.
+        """
+        units, size = processing_units_of_load(load), load["memory_bytes"]
+        here = self.node_of(min(units))
+        others = {
+            self._domain_of_pu[unit].index: self._domain_of_pu[unit].size_bytes or 0
+            for unit in units
+            if unit in self._domain_of_pu and self.node_of(unit) != here
+        }
+        return 1 - math.prod(1 - _share_within(size, capacity) for capacity in others.values())
+
+    def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
+        """Return the working sets in bytes that other loads keep in the L3 cache of a load."""
+        # A working set larger than the cache does not count: its lines are evicted before reuse.
+        # Pointer chases that are all larger than the cache are equally fast, so they share it.
+        unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
+        if unit not in self._domain_of_pu:
+            return 0
+        domain = self._domain_of_pu[unit]
+        capacity = domain.size_bytes or 0
+        chase_beyond = size > capacity and _is_chase(load)
+        return sum(
+            other["memory_bytes"]
+            for other in loads
+            if (other["memory_bytes"] <= capacity or (chase_beyond and _is_chase(other)))
+            and other is not load
+            and _is_of_cores(other)
+            and not processing_units_of_load(other).isdisjoint(domain.cpus)
+        )
+
+    def access_ns(self, load: Load, hits: HitShares) -> float:
+        """Return the latency of dependent accesses in the idle machine, in ns."""
+        from_caches = sum(share * nanoseconds for share, nanoseconds in hits)
+        near = self.node_of(min(processing_units_of_load(load)))
+        shares = memory_shares_by_node(load["placement"])
+        memory = sum(share * self.memory_ns(near, node) for node, share in shares.items())
+        if load.get("levels", {}).get("pages") == "base":
+            within = _share_within(load["memory_bytes"], _TLB_BYTES)
+            memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
+        return from_caches + missed_share(hits) * memory
+
+    def wait_beside_other_l3_domains_ns(self, load: Load, loads: list[Load]) -> float:
+        """Return how long dependent accesses wait while another L3 domain of their node accesses.
+
+        The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait. The
+        wait in ns grows with the working set, in the way in which the misses of a cache do. The
+        wait was fitted to measurements; nothing else in the model explains it.
+        """
+        unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
+        node, wait = self.node_of(unit), 0.0
+        for fault in self._waiting:
+            if l3_of_pu.get(unit) in fault["l3_domains"] and any(
+                self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
+                for each in loads
+                if _is_of_cores(each)
+                and each["memory_bytes"] > self.topology.data_cache_bytes.get((unit, 3), 0)
+                for other in processing_units_of_load(each)
+            ):
+                beyond = 1 - _share_within(load["memory_bytes"], fault["from_bytes"])
+                wait += fault["wait_ns"] * beyond
+        return wait * memory_shares_by_node(load["placement"]).get(node, 0.0) * self._slowdown
+
+    def random_read_ns(self, load: Load, drive: DriveFacts) -> float:
+        """Return the time of a random read of an idle drive, in ns.
+
+        The request goes from the cores to the drive, and the data from the drive to the buffers.
+        """
+        cores = self.node_of(min(processing_units_of_load(load)))
+        near = cores if drive["node"] is None else drive["node"]
+        ways = self.memory_ns(cores, near)
+        for node, share in memory_shares_by_node(load["placement"]).items():
+            ways += share * self.memory_ns(near, node)
+        return self.machine["drives"]["read_latency_ns"] * self._slowdown + ways
+
+    def core_to_core_transfer_ns(self, load: Load, responder: int) -> float:
+        """Return the time of the transfer of a line between two cores, in ns."""
+        latencies = self.machine.get("core_to_core_ns", {"same_l3": self.memory_ns(0, 0)})
+        unit, l3 = min(processing_units_of_load(load)), self.topology.l3_of_pu
+        if unit in l3 and l3.get(unit) == l3.get(responder):
+            return latencies["same_l3"] * self._slowdown
+        within = latencies.get("same_package", latencies["same_l3"])
+        far = latencies.get("other_package", within)
+        same = self.package_of(unit) == self.package_of(responder)
+        return (within if same else far) * self._slowdown
+
+    def package_of(self, unit: int) -> int | None:
+        """Return the package of a processing unit."""
+        return self.topology.core_of_pu[unit].package
+
+    def node_of(self, unit: int) -> int:
+        """Return the node of a processing unit; the first node for a unit without a node."""
+        return self.topology.node_of_pu.get(unit, self.topology.nodes[0].os_index)
+
+
+def _is_of_cores(load: Load) -> bool:
+    """Return whether cores access the load's memory, and neither drives nor a GPU."""
+    return not (load["target"]["drives"] or load["target"].get("device"))
+
+
+def _is_chase(load: Load) -> bool:
+    """Return whether a load measures the latency of dependent accesses."""
+    return "latency_ns" in load["metrics"]
+
+
+def _share_within(size: int, capacity: float) -> float:
+    """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
+    return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
+
+
+def missed_share(hits: HitShares) -> float:
+    """Return the share of accesses that need memory."""
+    return 1 - sum(share for share, _ in hits)

@@ -25,13 +25,13 @@ from chaosity.simulation.access_paths import (
     LoadFlow,
     max_min_fair_rates,
 )
-from chaosity.simulation.idle_machine_with_faults import (
+from chaosity.simulation.machine_description import (
     HitShares,
     IdleMachine,
+    current_faults,
     missed_share,
     resource_capacities,
 )
-from chaosity.simulation.machine_description import current_faults
 from chaosity.simulation.simulated_loads import (
     begins_with_placement_search,
     block_bytes,

@@ -20,7 +20,7 @@ from typing import Any, cast
 from chaosity.cpusets import format_cpu_list
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.records.record_format import Load, Point
-from chaosity.simulation.idle_machine_with_faults import affected_resources
+from chaosity.simulation.machine_description import affected_resources
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
     begins_with_placement_search,
