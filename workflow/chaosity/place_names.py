@@ -150,7 +150,7 @@ def parse_place_name(text: str) -> PlaceName | None:
             parts = match.groupdict()
             try:
                 indices = parse_cpu_list(parts.get("indices", parts.get("index", "")))
-            except ValueError:  # the range's end is below its start
+            except ValueError:  # the end of a range is below its start
                 return None
             groups = _parse_groups(parts.get("groups", ""))
             without = parse_place_name(parts.get("without", ""))
@@ -217,7 +217,7 @@ def packages_of_link(name: str) -> tuple[int, int] | None:
 
 
 def initiator_to_target_name(initiator: str, target: str) -> str:
-    """Return the name of the path from an initiator to a target: `node0->node3`."""
+    """Return the name of the path from an initiator to a target, such as `node0->node3`."""
     return f"{initiator}->{target}"
 
 
@@ -238,7 +238,7 @@ _WORDS: dict[PlaceKind, str] = {
 # If a text has more numbers than this, neighbouring numbers are written as a range.
 _MOST_NUMBERS = 4
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
-_PCI_FORM = r"\1:\2:\3.\4"  # as lspci prints it
+_PCI_FORM = r"\1:\2:\3.\4"  # the form of a PCI address that lspci prints
 
 
 def place_in_words(name: int | str) -> str:

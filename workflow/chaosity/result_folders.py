@@ -103,7 +103,7 @@ def existing_tidy_table(folder: Path) -> Path:
 
 
 def tidy_tables_of_other_configurations(results: Path, host: str, configuration: str) -> list[Path]:
-    """Return the paths of the tidy tables of a host's other configurations, sorted by name."""
+    """Return the tidy tables of all configurations of a host but this one, sorted by name."""
     found = sorted((results / host).glob(f"*/{MEASUREMENTS_FILE}"))
     return [path for path in found if path.parent.name != configuration]
 
@@ -144,7 +144,7 @@ class SkippedHost:
     """A host that the last run skipped, at a time in UTC (ISO 8601; empty if unknown)."""
 
     host: str
-    at: str
+    skipped_at: str
     reason: str
 
     @property
@@ -155,7 +155,11 @@ class SkippedHost:
     @property
     def time_to_the_minute(self) -> str:
         """Return the time to the minute, such as "2026-11-21 03:30 UTC"."""
-        return self.at[:16].replace("T", " ") + " UTC" if self.at else "an unknown time"
+        return (
+            self.skipped_at[:16].replace("T", " ") + " UTC"
+            if self.skipped_at
+            else "an unknown time"
+        )
 
 
 def write_skipped_host_note(folder: Path, host: str, reason: str) -> None:

@@ -62,7 +62,7 @@ class SlurmNode:
     name: str
     states: tuple[str, ...]  # state and flags of the node, such as ``("IDLE", "DRAIN")``
     reason: str  # why it is drained or down, from an administrator or Slurm; may be empty
-    processors: int  # number that Slurm manages, without processors reserved for the system
+    processors: int  # number that Slurm manages, without those reserved for the system
     memory_mib: int  # memory in MiB that Slurm manages; 0 if the site does not manage memory
 
     @property
@@ -157,7 +157,7 @@ def transport_of_dry_run(transport: str) -> str:
 
 
 def list_slurm_nodes() -> dict[str, SlurmNode]:
-    """Return all nodes of Slurm, by name."""
+    """Return name -> node, for all nodes of Slurm."""
     return parse_slurm_nodes(run_slurm_command("scontrol", "show", "node", "--oneliner"))
 
 

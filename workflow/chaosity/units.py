@@ -134,7 +134,7 @@ def format_binary_bytes(value: float | None) -> str:
 
 
 def format_exact_bytes(value: int) -> str:
-    """Return an exact size in the largest binary unit that divides it: "64MiB", "48KiB"."""
+    """Return an exact size in bytes, in the largest unit that divides it: "64MiB", "48KiB"."""
     factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 

@@ -101,8 +101,8 @@ def expected_bandwidth(
         shares: node -> share of the pages; only ratios count. Nodes without pages can be omitted.
 
     Raises:
-        UserError: a share is below 0, or all are 0, or for the same reasons as
-            `canonical_weights`.
+        UserError: a share is below 0, all shares are 0, or `canonical_weights` would raise an
+            error.
     """
     used = {node: share for node, share in shares.items() if share != 0.0}
     if not used or not all(share > 0.0 for share in used.values()):
@@ -123,9 +123,9 @@ def find_contended_bandwidth_matrix(
 ) -> NodeMatrix | None:
     """Return each worker's bandwidth from each node while exactly these workers ran together.
 
-    If several points match (kernels, pages), the point with the most cells is used, then the first
-    by name. The result is None if no such point was measured. The measurements must be of one host
-    and configuration.
+    If several points match (such as points of several kernels), the point with the most cells is
+    used, or of such points the first by name. Return None if no such point was measured. The
+    measurements must be of one host in one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
@@ -139,9 +139,10 @@ def find_contended_bandwidth_matrix(
 
 @dataclass(frozen=True)
 class WeightsComparison:
-    """Two sets of weights for one set of workers.
+    """Two sets of page weights for one set of worker nodes.
 
-    They are canonical (from each node alone) and contended (from all workers at once).
+    The canonical weights follow from paths measured alone, the contended weights from paths
+    measured while all workers ran at once.
     """
 
     weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
@@ -173,9 +174,9 @@ def compare_alone_and_contended_weights(
 ) -> WeightsComparison:
     """Return the canonical weights of workers from both matrices.
 
-    In the matrix `alone` each path was measured alone; in `contended` all these workers read at
-    once. The expected bandwidths are from `contended`, since programs use the weights with all
-    workers at once.
+    In the matrix `alone` each path was measured alone; in the matrix `contended` all these workers
+    read at once. The expected bandwidths follow from `contended`, since a program that uses the
+    weights runs on all workers at once.
 
     Raises:
         UserError: for the same reasons as `canonical_weights`.
@@ -189,13 +190,13 @@ def compare_alone_and_contended_weights(
 
 
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-# With an error above this, weights differ from the shares by more than intended rounding explains.
+# If `error_percent` is above this, a note says that whole numbers are too coarse for the shares.
 _COARSE_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
 class PlacementAdvice:
-    """Weights for a set of workers, with commands, notes and expected bandwidths."""
+    """Page weights for a set of worker nodes, with commands, notes and expected bandwidths."""
 
     workers: tuple[int, ...]  # nodes whose cores run the program
     dwp: float  # data-to-worker proximity, 0 to 1
@@ -203,12 +204,12 @@ class PlacementAdvice:
     # Node -> whole number for the kernel, without nodes that get no pages, see
     # `place.page_placement.integer_weights`.
     kernel_weights: dict[int, int]
-    # The largest difference of a node's share with these whole numbers from its share in `weights`,
-    # in per cent of the latter.
+    # The whole numbers give each node a share of the pages; this is the largest difference of a
+    # node's share from that in `weights`, in per cent of the share in `weights`.
     error_percent: float
-    # Placement -> expected bandwidth of all workers in bytes per second. Placements: with these
-    # weights, equal shares on all nodes, equal shares on the nodes of the workers (omitted when a
-    # worker has no memory). Use these bandwidths only to rank placements, see `expected_bandwidth`.
+    # Placement -> expected bandwidth of all workers in bytes per second. The placements are: these
+    # weights, equal shares on all nodes, and (if each worker has memory) equal shares on the
+    # workers' nodes. Use these bandwidths only to rank placements, see `expected_bandwidth`.
     expected_bandwidths: dict[str, float]
     source: str  # origin of the bandwidths
 
@@ -223,7 +224,7 @@ class PlacementAdvice:
 
     @property
     def sentences_before_commands(self) -> list[str]:
-        """Return sentences to read before the commands are copied."""
+        """Return notes that a user should read before copying the commands."""
         return sentences_of_macro(
             "weights",
             "notes",

@@ -35,7 +35,7 @@ CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
 # Such a file exists after the reports of a host in several configurations have been compared.
 COMPARED = [
-    f"{RESULTS}/{host}/compared.txt" for host in CAMPAIGN.hosts if len(CAMPAIGN.modes_of(host)) > 1
+    f"{RESULTS}/{host}/compared.txt" for host in CAMPAIGN.hosts if len(CAMPAIGN.modes_of_host(host)) > 1
 ]
 HAS_OVERVIEW = has_several_hosts_or_configurations(
     Path(RESULTS), (mode.folder for mode in CAMPAIGN.modes.values())
@@ -173,7 +173,7 @@ def topology_digest(wildcards):
 
 def tables_of_other_runs(wildcards):
     """Tables of the host's configurations that are not part of this run."""
-    own = {mode.configuration for mode in CAMPAIGN.modes_of(wildcards.host)}
+    own = {mode.configuration for mode in CAMPAIGN.modes_of_host(wildcards.host)}
     tables = tidy_tables_of_other_configurations(
         Path(RESULTS), wildcards.host, wildcards.configuration
     )

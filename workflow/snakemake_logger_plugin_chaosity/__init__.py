@@ -26,7 +26,7 @@ from chaosity.records.record_format import VALID
 from chaosity.result_folders import read_skipped_host
 from chaosity.units import format_count, format_duration
 
-# Events that the progress messages replace.
+# Events of Snakemake in place of which progress messages are printed.
 REPLACED = {
     LogEvent.JOB_STARTED,
     LogEvent.SHELLCMD,
@@ -43,14 +43,14 @@ WITHOUT_STEPS = ("all", "measurements", "open_slurm_batch")
 
 
 def planned_seconds(wildcards: Mapping[str, str]) -> float:
-    """How long a measurement takes, by the plan."""
+    """Return the planned seconds of the measurement that Snakemake's wildcards name."""
     if Campaign.current is None:
         return 0.0
     return Campaign.current.point_of(SimpleNamespace(**wildcards))["estimated_seconds"]
 
 
 def measurements_and_other_steps(stats: Mapping[str, int]) -> tuple[int, int]:
-    """Number of measurements, and of the other jobs that make something; by the jobs of rules."""
+    """Return the numbers of measurements and other jobs; `stats` is rule -> number of jobs."""
     counts = {rule: count for rule, count in stats.items() if rule != "total"}
     measurements = sum(count for rule, count in counts.items() if rule.endswith(MEASURE))
     targets = sum(count for rule, count in counts.items() if rule.endswith(WITHOUT_STEPS))
@@ -58,7 +58,7 @@ def measurements_and_other_steps(stats: Mapping[str, int]) -> tuple[int, int]:
 
 
 def last_message(logs: Iterable[Path]) -> str | None:
-    """The last sentence of this project in the logs of a failed job; None without one."""
+    """Return the last line of this project in the logs of a failed job; None without one."""
     found = None
     for log in logs:
         if log.is_file():
@@ -70,8 +70,8 @@ def last_message(logs: Iterable[Path]) -> str | None:
 class LogHandler(LogHandlerBase):
     """Prints progress to standard error, one line for each measurement."""
 
-    # It replaces Snakemake's own messages on the terminal, selects and formats the events itself,
-    # and does not draw the rules. Snakemake keeps its own full log below .snakemake/log.
+    # This handler replaces Snakemake's own messages on the terminal, selects and formats the events
+    # itself, and draws no graph of rules. Snakemake keeps its own full log below .snakemake/log.
     writes_to_stream = has_filter = has_formatter = True
     writes_to_file = needs_rulegraph = False
 
@@ -86,7 +86,7 @@ class LogHandler(LogHandlerBase):
             settings.printshellcmds,
         )
         self.total = self.started = self.ended = 0
-        # Checkpoints that run; whether one has ended, so that there may be further measurements.
+        # Ids of running checkpoints; whether a checkpoint has ended, which can add measurements.
         self.checkpoints: set[int] = set()
         self.total_may_grow = False
         # Measurements that came back from Slurm, and how many of them were reported so far.
@@ -139,12 +139,12 @@ class LogHandler(LogHandlerBase):
 
     @property
     def is_summary(self) -> bool:
-        """Whether a dry run lists no jobs: with --quiet, as for each of several hosts."""
+        """Return whether a dry run prints a line for each host, and no jobs (with --quiet)."""
         return set(self.common_settings.quiet or ()) == {Quietness.RULES, Quietness.PROGRESS}
 
     @property
     def hosts(self) -> str:
-        """The names of the hosts of this run, or their number."""
+        """Return the names of the hosts of this run or, for many hosts, their number."""
         names = Campaign.current.hosts if Campaign.current else []
         if len(names) > MOST_NAMES:
             return format_count(len(names), "host")
@@ -238,13 +238,13 @@ class LogHandler(LogHandlerBase):
             self.print_line(f"    failed: {path.parent.name}: {verdict['reason']}")
 
     def is_failure_of_host_or_disk(self, record: logging.LogRecord) -> bool:
-        """Whether a job failed for a reason that further jobs share; reports each reason once."""
+        """Return whether a job failed for a reason that others share; report each reason once."""
         if getattr(record, "event", None) != LogEvent.JOB_ERROR:
             return False
         return self.report_failure_of_skipped_host(record) or self.report_full_file_system()
 
     def report_failure_of_skipped_host(self, record: logging.LogRecord) -> bool:
-        """Whether a measurement failed because its host was lost; reports each host once."""
+        """Return whether a measurement failed because its host was lost; report each host once."""
         path = self.record_paths.get(getattr(record, "jobid", -1))
         if path is None:
             return False
@@ -256,7 +256,7 @@ class LogHandler(LogHandlerBase):
         return note is not None
 
     def report_full_file_system(self) -> bool:
-        """Whether a job failed for lack of space for the results; reports this once."""
+        """Return whether a job failed since the results have no space; report this once."""
         try:
             check_free_space(Campaign.current.results if Campaign.current else Path())
         except UserError as error:

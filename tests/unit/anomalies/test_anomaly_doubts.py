@@ -99,7 +99,9 @@ def test_the_false_alarm_rate_is_that_of_all_tests_of_the_host(slow):
     rows, chance = Measurements.from_table(tidy), replace(clear, p_value=0.002)
     assert add_doubt(chance, 4, rows, unusable=False).doubt == ""
     doubted = add_doubt(chance, 6, rows, unusable=False)
-    assert doubted.doubt.startswith("In 1.2 % of healthy hosts, chance shows as much in one of 6")
+    assert doubted.doubt.startswith(
+        "By chance, 1.2 % of healthy hosts show such a loss in one of 6"
+    )
     assert doubted.confidence == pytest.approx(0.988)
 
 

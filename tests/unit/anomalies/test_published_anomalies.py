@@ -86,7 +86,7 @@ def test_half_of_the_cores_of_an_epyc_show_contention():
 def test_the_inverted_order_of_two_cores_of_an_epyc_in_a_single_run_is_a_suspicion():
     (one,) = sweep().suspicions
     assert one.kind == "inversion_with_size"
-    assert one.doubt.startswith("In 13 % of healthy hosts, chance shows as much")
+    assert one.doubt.startswith("By chance, 13 % of healthy hosts show such a loss")
     assert (one.components, one.initiator) == (("node0",), "pu9")
     assert one.sentence.startswith("Inversion at 16 GiB on node 0")
 

@@ -193,7 +193,7 @@ def test_the_processor_model_comes_from_component_or_topology(tmp_path):
         for name in "ab"
     }
     [group] = compare_equal_hosts(summaries)
-    assert (group.processor, group.hosts) == (None, 2)
+    assert (group.processor, group.host_count) == (None, 2)
 
 
 SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
@@ -247,7 +247,7 @@ def test_hosts_that_are_built_differently_are_groups_of_their_own(tmp_path):
     for folder in folders[4:]:
         (folder.parent / "host.json").write_text('{"equal_hosts": "half of the memory modules"}')
     found, html = page(tmp_path)
-    assert [(group.hosts, group.outlier_hosts) for group in found.groups] == [
+    assert [(group.host_count, group.outlier_hosts) for group in found.groups] == [
         (4, set()),
         (2, set()),
     ]
@@ -261,7 +261,9 @@ def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
     folders = write_fleet(tmp_path, server(), 5, {2: [SLOW_NODE]})
     write_checks(folders[2], nights=20)
     text = page(tmp_path)[0].groups[0].statements[0].text
-    assert text.endswith("Its 20 checks show no change since the map: it was so before.")
+    assert text.endswith(
+        "Its 20 checks show no change since the map, so it deviated before the map."
+    )
 
 
 def test_a_broken_series_is_reported_and_does_not_stop_the_page(tmp_path):

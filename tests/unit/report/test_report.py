@@ -364,7 +364,7 @@ def test_core_to_core_latency_names_both_cores_and_the_lines_home():
         if line.name == "Core-to-core latency"
     )
     assert found.best.where == "processing unit 0 to processing unit 8, line on node 0"
-    assert found.differ is True
+    assert found.places_differ is True
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

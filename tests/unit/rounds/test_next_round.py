@@ -386,7 +386,7 @@ def test_the_time_of_what_is_measured_first_fits_beside_what_counts(rounds, draw
     assert set(kept) <= {replicate for _, replicate in replicates_of_rounds(listed)}
     assert set(found.lacking_measurements) <= set(kept)
     known = {(KEYS[name], number): state for (name, number), state in drawn.items()}
-    done = [each for each in kept if known.get(each, FAILED).counts]
+    done = [each for each in kept if known.get(each, FAILED).is_usable]
     assert sorted([*done, *found.lacking_measurements]) == sorted(kept)
     if found.lacking_measurements:
         used = ROUND_SECONDS * len(found.rounds) + EACH * len(kept)

@@ -247,7 +247,7 @@ class Campaign:
         # A reboot takes minutes, so what is missing on a host is reported before any reboot.
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
-            for mode in self.modes_of(skipped):
+            for mode in self.modes_of_host(skipped):
                 if mode.firmware_and_state_commands != NO_BOOT:
                     del self.modes[skipped, mode.configuration]
             if not self.modes:
@@ -285,6 +285,7 @@ class Campaign:
             mode.write_plan()
 
     def _plan(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
+        """Plan a host in a configuration, within its budget; a run that writes keeps the plan."""
         mode.local = host.local
         # Only the main process calculates weights; other processes read the file that it wrote.
         weights = HostPageWeights(mode.folder, recalculate=self.is_main)
@@ -292,11 +293,11 @@ class Campaign:
         if not self.is_main:
             steps = read_round_steps(mode.folder) if has_budget_or_precision(self.config) else []
             rounds = rounds_of_steps(steps)
-            mode.take_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
+            mode.use_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
             return
         if self.writes:
             self._set_aside(host.name, set_damaged_records_aside(plan, mode.folder))
-        missing = notes_on_missing_components(mode.facts / "components")
+        missing = notes_on_missing_components(mode.discovery_folder / "components")
         for note in missing:
             print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
         plan = replace(plan, notes=(*plan.notes, *missing))
@@ -304,7 +305,7 @@ class Campaign:
         if text and tells_budget:
             print(f"chaosity: {text}", file=sys.stderr, flush=True)
         if host.is_simulated:
-            model = open_machine_model(mode.facts, host.name)
+            model = open_machine_model(mode.discovery_folder, host.name)
             check_programs_can_be_simulated(plan.points, model)
         if self.writes:
             weights.write_weights()
@@ -314,21 +315,23 @@ class Campaign:
         """Take the plan that fits into the budget; return a line to print, or None."""
         # The first round is chosen here, so that a dry run lists its measurements.
         if not has_budget_or_precision(self.config):
-            mode.take_plan(complete)
+            mode.use_plan(complete)
             return None
         from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
 
-        choices = RoundChooser(complete, mode.folder, self.config, mode.facts, writes=self.writes)
+        choices = RoundChooser(
+            complete, mode.folder, self.config, mode.discovery_folder, writes=self.writes
+        )
         step, text = choices.choose_first()
         if not choices.in_rounds:
-            mode.take_plan(complete)
+            mode.use_plan(complete)
             return text
         chosen = (*choices.resumed.rounds, *step.rounds)
         kept = [each for each in choices.steps if not each.is_last]
         continues = chosen == tuple(rounds_of_steps(kept))
         steps = kept if continues else [RoundStep(chosen, is_last=False)]
         rounds = PlannedRounds(complete, mode.folder, steps, continues)
-        mode.take_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
+        mode.use_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
         return text
 
     def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
@@ -353,17 +356,17 @@ class Campaign:
         """
         if found := self.modes.get((host, configuration)):
             return found
-        names = ", ".join(mode.configuration for mode in self.modes_of(host))
+        names = ", ".join(mode.configuration for mode in self.modes_of_host(host))
         what = f"this run measures the host in {names}, not in {configuration}"
         raise UserError(what, f"host {host}", "name the configuration in `configurations`")
 
-    def modes_of(self, host: str) -> list[HostInMode]:
+    def modes_of_host(self, host: str) -> list[HostInMode]:
         """Return an entry for each configuration of a host, in the order of the config."""
         return [mode for mode in self.modes.values() if mode.host == host]
 
     @property
     def hosts(self) -> list[str]:
-        """Return the names of the hosts."""
+        """Return the names of the hosts of this run."""
         return list(dict.fromkeys(host for host, _ in self.modes))
 
     def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
@@ -405,7 +408,7 @@ class Campaign:
             share_inventory_with_child_processes(self.config["inventory"])
 
     def unlock_results(self) -> None:
-        """Let another campaign write to the results before this process ends."""
+        """Unlock the results, so that another run can write to them before this process ends."""
         while self._locks:
             os.close(self._locks.pop())
 
@@ -417,7 +420,7 @@ class Campaign:
         return describe_repetitions((job, self.point_of(job.wildcards)) for job in measurements)
 
     def point_of(self, wildcards: Any) -> Point:
-        """Return the planned point of a measurement, by Snakemake's wildcards."""
+        """Return the planned point of the measurement that Snakemake's wildcards name."""
         mode = self.modes[wildcards.host, wildcards.configuration]
         return mode.planned_point(wildcards.experiment, wildcards.point)
 

@@ -107,7 +107,7 @@ def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
             _check_content(path, key)
     except MALFORMED as error:
         return f"damaged ({describe_malformed_document(error)})"
-    except OSError:  # such as a missing permission, which the reader of the file will name
+    except OSError:  # a missing permission, for example; the error of the later reader names it
         pass
     return None
 

@@ -63,7 +63,7 @@ class HostInMode:
 
     Attributes:
         folder: ``results/<host>/<configuration>``.
-        facts: ``<host>/<configuration>`` in the folder `discovered`.
+        discovery_folder: ``<host>/<configuration>`` in the folder `discovered`.
         local: whether the measurements run as processes of this machine.
         firmware_and_state_commands: two commands; the first boots the host into the configuration,
             the second sets the state of the host.
@@ -80,7 +80,7 @@ class HostInMode:
     ) -> None:
         self.host, self.configuration = host.name, configuration
         self.folder = results / host.name / configuration
-        self.facts = discovered / host.name / configuration
+        self.discovery_folder = discovered / host.name / configuration
         self.variables, self.is_simulated = host.variables, host.is_simulated
         self.local = True
         self.firmware_and_state_commands = NO_BOOT
@@ -111,7 +111,7 @@ class HostInMode:
             raise UserError("the host is not discovered yet", str(self.folder), "run snakemake")
         return self._plan
 
-    def take_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
+    def use_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
         """Use this plan from now on; with a budget, it is the plan of the rounds so far."""
         self._plan, self.rounds = plan, rounds
         self._points = {point_key(point): point for point in plan.points}
@@ -130,7 +130,7 @@ class HostInMode:
         assert self.rounds
         is_last, is_new = self.rounds.read_choice(number)
         if is_new:
-            self.take_plan(self.rounds.plan_before_choice(number + 1), self.rounds)
+            self.use_plan(self.rounds.plan_before_choice(number + 1), self.rounds)
         return is_last
 
     def write_plan(self) -> None:
@@ -151,7 +151,7 @@ class HostInMode:
         return self._points[experiment, name]
 
     def record_paths(self, plan: HostPlan | None = None) -> list[str]:
-        """Return the paths of all records of the plan, or of another plan of this host."""
+        """Return the paths of all records of this host's plan, or of another plan if given."""
         points = (plan or self.plan).points
         return [
             f"{self.folder}/{current_record_path(point['experiment'], point['point'], replicate)}"
@@ -181,10 +181,10 @@ class HostInMode:
 
     def topology_digest(self) -> str:
         """Return the SHA-256 digest of the topology file that discovery has written."""
-        return hashlib.sha256((self.facts / "topology.xml").read_bytes()).hexdigest()
+        return hashlib.sha256((self.discovery_folder / "topology.xml").read_bytes()).hexdigest()
 
     def is_complete(self) -> bool:
-        """Return whether each measurement of the plan has a record that counts."""
+        """Return whether all measurements of the plan have valid records that are not outdated."""
         if self.rounds and not self.rounds.are_written:
             return False
         return all(
@@ -194,7 +194,7 @@ class HostInMode:
         )
 
     def is_up_to_date(self, point: Point, replicate: int) -> bool:
-        """Return whether a measurement has a record that counts."""
+        """Return whether a replicate of a point has a valid record that is not outdated."""
         changed = self.changed_component_files(*point_key(point), str(replicate))
         return not changed and has_valid_record(self.folder, point, replicate)
 
@@ -206,7 +206,7 @@ class HostInMode:
         to check.
         """
         if self._changed is None:
-            histories = read_component_histories(self.facts / "components")
+            histories = read_component_histories(self.discovery_folder / "components")
             self._changed = {k: states for k, states in histories.items() if len(states) > 1}
         if not self._changed:
             return []
@@ -222,7 +222,8 @@ class HostInMode:
         """Yield files of components in the results; those of a dry run if it found a change."""
         for name in names:
             found, kept = (
-                folder / "components" / f"{name}.json" for folder in (self.facts, self.folder)
+                folder / "components" / f"{name}.json"
+                for folder in (self.discovery_folder, self.folder)
             )
             is_kept = kept.exists() and file_has_text(kept, found.read_text(encoding="utf-8"))
             yield str(kept if is_kept else found)

@@ -122,8 +122,8 @@ class RoundChooser:
     """The rounds of one host within a budget.
 
     `plan` is the complete plan of the host, and `folder` is ``results/<host>/<configuration>``.
-    `facts` is the same folder or, in a dry run, the folder for what discovery finds. `writes` says
-    whether `folder` may get copies of what was read from records.
+    `discovery_folder` is the same folder or, in a dry run, the folder for what discovery finds.
+    `writes` says whether `folder` may get copies of what was read from records.
     """
 
     def __init__(
@@ -131,19 +131,19 @@ class RoundChooser:
         plan: HostPlan,
         folder: Path,
         config: Config,
-        facts: Path | None = None,
+        discovery_folder: Path | None = None,
         *,
         writes: bool = True,
     ) -> None:
         self.plan, self.folder, self.config, self.writes = plan, folder, config, writes
-        self.components = (facts or folder) / "components"
+        self.components = (discovery_folder or folder) / "components"
         self.steps = read_round_steps(folder)
         self.budget = budget_of_config(config, plan)
         self.earlier_cells = _known_before(plan, config["known_from"])
         rounds = rounds_of_steps(self.steps)
         states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
-        counting = {each for each, state in states.items() if state.counts}
+        counting = {each for each, state in states.items() if state.is_usable}
         own = [each for each in rounds if not each.earlier]
         self.missing_seconds = sum(
             planned[point_key(point)]
@@ -236,7 +236,7 @@ class RoundChooser:
         for point in self.plan.points:
             key = point_key(point)
             for replicate in range(1 + planned[key], 1 + len(point["orders"])):
-                if (key, replicate) not in states or not states[key, replicate].counts:
+                if (key, replicate) not in states or not states[key, replicate].is_usable:
                     break
                 found.append(key)
         other = Round("records of runs without a budget", tuple(found), earlier=True)

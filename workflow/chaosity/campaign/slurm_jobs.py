@@ -78,7 +78,7 @@ class CampaignSlurmJobs:
 
     def slurm_node_name(self, host: str) -> str:
         """Return a host's name in Slurm."""
-        return slurm_node_name(host, self.campaign.modes_of(host)[0].variables)
+        return slurm_node_name(host, self.campaign.modes_of_host(host)[0].variables)
 
     def batch_file(self, mode: HostInMode, wildcards: Any) -> list[str]:
         """Return the file of a measurement's batch.
@@ -171,7 +171,7 @@ class CampaignSlurmJobs:
         if self.watch is None:
             return
         self.watch.stop_watching()
-        for host, reason in self.watch.given_up.items():  # for the report
+        for host, reason in self.watch.given_up.items():  # the report shows these notes
             write_skipped_host_note(self.campaign.results / host, host, reason)
         if text := describe_queue_and_job_times(self.watch.jobs.values(), self._measured_by_node()):
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
@@ -181,7 +181,7 @@ class CampaignSlurmJobs:
         found = {}
         for host in self.campaign.hosts:
             seconds = []
-            modes = [mode for mode in self.campaign.modes_of(host) if mode.has_plan]
+            modes = [mode for mode in self.campaign.modes_of_host(host) if mode.has_plan]
             for path in (path for mode in modes for path in mode.record_paths()):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))

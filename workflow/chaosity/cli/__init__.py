@@ -92,8 +92,8 @@ def chaosity() -> None:
 def main() -> None:
     """Run the command line; print each error that a user can fix as one sentence.
 
-    After such an error the exit status is 2. It is a `UserError`, or a file that cannot be read or
-    written.
+    Such an error is a `UserError`, or the error of a file that cannot be read or written. After it,
+    the exit status is 2.
     """
     put_own_programs_first_in_path()
     try:

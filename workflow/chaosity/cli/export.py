@@ -35,7 +35,7 @@ _Export = tuple[str, Iterable[str]]
 class _Format(NamedTuple):
     """A format of exports."""
 
-    file: str  # name of the file among all exports
+    file: str  # name of the file that `chaosity export all` writes
     write: Callable[[MeasuredHost], _Export]
     help: str  # help of the command
 

@@ -59,7 +59,7 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     from chaosity.report.page import write_report
     from chaosity.report.run import Run
 
-    # The other options have the names of the attributes of `Run`.
+    # `inputs` has the other options, whose names are those of attributes of `Run`.
     echo("\n".join(write_report(Run(plan, output, **inputs))))
 
 

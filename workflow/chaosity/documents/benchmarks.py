@@ -95,9 +95,9 @@ class ProgressColumns(TypedDict):
     """Positions of a time and a rate in a row of CSV."""
 
     end: int
-    """Position of the column with the time of a row, from 0."""
+    """Position of the column with the time of a row; the first column is 0."""
     rate: int
-    """Position of the column with the rate, from 0."""
+    """Position of the column with the rate; the first column is 0."""
 
 
 _OUTPUT = "stdout (default), stderr, or a file or pattern"

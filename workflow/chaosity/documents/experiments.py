@@ -64,7 +64,7 @@ class InitiatorSelector(TypedDict, total=False):
     Cores are taken in two ways: packed (one L3 domain after the other), and spread over L3 domains.
     """
     first_half_of: CoreGroup
-    """The first half of each such group's cores; `others_of` and `within` can take the other."""
+    """The first half of each such group's cores; `others_of` with `within` takes the second."""
     others_of: Side
     """Cores near this other initiator that it does not use."""
     within: OneOrSeveral[CoreGroup]

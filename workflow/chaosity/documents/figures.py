@@ -131,7 +131,7 @@ class Lines(ComparableFigure):
     value_scale: NotRequired[ValueScale]
     """Scale of the value's axis; default: linear."""
     compare: NotRequired[LevelsToCompare]
-    """Levels whose difference the caption states."""
+    """Levels of a column; the caption says from where on they differ."""
     mark_best: NotRequired[bool]
     """Ring the best mark; the caption also gives other x that are not clearly worse; no panels."""
     cache_steps: NotRequired[bool]
@@ -216,7 +216,7 @@ class Table(Figure):
     panels: NotRequired[Column]
     """Column of which each value has a table."""
     compare: NotRequired[LevelsToCompare]
-    """Levels whose difference the caption states."""
+    """Levels of a column; the caption says from where on they differ."""
     combine: NotRequired[Combine]
     """How several points at one mark become one value; without this key, they are an error."""
     rows_title: NotRequired[Text]

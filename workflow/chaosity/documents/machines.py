@@ -30,19 +30,19 @@ class MemoryCapacities(TypedDict):
     """Capacities in bytes per second of the parts that memory accesses use."""
 
     core_bytes_per_second: Positive
-    """What one core alone gets from the memory of its own node."""
+    """Bandwidth that one core alone gets from the memory of its own node."""
     slow_core_share: NotRequired[Share]
-    """What a core of the slower kind gets, as a share of what a fast core gets."""
+    """Bandwidth of a core of the slower kind, as a share of the bandwidth of a fast core."""
     fast_cores_bytes_per_second: NotRequired[Positive]
-    """What all cores of the fastest kind get together."""
+    """Bandwidth that all cores of the fastest kind get together."""
     slow_cores_bytes_per_second: NotRequired[Positive]
-    """What all cores of the slower kinds get together."""
+    """Bandwidth that all cores of the slower kinds get together."""
     core_bytes_in_flight: NotRequired[Positive]
     """Bytes for which a core waits at the same time; bytes / latency is its highest bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
-    """What all cores that share one L3 cache get together."""
+    """Bandwidth that all cores that share one L3 cache get together."""
     package_bytes_per_second: Positive
-    """What all memory controllers of a package give together; its nodes have equal shares."""
+    """Bandwidth of all memory controllers of a package together; its nodes have equal shares."""
     write_cost: NotRequired[Annotated[float, Ge(1)]]
     """Time to write a byte, divided by the time to read a byte."""
     nodes: NotRequired[dict[NodeNumber, Positive]]
@@ -53,11 +53,11 @@ class LinkCapacities(TypedDict, total=False):
     """Capacity in bytes per second of a link in each direction; a missing link has no limit."""
 
     node_to_node_bytes_per_second: Positive
-    """From a node to another node of the same package."""
+    """Capacity from a node to another node of the same package."""
     node_to_package_bytes_per_second: Positive
-    """From the cores of a node to another package."""
+    """Capacity from the cores of a node to another package."""
     package_to_package_bytes_per_second: Positive
-    """From all cores of a package to the memory of another package."""
+    """Capacity from all cores of a package to the memory of another package."""
 
 
 class Latencies(TypedDict):
@@ -102,15 +102,15 @@ class DriveCapacities(TypedDict):
     """Capacities in bytes per second of drives and of their paths to memory."""
 
     read_bytes_per_second: Positive
-    """What one drive gives for sequential reads."""
+    """Bandwidth of one drive for sequential reads."""
     write_bytes_per_second: NotRequired[Positive]
-    """What one drive takes in sequential writes."""
+    """Bandwidth of one drive for sequential writes."""
     core_bytes_per_second: NotRequired[Positive]
-    """What one core can read from all drives together."""
+    """Bandwidth at which one core can read from all drives together."""
     package_bytes_per_second: NotRequired[Positive]
-    """What all drives of a package give together; its nodes have equal shares."""
+    """Bandwidth of all drives of a package together; its nodes have equal shares."""
     remote_package_bytes_per_second: NotRequired[Positive]
-    """What all drives of a package give together to the memory of another package."""
+    """Bandwidth of all drives of a package together to the memory of another package."""
     read_latency_ns: NotRequired[Positive]
     """Latency of a small random read of a drive, without the way to cores and memory."""
     random_reads_per_second: NotRequired[Positive]

@@ -51,10 +51,9 @@ from chaosity.units import (
     metric_in_words,
 )
 
-# Maximum number of slow initiators or cases that a caption names; it only counts more of them.
+# If there are more slow initiators or cases than this, a caption has only their number.
 _MOST_NAMED = 8
-# Maximum number of ratios that a caption lists; if there are more, it lists the smallest and the
-# largest one.
+# If there are more ratios than this, a caption lists only the smallest and the largest one.
 _MOST_RATIOS = 4
 # A sum counts as below the larger load alone only if the whole interval of their ratio is below
 # this number. In many cases with equal values, some intervals miss 1 by a few tenths of a per cent.

@@ -313,7 +313,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         ]
         labels = dict(zip(middles, texts * len(starts), strict=True))
         shown |= {"labelFontSize": size, "labelPadding": 3, "titleAnchor": "middle"}
-        if len(starts) > 1:  # blocks differ in height
+        if len(starts) > 1:  # labels at the top, since blocks differ in height
             shown |= {"orient": "top", "labelAlign": "left"} if upright else {"orient": "top"}
     else:
         labels = {layout.top[i] + layout.height / 2: text for i, text in layout.labels.items()}

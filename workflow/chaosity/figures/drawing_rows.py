@@ -75,9 +75,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
         UserError: a logarithmic x axis has a value that is not a number above zero.
     """
     title, about = data.title, provenance_text(data)
-    if shows_simulated_machine(
-        data
-    ):  # in the title, so that a part cut out of the picture says it too
+    if shows_simulated_machine(data):  # in the title, so that a cut-out of the picture says it, too
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
     value, value_title = value_axis_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {

@@ -25,8 +25,8 @@ from chaosity.text_templates import texts_of_yaml_file
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes
 
-# Kinds of values with their words, in the order of the kinds on an axis; also the words for names
-# whose order is not that of their letters.
+# Kind of value -> its words, in the order of the kinds on an axis; and name -> words, for names
+# that are not sorted alphabetically.
 _WORDS = texts_of_yaml_file("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 
@@ -270,7 +270,7 @@ Where = Mapping[str, Level | list[Level]]
 Role = Literal["panels", "series", "rows", "columns", "x"]
 ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 BOUND_COLUMNS = ("title", "along_x", "value", "panels", "series", "x")
-# A row of `FigureData.marks`.
+# A mark of a figure, as a row of the table `FigureData.marks`.
 FigureMark = Mapping[str, Any]
 
 
@@ -490,9 +490,11 @@ class ShownValueRange:
     """The range of the values that one figure shows, or several figures with a common scale."""
 
     low: float  # smallest value of a colour bar, in the metric's unit
-    high: float  # largest value, in the metric's unit; above low
+    high: float  # largest value, in the metric's unit; it is above `low`
     scale: UnitScale  # unit of the shown numbers
-    least: float = math.nan  # lowest positive value, for a logarithmic axis; NaN if there is none
+    least_positive: float = (
+        math.nan
+    )  # lowest positive value, for a logarithmic axis; NaN if there is none
 
 
 def find_round_value_limits(

@@ -60,7 +60,7 @@ class FigureFile:
     experiment: str  # name of the figure's experiment
     kind: str  # heatmap, lines, bars, curve, scatter or table
     title: str  # ends with "(file-backed)" if a file replaced the drives
-    sentence: str  # the caption; for a figure that was not drawn, the reason
+    sentence: str  # the caption or, for a figure that was not drawn, the reason
     problem: str | None  # the error in the figure's description that prevented drawing, or None
     source: str | None  # the published figure or table to which the figure corresponds, or None
     labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
@@ -146,7 +146,7 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 def _try_select(
     spec: FigureSpec, measurements: Measurements, topology: Topology, left_out: LeftOutPoints | None
 ) -> FigureData | str | None:
-    """Return the figure's data, None if there are none, or the text of an error in its description.
+    """Return the figure's data, None without any, or the text of an error in its description.
 
     Some errors, such as several points for one mark, are found only after the measurements. Since
     hours of measurements must give a report all the same, the error becomes a line of the report.
@@ -165,7 +165,7 @@ def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
-    """Return the entry of a figure that was not drawn; `left_out`: since a budget left it out."""
+    """Return the entry of a figure that was not drawn; `left_out`: because of a budget."""
     none = "No point of this host belongs to this figure."
     sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
@@ -272,7 +272,7 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
         )
     times = history.check_times
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
-    margin = max((last - first) * 0.01, 0.5 * _DAY)  # so that a single check has some space, too
+    margin = max((last - first) * 0.01, 0.5 * _DAY)  # with a single check, the axis needs a width
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"
     listed = (f"{time[:10]}: {text}"[:_LONGEST_TEXT] for time, text in components)
     title = f"{_TITLE} \N{MIDDLE DOT} SIMULATED" if history.is_simulated else _TITLE

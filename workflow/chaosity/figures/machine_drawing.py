@@ -210,7 +210,7 @@ class _Machine:
         name, title, rate = "", "memory of no package", None
         if package is not None:
             name, title = package_name(package), f"package {package}"
-            several = len(nodes) > 1  # a single node has the value itself
+            several = len(nodes) > 1  # the box of a single node has the value
             rate = self.parts.package_read_rate(package, package) if several else None
         elif any(node.initiator for node in nodes):
             title = "machine"

@@ -354,7 +354,7 @@ class MachineParts:
 
 
 def _cells(rows: Measurements) -> list[dict[str, Any]]:
-    """Return the rows of `summarise_cells` as mappings."""
+    """Summarise rows into cells, and return a mapping for each cell."""
     found = summarise_cells(rows.rows).to_dict("records") if len(rows) else []
     return [{str(name): value for name, value in cell.items()} for cell in found]
 

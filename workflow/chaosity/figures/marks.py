@@ -268,9 +268,9 @@ def value_axis_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, 
     """Return the value axis for Vega-Lite: from zero, or logarithmic from the smallest value."""
     factor = limits.scale.factor
     axis: dict[str, Any] = {"title": None, "tickCount": 5, "domain": False, "ticks": False}
-    if data.spec.value_scale == "log" and limits.least > 0.0:
-        low, high = limits.least / factor / _LOG_ROOM, limits.high / factor * _LOG_ROOM
-        steps = (1, 2, 5) if math.log10(limits.high / limits.least) < 2.5 else (1,)
+    if data.spec.value_scale == "log" and limits.least_positive > 0.0:
+        low, high = limits.least_positive / factor / _LOG_ROOM, limits.high / factor * _LOG_ROOM
+        steps = (1, 2, 5) if math.log10(limits.high / limits.least_positive) < 2.5 else (1,)
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [step * 10.0**decade for decade in decades for step in steps]
         axis["values"] = [tick for tick in ticks if low <= tick <= high]

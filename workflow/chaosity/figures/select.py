@@ -392,7 +392,7 @@ def _factor_names(rows: Measurements) -> set[str]:
 
 
 def _join_values(values: pd.Series, *, summed: bool) -> object:
-    """Return the common value of several loads, or else their values joined by "+"; or the sum."""
+    """Return the common value of several loads, or else their values joined by "+" or added."""
     known: Iterable[object] = dict.fromkeys(value for value in values if not pd.isna(value))
     first, *others = known or [None]
     if summed and first is not None:

@@ -30,7 +30,7 @@ WIDTH = 540.0
 PNG_SCALE = 2.0  # pixels per point
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.20"
-_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # most letters in a line
+_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # most letters in a line of title and subtitle
 _SVG = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
 _NEEDED = ("x", "x2", "y", "y2", "text")  # a row without one of these is not drawn
@@ -52,7 +52,7 @@ Spec = dict[str, Any]
 class Drawing:
     """A figure before it is drawn: the name of its template, and all that the template needs."""
 
-    kind: str  # name of the template
+    template_name: str  # name of a file in templates/figures
     title: str
     subtitle: str  # where the values are from, in smaller letters below the title
     rows: Sequence[Row]
@@ -61,7 +61,7 @@ class Drawing:
 
 @cache
 def figure_template(name: str) -> Spec:
-    """Return a template of a figure; the name `common` gives the parts that all templates share.
+    """Return the template of a figure; the template `common` has the parts that all others share.
 
     Raises:
         UserError: there is no such template.
@@ -80,7 +80,7 @@ def vega_lite_specification(drawing: Drawing) -> Spec:
     Raises:
         UserError: the template names a value or a layer that does not exist.
     """
-    common, own = figure_template("common"), dict(figure_template(drawing.kind))
+    common, own = figure_template("common"), dict(figure_template(drawing.template_name))
     values = {**drawing.values, "x_title": drawing.values.get("x_title", "")}
     if "panels" in own:
         values["layers"] = _layers(own.pop("panels"), drawing, values)
@@ -103,8 +103,8 @@ def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
     fill = partial(_fill, drawing=drawing, values=values)
     if isinstance(node, str):
         if found := _WHOLE_NAME.match(node):
-            return _value(found[1], values, drawing.kind)
-        return _NAME.sub(lambda name: str(_value(name[1], values, drawing.kind)), node)
+            return _value(found[1], values, drawing.template_name)
+        return _NAME.sub(lambda name: str(_value(name[1], values, drawing.template_name)), node)
     if isinstance(node, list):
         return [fill(each) for each in node]
     if not isinstance(node, dict):
@@ -132,7 +132,7 @@ def _layers(entries: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
     layers = []
     for entry in entries:
         if isinstance(entry, str) and entry not in shared:
-            raise UserError(f"no layer {entry}", str(FOLDER / f"{drawing.kind}.yaml"))
+            raise UserError(f"no layer {entry}", str(FOLDER / f"{drawing.template_name}.yaml"))
         layer = _fill(shared[entry] if isinstance(entry, str) else entry, drawing, values)
         roles = layer.pop("role", None)
         if roles is not None:

@@ -59,7 +59,7 @@ class BestAndWorstPlace:
     best: MeasuredPlace
     worst: MeasuredPlace | None
     share: str | None  # worst value divided by best value, as text; None if there is only one place
-    differ: bool | None  # whether the places differ by more than scatter; None if unknown
+    places_differ: bool | None  # whether the places differ by more than scatter; None if unknown
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _position(level: str) -> tuple[int, str]:
 
 
 def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
-    """Return the rows of each table at a level, or else those with as many threads."""
+    """Return the rows of each table at a level; without any, its rows with as many threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
     if column == "initiator_kind" and len(threads) == 1:
@@ -161,6 +161,7 @@ def _cells_best_first(measurements: Measurements) -> pd.DataFrame:
 
 
 def _load_text(row: pd.Series) -> str:
+    """Return benchmark, kernel, label and levels of a row's load in words."""
     levels = dict(parse_levels_json(row["load_parameters"]))
     levels.pop("responder", None)  # it belongs to the place
     named = (row["benchmark"], row["kernel"], row["label"])
@@ -203,7 +204,9 @@ def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
         best=measured_place(best),
         worst=measured_place(worst) if several else None,
         share=share_text if several else None,
-        differ=is_variation_between_cells_significant(measurements.rows) if several else None,
+        places_differ=is_variation_between_cells_significant(measurements.rows)
+        if several
+        else None,
     )
 
 
@@ -234,7 +237,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
                 best=place(ordered.iloc[0]),
                 worst=place(ordered.iloc[-1]) if len(cells) > 1 else None,
                 share=None,
-                differ=None,
+                places_differ=None,
             )
         )
     return rows

@@ -123,7 +123,7 @@ class _EqualHostGroup:
     # configuration, processor: the same for all these hosts; processor is None if unknown.
     configuration: str
     processor: str | None
-    hosts: int  # number of hosts, including hosts that could not be compared
+    host_count: int  # number of hosts, including hosts that could not be compared
     # Statements on the hosts; those on outlier hosts come first.
     statements: tuple[HostStatement, ...]
     hosts_by_resources: HostsByResources | None = (
@@ -290,7 +290,7 @@ class OverviewRow:
     skipped: SkippedHost | None
     is_outlier: bool = False  # whether the host differs from equal hosts
     checks: NightlyChecks | None = None  # its nightly checks; None without any
-    folder: Path | None = None  # folder of the report; None without one
+    folder: Path | None = None  # folder of the report; None without a report
     slow_parts: frozenset[str] = frozenset()  # names of parts that are slower than in equal hosts
     drawing: str = ""  # the machine as a small SVG element; "" if it is not drawn
 

@@ -71,7 +71,7 @@ class RecordSummary:
 
     @property
     def measurement_seconds(self) -> float:
-        """Return the seconds of the measurement, including placement and verification."""
+        """Return how many seconds the measurement took, including placement and verification."""
         began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
         return (finished - began).total_seconds()
 

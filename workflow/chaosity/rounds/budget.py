@@ -67,7 +67,7 @@ class Round:
 class Budget:
     """When a run ends: after a time, or when all intervals are narrow enough."""
 
-    seconds: float | None = None  # time of the measurements; None without a limit
+    seconds: float | None = None  # longest time of the measurements; None without a limit
     # Half width of the intervals as a share of the median; None without a target.
     precision: float | None = None
 
@@ -143,8 +143,8 @@ def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
 NODE, NODES = "node", "nodes"
 # Kinds of initiators with all cores of all nodes of a package or of the machine.
 WHOLE_PARTS = ("package", "machine")
-# Name of the level with the size of a working set; `store.measurements` has it too, but imports
-# pandas.
+# Name of the level with the size of a working set. The module `store.measurements` has the same
+# name, but imports pandas.
 _WORKING_SET = "bytes"
 # Name of the level with the second core of a core-to-core transfer.
 _RESPONDER = "responder"
@@ -171,7 +171,7 @@ class Priority(IntEnum):
     ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
     TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
     OTHER_INITIATORS = 6  # pairs of nodes from other initiators, and drives from other nodes
-    PREDICTED = 7  # drives of more nodes, whose bandwidth follows from their parts
+    PREDICTED = 7  # drives of three or more nodes, which can be predicted from parts
 
 
 def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
@@ -337,7 +337,8 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
 def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
     """Return the part of a host's complete plan that these rounds measure."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
-    # The rounds contain all records that count, so records of left-out points do not count.
+    # The rounds have all valid and current records, so those of left-out points are failed or
+    # outdated.
     older = sum(
         (folder / current_record_path(*point_key(point), 1)).exists() for point in own.left_out
     )

@@ -131,7 +131,7 @@ class MachineSoFar:
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
     # The tidy table of the records so far; empty before the first round.
     measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
-    # (experiment, point) -> duration of each record in seconds.
+    # (Experiment, point) -> duration in seconds of each of its records.
     record_seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
     # Cells of earlier runs, see `cells_of_earlier_runs`; None without earlier runs.
     earlier_cells: pd.DataFrame | None = None

@@ -4,10 +4,10 @@ The choice is a pure function of plan, earlier rounds and records, so an interru
 with the same rounds. The first round measures as many different points as fit into most of the
 budget, and first the points that show most of the machine (`point_priorities`). The second round
 repeats some points of each kind, since only replicates show the scatter from which all intervals
-follow. It also measures random drive sets to audit predictions. It and all later rounds repeat what
-departs from expected values, and measure where a further second narrows intervals most: "repetition
-is most needed where most uncertainty arises" (Kalibera and Jones, "Rigorous benchmarking in
-reasonable time", 2013).
+follow. The second round also measures random drive sets to audit predictions. The second round and
+all later rounds repeat points that depart from expected values, and measure points where a further
+second narrows intervals most: "repetition is most needed where most uncertainty arises" (Kalibera
+and Jones, "Rigorous benchmarking in reasonable time", 2013).
 
 The rounds of earlier runs are completed first, as far as time allows. A measurement of these rounds
 has to be made again if its record is missing or failed, or if a component or the definition of its
@@ -55,7 +55,7 @@ class RecordState(NamedTuple):
     is_outdated: bool
 
     @property
-    def counts(self) -> bool:
+    def is_usable(self) -> bool:
         """Return whether the record is valid and not outdated, so that it need not be replaced."""
         return self.is_valid and not self.is_outdated
 
@@ -135,7 +135,7 @@ def resume_rounds(
     lacking: list[tuple[int, int, Replicate]] = []
     for index, (key, number) in replicates_of_rounds(rounds):
         state = states.get((key, number))
-        if key in planned and (state is None or not state.counts):
+        if key in planned and (state is None or not state.is_usable):
             lacking.append((index, int(priorities[key]), (key, number)))
         elif state is not None and not rounds[index].earlier:
             left -= state.seconds + OVERHEAD_SECONDS
@@ -186,7 +186,8 @@ _CONTENDED = 3
 _DEPARTING_REPLICATES = 3
 # Most replicates of a point: each further replicate narrows an interval by less than 10 %.
 _MOST_REPLICATES = 10
-# Variance of the logarithm of a value about which nothing is known: up or down by a factor of 1.5.
+# Variance of the logarithm of a value about which nothing is known; it can be larger or smaller by
+# a factor of 1.5.
 _UNKNOWN_VARIANCE = 0.4**2
 # Factor for the variance of points whose values are in an anomaly or a suspicion.
 _DEPARTING_WEIGHT = 9.0
@@ -201,7 +202,7 @@ def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
 
 
 class _NextRound:
-    """The choice of one round, see `next_round`."""
+    """One choice of the next round, see the function `next_round`."""
 
     def __init__(self, so_far: MachineSoFar, budget: Budget, seed: int) -> None:
         self.so_far, self.budget = so_far, budget
@@ -375,8 +376,8 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            # The report's intervals do not contain earlier runs, so the reached precision does not
-            # either.
+            # Intervals in the report are computed without earlier runs, so the reached precision
+            # is, too.
             precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
