@@ -78,7 +78,7 @@ class HostMap:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host does not exist."""
+        """Return whether the host is simulated, so that it does not exist."""
         return self.machine.is_simulated
 
     @property

@@ -129,7 +129,8 @@ def run_slurm_command(*command: str) -> str:
             text=True,
             timeout=ANSWER_SECONDS,
             check=False,
-            # Times as seconds since 1970, whatever the site's format and time zone.
+            # Slurm then prints times as seconds since 1970, whatever format and time zone the site
+            # has.
             env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         )
     except FileNotFoundError:

@@ -43,11 +43,11 @@ class UnitScale:
     decimals: int  # number of decimals that gives the largest value three significant digits
 
     def number(self, value: float) -> str:
-        """Return the value without its unit, with the scale's decimals."""
+        """Return the value as text, without its unit and with the decimals of the scale."""
         return f"{value / self.factor:.{self.decimals}f}"
 
     def text(self, value: float) -> str:
-        """Return the value with its unit."""
+        """Return the value as text with its unit."""
         return f"{self.number(value)} {self.symbol}".rstrip()
 
 

@@ -149,7 +149,7 @@ class WeightsComparison:
     # Name -> expected bandwidth of all workers in bytes per second, by the matrix of all workers at
     # once.
     expected_bandwidths: Mapping[str, float]
-    sources: Mapping[str, str]  # name -> origin of the bandwidths
+    sources: Mapping[str, str]  # name -> where the bandwidths are from
 
     @property
     def node_with_largest_share_difference(self) -> tuple[int, float]:

@@ -241,7 +241,7 @@ class HostInMode:
         return self._failures[folder][f"rep{replicate}"]
 
 
-Words = list[str]  # a command, as a process gets it
+Words = list[str]  # the words of a command, as a process gets them
 # These stand for the two commands if a host lacks no measurement in a configuration.
 NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
 

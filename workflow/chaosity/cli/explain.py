@@ -103,7 +103,7 @@ def explain_value_command(
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
-    """Yield lines on the value of a cell: how median and interval follow from replicates."""
+    """Yield lines on a cell's value: how its median and its interval follow from the replicates."""
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
     median = scale.text(cell["median"]) if values else "no value"

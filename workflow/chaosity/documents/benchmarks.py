@@ -67,7 +67,7 @@ class SimulatedPrograms(TypedDict, total=False):
     own_node_but: Annotated[float, Ge(0), Lt(1)]
     """Share of the accesses with `own_node_if` that nevertheless use data of all cores.
 
-    Only counters of cache misses count these accesses. Default: 0.
+    Only counters of cache misses see these accesses. Default: 0.
     """
     shares_work: bool
     """Whether the threads divide the work equally and wait for the slowest thread."""

@@ -82,7 +82,7 @@ def _check_yaml_text(text: str, where: str) -> None:
     """Check that a YAML text is not too long, and not nested so deeply that its parser crashes."""
     if len(text) > _MOST_YAML_CHARACTERS:
         raise UserError(f"the file has more than {_MOST_YAML_CHARACTERS} characters", where)
-    # Each level of nesting has one of these signs.
+    # A text needs at least one of these signs for each level of nesting.
     if sum(map(text.count, "[{-?:")) < _HARMLESS_YAML_SIGNS:
         return
     depth = 0

@@ -38,7 +38,7 @@ class InitiatorSelector(TypedDict, total=False):
     cores of the host are equal, `core_kind` means all cores.
     """
     each_set_of: Literal["node"]
-    """One initiator for each set of nodes with processing units; sets of every size."""
+    """One initiator for each set, of every size, of the nodes that have processing units."""
     in_each_set_of: Literal["node"]
     """With `each: node`, `together: true`: a point for each set of nodes, a load on each node."""
     at_most_sets: Count

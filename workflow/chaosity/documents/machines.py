@@ -185,8 +185,9 @@ def _kind(keys: str, **others: Any) -> FaultKind:
 
 
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
-# The function `affected_resources` in simulation/machine_description.py has the effect of each
-# fault that leaves a share of a capacity, and this module also that of the other faults.
+# The function `affected_resources` in simulation/machine_description.py has the effects of the
+# faults that leave a share of a capacity; other functions of that module have the effects of the
+# other faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _kind("node remaining"),
     "slow_link": _kind(

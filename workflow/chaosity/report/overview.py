@@ -1,4 +1,4 @@
-"""Write the overview: all hosts and configurations on one page, the worst first.
+"""Write the page of all hosts and configurations, the worst first, and compare equal hosts.
 
 Equal hosts have one processor model and one configuration. Among three or more equal hosts, outlier
 hosts are named. Two equal hosts are compared, but this cannot show which of the two has a fault.

@@ -1,4 +1,4 @@
-"""Write a report: its page, whose sections are in the order in which they are read, and its files.
+"""Write a report: its page, with the sections in the order of reading, and its other files.
 
 For each section, a function in a module of this folder returns data of the run, and a template in
 ``templates/report`` shows these data. The files of a report are the figures, ``report.html``,

@@ -1,4 +1,4 @@
-"""The sections of a page: figures, experiments, the machine and its changes, as HTML and words.
+"""The sections of a report's page: figures, experiments, the machine and its changes.
 
 Each analysis of variance of an experiment begins with a sentence for readers who do not know F
 tests. The table of the variation and the levels of each factor follow.

@@ -170,7 +170,7 @@ class Priority(IntEnum):
     SHARED_PATHS = 3
     ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
     TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
-    OTHER_INITIATORS = 6  # pairs of nodes from other initiators, and drives from other nodes
+    OTHER_INITIATORS = 6  # two nodes' drives read by other initiators, drives read by other nodes
     PREDICTED = 7  # drives of three or more nodes, which can be predicted from parts
 
 
