@@ -318,7 +318,7 @@ class DriveSetModel:
         raised = self._raised.get(cell.initiator, {})
         return bound_drive_set(cell.drives, known, self._node_of, raised)
 
-    def expected(self, cell: DriveSetCell) -> NoisyValue | None:
+    def expected_value(self, cell: DriveSetCell) -> NoisyValue | None:
         """Return the value to expect of a cell from its initiator's other sets; None without any.
 
         Sets that only other initiators measured count too, if they differ from the value to expect
@@ -377,7 +377,7 @@ class DriveSetModel:
 
     def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
         if cell not in self._predicted:
-            self._predicted[cell] = self._analogy(cell) or self.expected(cell)
+            self._predicted[cell] = self._analogy(cell) or self.expected_value(cell)
         return self._predicted[cell]
 
     def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
@@ -586,7 +586,7 @@ def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriv
     elif (limit := bounds.upper) and value.significant_log_ratio_to(limit) > 0.0:
         reason = "more than its parts give together, or than a larger set gives"
     elif (
-        (limit := model.expected(cell))
+        (limit := model.expected_value(cell))
         and not model.shows_limit_of_a_part(cell)
         and value.significant_log_ratio_to(limit) < 0.0
         and math.log(limit.value / value.value) > model.error_quantile(cell)

@@ -8,7 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from chaosity.anomalies.anomaly_results import Findings, add_doubt, without_disturbed_replicates
+from chaosity.anomalies.anomaly_results import (
+    Findings,
+    adjust_confidence_and_add_doubt,
+    without_disturbed_replicates,
+)
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.store.measurements import Measurements
 from machines import planned
@@ -87,9 +91,11 @@ def test_an_interval_that_includes_zero_is_never_a_finding(slow):
     host, tidy = slow
     (clear,) = findings(host, tidy).anomalies
     rows = Measurements.from_table(tidy)
-    assert add_doubt(clear, 1, rows, unusable=False).doubt == ""
+    assert adjust_confidence_and_add_doubt(clear, 1, rows, unusable=False).doubt == ""
     for low in (0.0, -0.1):
-        doubted = add_doubt(replace(clear, loss_percent_low=low), 1, rows, unusable=False)
+        doubted = adjust_confidence_and_add_doubt(
+            replace(clear, loss_percent_low=low), 1, rows, unusable=False
+        )
         assert doubted.doubt == "The interval of the loss includes zero."
 
 
@@ -97,8 +103,8 @@ def test_the_false_alarm_rate_is_that_of_all_tests_of_the_host(slow):
     host, tidy = slow
     (clear,) = findings(host, tidy).anomalies
     rows, chance = Measurements.from_table(tidy), replace(clear, p_value=0.002)
-    assert add_doubt(chance, 4, rows, unusable=False).doubt == ""
-    doubted = add_doubt(chance, 6, rows, unusable=False)
+    assert adjust_confidence_and_add_doubt(chance, 4, rows, unusable=False).doubt == ""
+    doubted = adjust_confidence_and_add_doubt(chance, 6, rows, unusable=False)
     assert doubted.doubt.startswith(
         "By chance, 1.2 % of healthy hosts show such a loss in one of 6"
     )

@@ -7,7 +7,7 @@ import pytest
 
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from chaosity.anomalies.slit_mismatch import nodes_in_common
+from chaosity.anomalies.slit_mismatch import few_nodes_of_all_pairs
 from chaosity.store.csv_tables import NodeMatrix
 from faulty_machines import LATENCY, measure
 
@@ -193,4 +193,4 @@ def test_latencies_of_unlike_memory_are_compared_without_blaming_cables():
     ],
 )
 def test_the_nodes_that_wrong_entries_share(pairs, nodes):
-    assert nodes_in_common(pairs) == nodes
+    assert few_nodes_of_all_pairs(pairs) == nodes

@@ -16,7 +16,7 @@ from tidy_rows import tidy_rows
 
 from chaosity.statistics.cell_summary import (
     compute_outlier_mask,
-    replace_values,
+    replace_values_and_drop_priors,
     summarise_cells,
     with_variance_priors,
 )
@@ -184,7 +184,9 @@ def test_any_selection_of_rows_has_the_same_intervals(seed: int, n: int, first: 
 def test_other_values_have_other_priors():
     rows = with_variance_priors(Measurements.from_table(table(noisy(30, 3)))).rows
     other = 1e-9 * noisy(30, 3, seed=5) ** 2
-    replaced = summarise_cells(Measurements(replace_values(rows, pd.Series(other.ravel()))))
+    replaced = summarise_cells(
+        Measurements(replace_values_and_drop_priors(rows, pd.Series(other.ravel())))
+    )
     assert_allclose(replaced[WIDTH], summarise_cells(table(other))[WIDTH])
 
 

@@ -36,14 +36,14 @@ def test_local_against_remote_by_hand():
     )
     [study] = find_anova_studies(Measurements.from_table(rows))
     analysis = study.analyse_variance_of_table("none")
-    contrast = study.local_against_remote(analysis).difference
+    contrast = study.contrast_of_remote_against_local(analysis).difference
     assert contrast.value == pytest.approx(6.5 - 16.0)
     # The replicates differ by 2 in every cell, which the block takes: nothing is left.
     assert contrast.low is None
     rows["value"] += [0.0, 0.5, 0.0, 0.2, 0.0, 0.1, 0.0, -0.3]
     [study] = find_anova_studies(Measurements.from_table(rows))
     analysis = study.analyse_variance_of_table("none")
-    contrast = study.local_against_remote(analysis).difference
+    contrast = study.contrast_of_remote_against_local(analysis).difference
     assert analysis.analysed.freedom == 3
     # Each pair of cells brings its own noise: half of the degrees of freedom each, Welch's sum.
     left = pd.Series(analysis.residuals**2).groupby(study.frame["relation"].to_numpy()).sum()
@@ -67,7 +67,9 @@ def test_a_failed_replicate_does_not_shift_the_contrast():
     rows["value"] += noise
     rows.loc[3, ["status", "value"]] = ["failed", None]
     [study] = find_anova_studies(Measurements.from_table(rows))
-    contrast = study.local_against_remote(study.analyse_variance_of_table("none")).difference
+    contrast = study.contrast_of_remote_against_local(
+        study.analyse_variance_of_table("none")
+    ).difference
     assert contrast.value == pytest.approx(-20.0, abs=0.05)
     assert contrast.low < -20.0 < contrast.high
 

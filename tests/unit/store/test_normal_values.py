@@ -102,7 +102,7 @@ def test_other_processors_and_numbers_of_nodes_do_not_compare(host):
 def test_equal_hosts_that_are_all_slow_are_reported(host, tmp_path):
     tables = [at_published_rate(host, share) for share in (0.5, 0.9, 0.7)]
     [bandwidth, _] = compare_with_published_values(tables, MODEL, TOPOLOGY)
-    assert (bandwidth.loss, bandwidth.is_clear) == (pytest.approx(0.3), True)
+    assert (bandwidth.loss, bandwidth.is_clearly_worse) == (pytest.approx(0.3), True)
     write_fleet(tmp_path, host, 4, {}, cpu_model=MODEL)
     paths = list(tmp_path.glob("*/*/summary.json"))
     [group] = compare_equal_hosts({path: ReportSummary.from_file(path) for path in paths})

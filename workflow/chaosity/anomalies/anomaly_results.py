@@ -281,7 +281,7 @@ _DISTURBANCE = 0.6
 _USELESS_PRECISION = 1.0
 
 
-def add_doubt(
+def adjust_confidence_and_add_doubt(
     anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
 ) -> Anomaly:
     """Return the anomaly with its confidence over all tests of the host, and with a doubt if any.

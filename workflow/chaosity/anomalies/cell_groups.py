@@ -248,7 +248,9 @@ class GroupedCells(Generic[Name]):
                 self.compare_with_cells_without_fault(remaining)
         return found
 
-    def explained_by(self, departure: Departure, comparison: ComparedCells[Name]) -> Mask:
+    def mask_of_explained_cells(
+        self, departure: Departure, comparison: ComparedCells[Name]
+    ) -> Mask:
         """Return the mask of the cells that a departure explains: its own, and more of its suspect.
 
         More cells of the suspect count as explained if they depart in `comparison`, which compares
@@ -278,7 +280,7 @@ class GroupedCells(Generic[Name]):
             departure = outside.departure_of_suspect(suspect, remaining, comparisons, least_cells)
             if departure is None:
                 continue
-            explained = self.explained_by(departure, outside)
+            explained = self.mask_of_explained_cells(departure, outside)
             # A larger suspect does not explain more by also including cells without a loss.
             losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
             if np.nansum(losses) > most * 1.05:
@@ -395,7 +397,9 @@ class TidyTableSliceCells(GroupedCells[str]):
             if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
                 self.untested |= part
 
-    def each_initiator_or_target(self, part: str, axis: int) -> Iterator[SuspectedComponent]:
+    def initiators_or_targets_as_suspects(
+        self, part: str, axis: int
+    ) -> Iterator[SuspectedComponent]:
         """Yield each initiator (axis 0) or target (axis 1) as a suspect of the kind `part`."""
         for number, name in enumerate((self.cells.rows, self.cells.columns)[axis]):
             of_axis = np.indices(self.labels.shape)[axis]

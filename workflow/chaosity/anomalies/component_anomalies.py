@@ -90,8 +90,8 @@ def find_slow_initiators_and_memory(
         )
         check.add_tested_cells(cells, axis=0)
         suspects = [
-            *cells.each_initiator_or_target("initiator", 0),
-            *cells.each_initiator_or_target("target", 1),
+            *cells.initiators_or_targets_as_suspects("initiator", 0),
+            *cells.initiators_or_targets_as_suspects("target", 1),
         ]
         departures = cells.find_departing_suspects_and_cells(suspects, cells.untested)
         check.anomalies += [_slow_on_memory(cells, departure, units) for departure in departures]
@@ -157,8 +157,8 @@ def find_slow_drives_and_drive_paths(
 
 
 def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
-    yield from cells.each_initiator_or_target("drive", 1)
-    yield from cells.each_initiator_or_target("initiator", 0)
+    yield from cells.initiators_or_targets_as_suspects("drive", 1)
+    yield from cells.initiators_or_targets_as_suspects("initiator", 0)
     nodes: dict[str, list[str]] = {}
     for (_, drive), first in cells.first_rows.items():
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)

@@ -78,12 +78,16 @@ def find_slow_drive_sets(
     for cells in slices:
         check.add_tested_cells(cells, axis=1)
         check.anomalies += _losses_by_adding_drives(cells)
-        excluded = cells.untested | cells.explained_by_drives(slow_drives)
+        excluded = cells.untested | cells.mask_of_cells_explained_by_drives(slow_drives)
         suspects = list(cells.suspects(packages or ()))
         remaining = ~excluded
         for departure in cells.find_departing_suspects_and_cells(suspects, excluded, len(slices)):
             found = cells.with_suspect(departure, suspects)
-            explained = cells.explained_by(found, cells.comparison) & cells.losing_mask & remaining
+            explained = (
+                cells.mask_of_explained_cells(found, cells.comparison)
+                & cells.losing_mask
+                & remaining
+            )
             remaining &= ~explained
             if not cells.is_no_fault_of_drives(found):
                 anomaly = _slow_together(cells, found, explained)
@@ -186,7 +190,7 @@ class DriveSetCells(TidyTableSliceCells):
         for column in columns:
             for label in np.unique(self.labels[self.tested_mask[:, column], column]):
                 yield self._suspect(_PATH, column, self.labels[:, column] == label)
-        for suspect in self.each_initiator_or_target(_INITIATOR, 0):
+        for suspect in self.initiators_or_targets_as_suspects(_INITIATOR, 0):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
 
     def _suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
@@ -200,14 +204,14 @@ class DriveSetCells(TidyTableSliceCells):
         every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
         return len(self.drives[column]) == every
 
-    def explained_by(self, departure: Departure, comparison: ComparedCells[str]) -> Mask:
+    def mask_of_explained_cells(self, departure: Departure, comparison: ComparedCells[str]) -> Mask:
         """Return the mask of the cells that a departure explains.
 
         If drives are slow together, sets of some of these drives are slow too, and larger sets may
         lose as much. For a slow path between packages, larger sets are not added, because their
         limit is the sum of their slow parts.
         """
-        explained = super().explained_by(departure, comparison)
+        explained = super().mask_of_explained_cells(departure, comparison)
         assert departure.suspect is not None
         if departure.suspect.part == _INITIATOR:
             return explained
@@ -221,7 +225,7 @@ class DriveSetCells(TidyTableSliceCells):
         alike = comparison.departures > -(departure.loss + self.scatter.smallest_reported_loss)
         return found | (np.logical_and.outer(rows, columns) & alike)
 
-    def explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
+    def mask_of_cells_explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
         """Return the mask of the cells that lose no more than a slow drive of their set does.
 
         Several metrics can show the same slow drive, so its largest loss counts.

@@ -19,7 +19,7 @@ from chaosity.anomalies.anomaly_results import (
     AnomalyKind,
     CellNames,
     Findings,
-    add_doubt,
+    adjust_confidence_and_add_doubt,
     loss_text,
     no_problems_text,
     reason_for_unusable_results,
@@ -385,7 +385,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     checks = [check for own in kinds.values() for check in own]
     tests_count = sum(check.tests_count for check in checks)
     doubted = [
-        add_doubt(anomaly, tests_count, valid, unusable=bool(unusable))
+        adjust_confidence_and_add_doubt(anomaly, tests_count, valid, unusable=bool(unusable))
         for check in checks
         for anomaly in check.anomalies
     ]

@@ -167,7 +167,7 @@ def _mismatch(
         kind=AnomalyKind.SLIT_MISMATCH,
         initiator=pairs[0][0],
         target=pairs[0][1],
-        components=tuple(map(node_name, nodes_in_common(pairs))),
+        components=tuple(map(node_name, few_nodes_of_all_pairs(pairs))),
         metric=cells.metric,
         observed=cells.value_of_score(worse),
         expected=cells.value_of_score(better),
@@ -184,7 +184,7 @@ def _mismatch(
     )
 
 
-def nodes_in_common(pairs: Sequence[NodePair]) -> list[int]:
+def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
     """Return few nodes of which each pair has at least one, or all if any may be the reason.
 
     If a node changed places with another, all wrong pairs contain it. So each returned node must be
@@ -263,7 +263,7 @@ def _wrong_entries(
         "anomalies",
         "wrong_entries",
         pairs=shorten_list(names, _MAX_NAMED),
-        nodes=nodes_in_common(pairs),
+        nodes=few_nodes_of_all_pairs(pairs),
         distance=distance,
         measured=measured,
         others="->".join(map(str, others[0])),

@@ -63,8 +63,10 @@ def compare_command(
     from chaosity.compare.two_sides import SelectionComparison, compare_selections
     from chaosity.report.configurations import compare_crossovers
 
-    pinned = parse_conditions(conditions, "--where")
-    selected = [selection.filter_rows(pinned) for selection in read_selections(selections)]
+    requested_values = parse_conditions(conditions, "--where")
+    selected = [
+        selection.filter_rows(requested_values) for selection in read_selections(selections)
+    ]
     if len(selected) < 2:
         remedy = "name a second folder of results, or two more to find the outlier of three hosts"
         raise UserError("comparing needs two selections", selected[0].name, remedy)
@@ -72,8 +74,12 @@ def compare_command(
     crossovers: list[CrossoverVerdict] = []
     if len(selected) == 2:
         left, right = selected
-        both = left.pinned.keys() & right.pinned.keys()
-        ignore = {column for column in both if left.pinned[column] != right.pinned[column]}
+        both = left.requested_values.keys() & right.requested_values.keys()
+        ignore = {
+            column
+            for column in both
+            if left.requested_values[column] != right.requested_values[column]
+        }
         names = (left.name, right.name)
         result = compare_selections(
             left.measurements, right.measurements, names=names, by=by, ignore=ignore

@@ -199,7 +199,9 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
             measured, model, folder.name, folder.parent.name, database
         )
     if as_json:
-        print_json([{**vars(each), "loss": each.loss, "clear": each.is_clear} for each in found])
+        print_json(
+            [{**vars(each), "loss": each.loss, "clear": each.is_clearly_worse} for each in found]
+        )
         return
     for each in found:
         echo(text_of_macro("overview", "normal", each=each, hosts=0))

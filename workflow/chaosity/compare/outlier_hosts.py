@@ -1,4 +1,4 @@
-"""Find outlier hosts: hosts that differ from others to which they should be equal.
+"""Find outlier hosts: hosts that differ from other hosts, although they should be equal.
 
 Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So a host is
 compared, cell by cell, with the scatter of the *other* hosts and not with that of its own

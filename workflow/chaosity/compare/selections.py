@@ -64,7 +64,7 @@ class Selection:
 
     name: str  # name in sentences, such as "epyc1 nps4"
     measurements: Measurements  # its rows
-    pinned: Mapping[str, str]  # requested column -> its value
+    requested_values: Mapping[str, str]  # requested column -> its value
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
         """Return the selection of the rows whose columns have the values in `conditions`.

@@ -23,7 +23,7 @@ from chaosity.figures.figure_data import (
     sort_and_group_axis_values,
 )
 from chaosity.records.record_format import VALID
-from chaosity.statistics.cell_summary import replace_values, summarise_cells
+from chaosity.statistics.cell_summary import replace_values_and_drop_priors, summarise_cells
 from chaosity.statistics.curves import find_latency_steps
 from chaosity.store.measurements import (
     CELL,
@@ -136,7 +136,7 @@ def figure_data_with_measured_x(
         del axes["series"]
     by = [*CELL, *axes]
     marks = summarise_cells(rows, by)
-    positions = summarise_cells(replace_values(rows, rows["x"]), by)
+    positions = summarise_cells(replace_values_and_drop_priors(rows, rows["x"]), by)
     columns_of_x = ["position", "position_low", "position_high"]
     marks[columns_of_x] = positions[["median", "low", "high"]].to_numpy()
     if spec.kind == "curve":
@@ -241,11 +241,15 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
     both = rows[(rows["load_count"] > 1) & (rows["status"] == VALID)].merge(alone, "left")
     blocks = both.groupby(_BLOCK)
     whole = blocks["value"].transform("count") == both["load_count"]
-    sums = replace_values(both, blocks["value"].transform("sum")).assign(series=SUM)[whole]
+    sums = replace_values_and_drop_priors(both, blocks["value"].transform("sum")).assign(
+        series=SUM
+    )[whole]
     both["typical"] = both.groupby([*POINT, *LOAD])["alone"].transform("median")
     largest = both["typical"] == blocks["typical"].transform("max")
     whole = blocks["alone"].transform("count") == both["load_count"]
-    larger = replace_values(both, both["alone"]).assign(series=LARGER_ALONE)[whole & largest]
+    larger = replace_values_and_drop_priors(both, both["alone"]).assign(series=LARGER_ALONE)[
+        whole & largest
+    ]
     more = [added.assign(load=added["series"]) for added in (sums, larger)]
     more = [added.drop_duplicates(_BLOCK).reindex(columns=rows.columns) for added in more]
     return pd.concat([rows, *more], ignore_index=True)
@@ -279,7 +283,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
     keys = ["host", "configuration", *by, "replicate"]
     blocks = rows.groupby(keys, dropna=False)["value"]
     values = blocks.transform(_COMBINE[spec.combine])
-    combined = replace_values(ordered, values.loc[ordered.index])
+    combined = replace_values_and_drop_priors(ordered, values.loc[ordered.index])
     return combined.drop_duplicates(keys).sort_index()
 
 

@@ -83,7 +83,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
     """
     raw, x = np.array(values), np.array(days) - days[0]
     steps = np.diff(raw)  # a change moves a single difference, so it does not widen the variance
-    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_of_neighbours(steps)
+    total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_from_neighbour_differences(steps)
     variance = total / (_NIGHTLY_COUNTS + len(steps))
     middle = median_filter(raw, _MEDIAN_NIGHTS, mode="mirror")
     reach = _CLIP * math.sqrt(variance)
@@ -121,7 +121,7 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
     return [(begin, end, bool(is_line[end])) for end, begin in pairwise(ends)][::-1]
 
 
-def variance_of_neighbours(differences: ArrayLike) -> float:
+def variance_from_neighbour_differences(differences: ArrayLike) -> float:
     """Return the variance of values, from the differences of neighbours; 0 if there are none.
 
     A difference of two values has twice their variance. Distances from the median would give far

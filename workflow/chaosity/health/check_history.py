@@ -79,7 +79,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
     if not path.exists():
         return []
     if path.stat().st_size > _MOST_BYTES:
-        raise UserError("the series is too large", str(path), "move it away")
+        raise UserError("the series of checks is too large", str(path), "move the file away")
     try:
         with path.open("rb") as stream:
             text = stream.readline()

@@ -29,7 +29,7 @@ from scipy import stats
 
 from chaosity.compare.outlier_hosts import scatter_and_median_of_other_hosts
 from chaosity.design.point_expansion import json_fingerprint
-from chaosity.health.change_points import variance_of_neighbours
+from chaosity.health.change_points import variance_from_neighbour_differences
 from chaosity.place_names import node_name
 from chaosity.records.record_format import Load, Point, PointStoppingRule
 from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
@@ -307,7 +307,7 @@ class Expectation:
         }
         long = (logs for logs in self.logs.values() if len(logs) > 2)
         steps = [later - sooner for logs in long for sooner, later in pairwise(logs)]
-        nightly = variance_of_neighbours(steps)
+        nightly = variance_from_neighbour_differences(steps)
         # The scatter between nights contains the scatter of single measurements.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
         self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(steps) * own) / (

@@ -39,7 +39,7 @@ from chaosity.report.best_places_of_resources import ResourceLevel, measured_pla
 from chaosity.report.problems import numbered_findings, read_anomalies
 from chaosity.report.run import Run
 from chaosity.report.sections import figure_section, path_relative_to_report
-from chaosity.statistics.cell_summary import replace_values
+from chaosity.statistics.cell_summary import replace_values_and_drop_priors
 from chaosity.statistics.curves import (
     CurveComparison,
     compare_latency_curves,
@@ -86,7 +86,8 @@ def _curves(
     # The rank along the curve identifies a point of the curve in all configurations.
     rows = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
     rows["point"] = rows["rank"].astype(str)
-    rows = replace_values(rows, rows["value"])  # a mean scatters less than its values
+    # a mean scatters less than its values
+    rows = replace_values_and_drop_priors(rows, rows["value"])
     axes: dict[Role, Axis] = {
         "panels": axis_of_texts("traffic", rows["panels"]),
         "series": axis_of_texts("configuration", rows["series"]),

@@ -220,7 +220,7 @@ def _statements_on_normal_values(
     """Yield comparisons with published values, since all equal hosts can have the same fault."""
     for each in compare_with_published_values(tables.values(), processor, topology):
         text = text_of_macro("overview", "normal", each=each, hosts=len(tables))
-        yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clear)
+        yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clearly_worse)
 
 
 def _read_table(folder: Path) -> Measurements | str:

@@ -78,7 +78,7 @@ def _normal_values(run: Run) -> list[ResultCheck]:
     return [
         _check(
             "Normal values",
-            WARNING if each.is_clear else OK,
+            WARNING if each.is_clearly_worse else OK,
             text=text_of_macro("overview", "normal", each=each, hosts=0),
         )
         for each in compare_with_published_values([run.measurements], model, run.topology)

@@ -216,7 +216,7 @@ def _readable(sentence: str, study: AnovaStudy) -> str:
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     """Return a text that compares remote with local values; None if the study has no relation."""
     contrast, share = (
-        study.local_against_remote(analysis),
+        study.contrast_of_remote_against_local(analysis),
         study.percent_explained_by_relation(analysis),
     )
     if contrast is None:

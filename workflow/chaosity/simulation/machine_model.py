@@ -37,8 +37,8 @@ from chaosity.simulation.simulated_loads import (
     block_bytes,
     processing_units,
     processing_units_of_load,
-    rate_share,
     read_written_and_counted_shares,
+    share_of_peak_rate,
     shared_access_share,
     shares_work,
     simulated_program,
@@ -148,7 +148,7 @@ class MachineModel:
             self._paths.add_capacities_of_stand_in_files(load)
         paths = routes.paths
         free = max_min_fair_rates([path.flow for path in paths], self.capacities)
-        if any(rate_share(load) < 1 or shares_work(load) for load in loads):
+        if any(share_of_peak_rate(load) < 1 or shares_work(load) for load in loads):
             paths = _limited_by_programs(loads, paths, free.rates)
             free = max_min_fair_rates([path.flow for path in paths], self.capacities)
         return paths, free
@@ -226,7 +226,7 @@ def _limited_by_programs(
     for path, rate in zip(paths, rates, strict=True):
         slowest[path.load] = min(rate, slowest.get(path.load, rate))
     # The traffic program finds its own peak first, then keeps to a share of this peak.
-    share = {load["name"]: rate_share(load) for load in loads}
+    share = {load["name"]: share_of_peak_rate(load) for load in loads}
     waiting = {load["name"] for load in loads if shares_work(load)}
     limits = (
         share[path.load] * (slowest[path.load] if path.load in waiting else rate)

@@ -97,7 +97,7 @@ def block_bytes(load: Load) -> int:
     return int(load.get("levels", {}).get("block_bytes", _RANDOM_READ_BYTES))
 
 
-def rate_share(load: Load) -> float:
+def share_of_peak_rate(load: Load) -> float:
     """Return at which share of its peak a load's rate is capped; 1 without a cap."""
     return float(load.get("levels", {}).get("share", 100)) / 100
 

@@ -395,7 +395,7 @@ class AnovaStudy:
             self.frame, RESPONSE, self.factors, self.block, transform, confidence
         )
 
-    def local_against_remote(self, analysis: AnovaResult) -> Contrast | None:
+    def contrast_of_remote_against_local(self, analysis: AnovaResult) -> Contrast | None:
         """Compare remote with local memory or drives; return None when either is missing."""
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)

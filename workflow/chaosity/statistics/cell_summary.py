@@ -144,7 +144,7 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
     return measurements.with_columns(**{name: own[sample.codes] for name, own in columns})
 
 
-def replace_values(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+def replace_values_and_drop_priors(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     """Return rows of the tidy table with other values.
 
     Priors are dropped, because they belong to the old values.
@@ -267,7 +267,7 @@ def summarise_cell_ratios_paired_by_block(
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
     ratios = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
-    return summarise_cells(Measurements(replace_values(pairs, ratios)))
+    return summarise_cells(Measurements(replace_values_and_drop_priors(pairs, ratios)))
 
 
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:

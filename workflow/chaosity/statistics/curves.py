@@ -115,7 +115,7 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
     """Yield the six numbers of one curve, a mapping for each."""
     rows = points.rows
-    complete = complete_blocks(points.valid_rows_with_value().rows)
+    complete = rows_of_complete_blocks(points.valid_rows_with_value().rows)
     blocks = [block[["x", "value"]].to_numpy(float).T for block in complete]
     without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
     for quantity in QUANTITIES:
@@ -132,7 +132,7 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
         yield {"quantity": quantity, **asdict(estimate), "reason": reason, "note": note}
 
 
-def complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
+def rows_of_complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
     """Return the rows of the complete replicate blocks: those that have each point of any block.
 
     Rows without `x` or `value` do not count.
@@ -244,7 +244,7 @@ def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
         The first row of each point, with `rank` (0, 1, ...), the mean `x` and the geometric mean
         `value`. A block that lacks a value of another block is left out.
     """
-    blocks = complete_blocks(rows)
+    blocks = rows_of_complete_blocks(rows)
     complete = pd.concat(blocks) if blocks else rows.iloc[:0]
     places = complete.groupby(["replicate", "initiator", "target"], dropna=False)
     ranks = places["x"].rank(method="first").astype(int) - 1

@@ -1,4 +1,4 @@
-"""Read tables and matrices of nodes from CSV files, and write CSV.
+"""Read tables and node matrices from CSV files, and write CSV that spreadsheets do not execute.
 
 Texts such as the serial of a drive come from devices, inventories and files that others wrote.
 Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV

@@ -195,7 +195,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
         raise UserError(f"the file is not a bundle of profiles: {error}", where) from error
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != manifest["parts"][name]["sha256"]:
-            raise UserError("the hash differs from the manifest", f"{where}, {name}")
+            raise UserError("the hash differs from that in the manifest", f"{where}, {name}")
     tables = {name: _rows(files[part], name, f"{where}, {part}") for name, part in _PARTS.items()}
     _check_rows(tables, manifest["provenance"], where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()

@@ -30,7 +30,7 @@ from chaosity.store.tidy_table_parquet import (
     column_types_from_groups,
     connect_isolated,
     duckdb_column_types,
-    duckdb_reason,
+    first_line_of_duckdb_error,
     none_for_missing_values,
     read_parquet_table,
     rows_to_table,
@@ -104,7 +104,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
     try:
         connection = connect_isolated(path, read_only=not write)
     except duckdb.Error as error:
-        reason = f"the database cannot be opened: {duckdb_reason(error)}"
+        reason = f"the database cannot be opened: {first_line_of_duckdb_error(error)}"
         raise UserError(reason, str(path), "close other programs that use the database") from error
     try:
         with connection:
@@ -118,7 +118,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
             if write:
                 connection.commit()
     except duckdb.Error as error:  # which a damaged file causes at any time
-        reason = f"the database is damaged: {duckdb_reason(error)}"
+        reason = f"the database is damaged: {first_line_of_duckdb_error(error)}"
         raise UserError(reason, str(path), "make it again with chaosity profile") from error
 
 

@@ -103,7 +103,7 @@ def _database_in_memory(process: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
 
 
-def duckdb_reason(error: duckdb.Error) -> str:
+def first_line_of_duckdb_error(error: duckdb.Error) -> str:
     """Return the first line of DuckDB's message; further lines repeat the query."""
     return str(error).partition("\n")[0].strip()
 
@@ -202,6 +202,6 @@ def read_parquet_table(
             _check_size(relation, where)
             table: pd.DataFrame = relation.df()
     except duckdb.Error as error:
-        raise UserError(f"{what}: {duckdb_reason(error)}", where) from error
+        raise UserError(f"{what}: {first_line_of_duckdb_error(error)}", where) from error
     with malformed_as_user_error(what, where):
         return rows_to_table(table, columns)

@@ -43,7 +43,7 @@ class ValueComparedWithNormal:
         return ratio - 1.0 if less_is_better(self.metric) else 1.0 - ratio
 
     @property
-    def is_clear(self) -> bool:
+    def is_clearly_worse(self) -> bool:
         """Return whether the value is worse than normal by more than benchmark programs differ.
 
         Programs differ by up to 15 % in bandwidth and 25 % in latency.

@@ -24,8 +24,8 @@ from chaosity.simulation.machine_description import affected_resources
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import (
     begins_with_placement_search,
-    rate_share,
     read_written_and_counted_shares,
+    share_of_peak_rate,
     shares_work,
 )
 from chaosity.topology.topology_model import Topology
@@ -324,7 +324,7 @@ class ParameterUses:
             results = model.results_on(routes, loads)
             latencies = {name: results[name].latency_ns or 0.0 for name in places}
         works = tuple(
-            (load["kernel"], rate_share(load), shares_work(load), f"{latencies[name]:.9g}")
+            (load["kernel"], share_of_peak_rate(load), shares_work(load), f"{latencies[name]:.9g}")
             for name, load in zip(places, loads, strict=True)
         )
         flows = []

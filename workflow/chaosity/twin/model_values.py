@@ -25,7 +25,7 @@ from scipy import stats
 from chaosity.errors import UserError
 from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_model import MachineModel, Routes
-from chaosity.simulation.simulated_loads import processing_units_of_load, rate_share
+from chaosity.simulation.simulated_loads import processing_units_of_load, share_of_peak_rate
 from chaosity.statistics.estimates import MATTERS
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
@@ -160,7 +160,7 @@ class ModelOfPoints:
         self._sensitive = self._chases | {
             number
             for number, loads in self._loads.items()
-            if any(rate_share(load) < 1 for load in loads)
+            if any(share_of_peak_rate(load) < 1 for load in loads)
         }
         self._routes: dict[int, tuple[Values, Routes]] = {}
         self._last = ModelValues({}, np.zeros(len(keys)))
@@ -428,7 +428,7 @@ def undetermined_parameters(
 
     for own in parameters_without_data(fitted, ParameterUses(topology), loads):
         if not fitted.parameters:
-            remedy = "name points without them, or add the number"
+            remedy = "name points that do not need this number, or add the number"
             raise UserError(f"the description has no {own.name}", "--machine", remedy)
         raise unknown(own)
     usual = _values(fitted, topology, loads)
