@@ -128,7 +128,9 @@ def test_memory_without_processing_units_is_a_separate_group(targets):
     assert names(found)[:2] == ("local", "remote")
     assert "other memory, rank 1" in names(found)
     assert found.anomalies == ()
-    alone = any(note.startswith("Not tested, no comparable cell") for note in found.notes)
+    alone = any(
+        note.startswith("Not tested, since they have no comparable cell") for note in found.notes
+    )
     assert alone == (targets == 1)
 
 
