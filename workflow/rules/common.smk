@@ -35,7 +35,9 @@ CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
 # Such a file exists after the reports of a host in several configurations have been compared.
 COMPARED = [
-    f"{RESULTS}/{host}/compared.txt" for host in CAMPAIGN.hosts if len(CAMPAIGN.modes_of_host(host)) > 1
+    f"{RESULTS}/{host}/compared.txt"
+    for host in CAMPAIGN.hosts
+    if len(CAMPAIGN.modes_of_host(host)) > 1
 ]
 HAS_OVERVIEW = has_several_hosts_or_configurations(
     Path(RESULTS), (mode.folder for mode in CAMPAIGN.modes.values())

@@ -72,10 +72,12 @@ rule compare_configurations:
     # all reports of a host are written again at the end.
     input:
         tables=lambda wildcards: [
-            f"{mode.folder}/measurements.parquet" for mode in CAMPAIGN.modes_of_host(wildcards.host)
+            f"{mode.folder}/measurements.parquet"
+            for mode in CAMPAIGN.modes_of_host(wildcards.host)
         ],
         reports=lambda wildcards: [
-            ancient(f"{mode.folder}/report.html") for mode in CAMPAIGN.modes_of_host(wildcards.host)
+            ancient(f"{mode.folder}/report.html")
+            for mode in CAMPAIGN.modes_of_host(wildcards.host)
         ],
     output:
         touch(f"{RESULTS}/{{host}}/compared.txt"),
