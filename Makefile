@@ -18,7 +18,7 @@ PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
 	$(BIN)/ansible-playbook
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean
+.PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean delete-results
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -154,20 +154,24 @@ lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARG
 # The addresses of another index are of use to nobody else.
 	@sed -E -i 's#(registry = ")[^"]*#\1https://pypi.org/simple#; s#(url = ")https://[^/"]*/(.*/)?packages/#\1https://files.pythonhosted.org/packages/#' uv.lock
 
-clean: ## remove what was measured and built: results/* build/ .snakemake/ and caches
+clean: ## remove what was built: build/ .snakemake/ and caches; results/ stays
 # A machine must not go on without the files that it is made of.
 	@for machine in $(wildcard build/lab/*/machine.json); do \
 		PYTHONPATH=tests/lab/roles/virtual_lab/files python3 -m virtual_lab stop --force "$${machine%/*}"; done
 	@for bmc in $(wildcard build/lab/bmc); do \
 		PYTHONPATH=tests/lab/roles/virtual_bmc/files python3 -m virtual_bmc stop "$$bmc" >/dev/null; done
-	@echo "Removing results/* build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
-# The page in results/ belongs to the project.
-	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
+	@echo "Removing build/ .snakemake/ .pytest_cache/ .ruff_cache/ .hypothesis/ .ansible/"
 	@rm -rf build .snakemake .pytest_cache .ruff_cache .hypothesis .ansible
 
-distclean: clean ## remove the same files and the virtual environment
+distclean: clean ## remove the same files and the virtual environment; results/ stays
 	@echo "Removing .venv/ workflow/chaosity.egg-info/"
 	@rm -rf .venv workflow/chaosity.egg-info
+
+# The page in results/ belongs to the project.
+delete-results: ## delete everything that was measured: results/*; asks before, unless YES=1
+	@test "$(YES)" = 1 || { printf 'Delete all measurements below results/? They cannot be restored. [y/N] '; \
+		read -r answer && test "$$answer" = y; } || { echo "Nothing is deleted."; exit 1; }
+	@! test -d results || find results -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +
 
 # The file says that the environment holds what the lock names; a newer lock calls for another look.
 EXTRAS_firmware = --extra firmware

@@ -39,7 +39,7 @@ def test_git_ignores_all_results_but_their_page(root: Path) -> None:
     assert (root / "results/README.md").is_file()
 
 
-def test_clean_keeps_the_page_of_the_results_and_the_environment(
+def test_only_delete_results_deletes_what_was_measured_and_asks_before(
     root: Path, tmp_path: Path
 ) -> None:
     for name in (".venv", ".snakemake", "build", "results/demo"):
@@ -47,10 +47,14 @@ def test_clean_keeps_the_page_of_the_results_and_the_environment(
     (tmp_path / "results/README.md").touch()
     shutil.copy(root / "Makefile", tmp_path)
 
-    def left_by(target: str) -> set[str]:
-        subprocess.run(["make", target], cwd=tmp_path, capture_output=True, check=True)
+    def left_by(target: str, answer: str = "") -> set[str]:
+        make = ["make", target]
+        done = subprocess.run(make, cwd=tmp_path, input=answer, capture_output=True, text=True)
+        assert (done.returncode == 0) == (answer != "n\n")
         return {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
 
     kept = {"Makefile", "results", "results/README.md"}
-    assert left_by("clean") == {".venv", *kept}
-    assert left_by("distclean") == kept
+    assert left_by("clean") == {".venv", "results/demo", *kept}
+    assert left_by("distclean") == {"results/demo", *kept}
+    assert left_by("delete-results", "n\n") == {"results/demo", *kept}
+    assert left_by("delete-results", "y\n") == kept

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,13 +152,18 @@ class LogHandler(LogHandlerBase):
         return ", ".join(names) or "workflow"
 
     def report_plan(self, stats: Mapping[str, int]) -> None:
-        """Report how many measurements and other steps a run would take, and for how long."""
+        """Report how many measurements and other steps a run would take, and for how long.
+
+        Hosts are measured side by side, so the host with the longest time counts.
+        """
         total, others = measurements_and_other_steps(stats)
-        jobs = Campaign.current.needed_jobs() if Campaign.current else ()
-        seconds = sum(
-            planned_seconds(job.wildcards_dict) for job in jobs if job.rule.name.endswith(MEASURE)
-        )
-        counts = f"{format_count(total, 'measurement')}, about {format_duration(seconds)}"
+        seconds: dict[str, float] = defaultdict(float)
+        for job in Campaign.current.needed_jobs() if Campaign.current else ():
+            if job.rule.name.endswith(MEASURE):
+                seconds[job.wildcards_dict["host"]] += planned_seconds(job.wildcards_dict)
+        longest = format_duration(max(seconds.values(), default=0.0))
+        counts = f"{format_count(total, 'measurement')}, about {longest}"
+        counts += " on the host that takes longest" * (len(seconds) > 1)
         self.print_line(f"{self.hosts}: {counts}; {format_count(others, 'other step')}")
 
     def report_job_start(self, details: Any) -> None:

@@ -32,6 +32,7 @@ MACHINES = {
         "epyc_7413": "epyc_7413_nps1",
         "epyc_9575f": "epyc_9575f_nps0",
         "fleet_with_a_slow_host": "xeon_8358",
+        "hidden_fault": "epyc_7413_nps4",
     }.get(path.stem, path.stem)
     for path in sorted((ROOT / "templates/machines").glob("*.yaml"))
 }

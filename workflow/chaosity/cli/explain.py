@@ -77,6 +77,9 @@ def explain_value_command(
         echo("SIMULATED: this machine does not exist.")
     rows = table.rows
     asked = {"experiment": experiment, "point": point, "load": load, "metric": metric}
+    if point in set(rows["experiment"]) and experiment is None:
+        remedy = f"choose a point of it with --experiment {point} and a part of the point's name"
+        raise UserError(f"{point} is an experiment, not a point", str(folder), remedy)
     for column, name in asked.items():
         if name is not None:
             rows = rows[rows[column] == _full_name(name, rows[column], column, folder)]
@@ -115,21 +118,27 @@ def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterat
         f"{cell['initiator']} -> {cell['target']}"
     )
     if values:
-        yield f"  median of {', '.join(map(str, values))}"
+        yield f"  median of {', '.join(map(_digits, values))}"
     if t is None:
         return
     formula = f"mean ± t x sqrt(variance / {cell['counted']})"
     formula = f"exp({formula}) of the logarithms" if cell["is_positive"] else formula
     yield f"  interval: {formula}{', without outliers' * (cell['counted'] < cell['n'])}"
-    own = f"own variance {cell['own_variance']}, {cell['counted'] - 1} degrees of freedom"
+    own = f"own variance {_digits(cell['own_variance'])}, {cell['counted'] - 1} degrees of freedom"
     own = "no variance of its own" if cell["counted"] == 1 else own
     prior = (
         f"; moderated by the prior of {cell['prior_cells']} cells of one kind, variance "
-        f"{cell['prior_variance']} with {cell['prior_freedom']} degrees of freedom: "
-        f"{cell['variance']}, {cell['freedom']}"
+        f"{_digits(cell['prior_variance'])} with {_digits(cell['prior_freedom'])} degrees of "
+        f"freedom: {_digits(cell['variance'])}, {_digits(cell['freedom'])}"
     )
-    yield f"    mean {cell['mean']}, t {t}, {own}{prior if cell['prior_cells'] else ''}"
+    mean_and_t = f"mean {_digits(cell['mean'])}, t {_digits(t)}"
+    yield f"    {mean_and_t}, {own}{prior if cell['prior_cells'] else ''}"
     yield "    An interval without the median is widened to the median."
+
+
+def _digits(number: float) -> str:
+    """Return a number with 12 digits: enough to follow a formula, without binary rounding."""
+    return f"{number:.12g}"
 
 
 def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
@@ -177,7 +186,7 @@ def _replicate_lines(
     """Yield lines on a replicate, whose record is the file `path`, if this file exists."""
     value = None if row["value"] != row["value"] else float(row["value"])
     quantity = format_quantity(row["metric"], value)
-    shown = row["reason"] if value is None else f"{quantity} ({value!r})"
+    shown = row["reason"] if value is None else f"{quantity} ({_digits(value)})"
     yield f"  replicate {row['replicate']}, {row['status']}: {shown}"
     if not path.exists():
         return
@@ -190,7 +199,8 @@ def _replicate_lines(
         environment = [f"{name}={text}" for name, text in load["environment"].items()]
         yield f"    command of {load['name']}: {shlex.join([*environment, *load['command']])}"
         program = load.get("program") or {}
-        yield f"    program of {load['name']}: {program.get('version')}, {program.get('path')}"
+        facts = [str(program[key]) for key in ("version", "path") if program.get(key)]
+        yield f"    program of {load['name']}: {', '.join(facts) or 'unknown'}"
     named = (load for load in record["loads"] if load.get("role", load["name"]) == row["load"])
     own = next((load for load in named if load["initiator"]["name"] == row["initiator"]), None)
     if own is None:
@@ -237,14 +247,18 @@ def explain_record_value(
         begin, end = window or common_time_span(series[load["name"]])
         spans = spans_without_pauses(series_of_pausing_loads(record, series) * several, begin, end)
         kind = "all loads" if several else "all threads"
-        yield f"window in which {kind} ran: {begin!r} to {end!r} s on the host's monotonic clock"
+        times = f"{_digits(begin)} to {_digits(end)} s on the host's monotonic clock"
+        yield f"window in which {kind} ran: {times}"
         if method == "rate":
             yield f"formula: {_RATE}"
             parts = list(samples_in_spans(series[load["name"]], spans))
             amount, seconds = sum(part for *_, part in parts), sum(e - b for b, e in spans)
-            yield f"inputs: {amount!r} in {seconds!r} s, from {len(parts)} samples"
+            yield f"inputs: {_digits(amount)} in {_digits(seconds)} s, from {len(parts)} samples"
             if every_sample:
-                yield from (f"sample {b!r} to {e!r} s: {part!r}" for b, e, part in parts)
+                yield from (
+                    f"sample {_digits(b)} to {_digits(e)} s: {_digits(part)}"
+                    for b, e, part in parts
+                )
         elif method == "quantile":
             yield from _quantile_lines(load, metric, (begin, end), every_sample=every_sample)
         else:
@@ -259,7 +273,8 @@ def explain_record_value(
                         for key in ("amount", "time")
                     )
                 )
-                yield f"node {node}: {amount!r} in {time!r} units of the sample's time"
+                spent = f"{_digits(time)} units of the sample's time"
+                yield f"node {node}: {_digits(amount)} in {spent}"
 
 
 def _quantile_lines(

@@ -168,7 +168,9 @@ class Priority(IntEnum):
     # Drives of any other two nodes together, read by one node of each package. Transfers between
     # the first cores of two nodes.
     SHARED_PATHS = 3
-    ALONE = 4  # other loads alone: caches, cores, other pairs, and some drives of their own node
+    ALONE = (
+        4  # other loads alone: caches, cores, other pairs, some drives, and drives read by a core
+    )
     TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
     OTHER_INITIATORS = 6  # two nodes' drives read by other initiators, drives read by other nodes
     PREDICTED = 7  # drives of three or more nodes, which can be predicted from parts
@@ -208,6 +210,8 @@ def point_priority(point: Point, topology: Topology) -> Priority:
     if not load["target"]["drives"]:
         cores = _RESPONDER in load.get("levels", {}) and _is_pair_of_first_cores(load, topology)
         return Priority.SHARED_PATHS if cores else Priority.ALONE
+    if load["initiator"]["kind"] == "pu":
+        return Priority.ALONE
     nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
     if len(nodes) <= 1:
         own = not nodes or nodes <= initiators

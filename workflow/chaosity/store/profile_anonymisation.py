@@ -368,6 +368,9 @@ def _shipped() -> dict[str, frozenset[str]]:
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
     words |= {"concurrent", "both_packages", "same_l3_domain", *_RELATIONS}
     words |= {"smt", "one_thread_per_core", "all_siblings"}
+    # The targets of the selector `spread_over`, by the kind of memory.
+    kinds = ("dram", "hbm", "mcdram", "cxl", "nvm", "spm", "gpu", "unknown")
+    words |= {f"uniform_package_{kind}" for kind in kinds}
     for document in (*experiments, *forms):
         words |= {*document.get("factors", {}), *document.get("designs", {})}
     for _, load in loads:
