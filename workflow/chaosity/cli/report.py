@@ -132,7 +132,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
             echo(summary.read_text(encoding="utf-8").rstrip())
         if report.exists():
             echo(report.absolute())
-        elif not summary.exists():
+        elif not summary.exists() and folder.name not in {host.host for host in skipped}:
             remedy = "run snakemake with the inventory and the results of its measurements"
             echo(f"{folder.name}: there is no report yet; {remedy}")
     skipped = [host for host in skipped if not hosts or host.host in hosts]
