@@ -44,7 +44,10 @@ COPIED = ("cluster", "config", "inventories", "playbooks", "profiles", "template
 # The simulated hosts of the copy; node01 was measured in a second configuration, too.
 INVENTORIES = {
     "localhost": {"localhost": "desktop"},
-    "mine": {"node01": "epyc_7413_nps4", "node02": "epyc_7413_nps1", "node03": "epyc_7413_nps1"},
+    "mine": {
+        "node01": "epyc_7413_nps4",
+        **dict.fromkeys(("node02", "node03", "node07"), "epyc_7413_nps1"),
+    },
     "other": {"node01": "epyc_7413_nps1"},
 }
 

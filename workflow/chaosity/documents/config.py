@@ -61,7 +61,7 @@ class WorkingSetConfig(TypedDict):
     at_least_bytes: Annotated[int, Ge(4096)]
     """Least size of each array, in bytes, as far as `at_most_share_of_node` allows it."""
     at_most_share_of_node: Annotated[float, Gt(0), Le(1)]
-    """Largest share of a node's memory that the arrays of a load take together."""
+    """Largest share of a node's memory that all arrays of `at_least_bytes`, or of a sweep, take."""
     sweep_at_most_bytes: Annotated[int, Ge(4096)] | None
     """Largest size of a sweep, in bytes; null: only `at_most_share_of_node` limits it."""
 
@@ -101,7 +101,7 @@ class Config(TypedDict):
     levels: dict[str, dict[str, Count]] | None
     """Experiment -> factor -> maximum number of its levels that are measured; null: no limit.
 
-    The default is null, since an empty mapping would change nothing in a merged config.
+    A config of your own is merged over the default, so an empty mapping would change nothing.
     """
     benchmarks: Annotated[dict[Name, str], MinLen(1)]
     """Category -> the benchmark that is used for it."""
