@@ -21,7 +21,7 @@ PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
 .PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean delete-results
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 # Time of the measurements of a host, such as 2h; auto is 30 minutes, and more only where the node
 # matrices need more. A plan that takes less time is measured completely. A config or

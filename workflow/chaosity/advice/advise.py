@@ -111,7 +111,8 @@ class AdvisedPlace:
             nanoseconds, while the other programs run but the program's other threads do not. None
             only if latency is not the goal and no measurement tells it.
         loss: compared with the best place, the share of bandwidth that is lost (0 to 1). If the
-            goal is latency: how much longer accesses take (1 is twice the time).
+            goal is latency: how much longer accesses take (1 is twice the time). Below 0 if the
+            place is expected to be better, but the measurements leave open whether it is.
         commands: name of a program -> the line to type; PROGRAM stands for the user's program.
     """
 
@@ -276,7 +277,7 @@ def _advised(
         ours, others = values[goal], first.latency if latency_is_goal else first.bandwidth
         if ours and others:
             ratio = ours.median / others.median
-            loss = max(0.0, ratio - 1 if latency_is_goal else 1 - ratio)
+            loss = ratio - 1 if latency_is_goal else 1 - ratio
     return AdvisedPlace(
         place,
         machine.topology.nodes_of_pus(place.cpus),

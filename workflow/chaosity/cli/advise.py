@@ -238,9 +238,18 @@ def _row(place: AdvisedPlace) -> list[str]:
         _nodes(pages) if pages else "each its own node",
         _with_interval("bandwidth_bytes_per_second", place.bandwidth),
         _with_interval("latency_ns", place.latency),
-        format_percent(place.loss),
+        _loss_text(place.loss),
         ", ".join(place.bandwidth.limited_by if place.bandwidth else ()),
     ]
+
+
+def _loss_text(loss: float) -> str:
+    """Return how much worse a place is than the best, or that it may be better."""
+    from chaosity.advice.candidate_places import EQUAL
+
+    if loss < -EQUAL:
+        return f"maybe {format_percent(-loss)} better"
+    return format_percent(max(loss, 0.0))
 
 
 def _nodes(nodes: Sequence[int]) -> str:
