@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, CachedPart, advise
+from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, ShareKeptInMemory, advise
 from chaosity.advice.checked_requests import check_kernel, check_place
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.open_map import open_described_machine
@@ -44,7 +44,6 @@ from chaosity.topology.topology_model import Topology
 __all__ = [
     "Advice",
     "AdvisedPlace",
-    "CachedPart",
     "Estimate",
     "ExpectedValue",
     "Goal",
@@ -52,6 +51,7 @@ __all__ = [
     "Place",
     "Request",
     "RunningLoad",
+    "ShareKeptInMemory",
     "UserError",
     "open_machine",
     "open_map",

@@ -20,7 +20,7 @@ from chaosity.health.check_history import (
     COLUMNS,
     SERIES_FILE,
     append_check,
-    earlier_values,
+    earlier_normal_values,
     lasting_losses,
     read_check_history,
     read_series,
@@ -301,7 +301,7 @@ def test_values_are_exact_and_slow_ones_do_not_become_the_norm(tmp_path):
     append(tmp_path, "2026-11-24T01:00:00.000Z", 99.12345678901234, 101.0)
     append(tmp_path, "2026-11-25T01:00:00.000Z", 98.0, 60.0)
     rows = read_series(tmp_path)
-    assert earlier_values(rows, {}) == {
+    assert earlier_normal_values(rows, {}) == {
         check_points()[0].key: [99.12345678901234, 98.0],
         check_points()[1].key: [101.0],
     }
@@ -318,7 +318,7 @@ def test_values_beside_other_programs_do_not_become_the_norm(tmp_path):
     append(tmp_path, "2026-11-25T01:00:00.000Z", 150.0, 60.0, disturbed=True)
     rows = read_series(tmp_path)
     assert [row["clear"] for row in rows] == ["no", "no", "disturbed", "yes"]
-    assert earlier_values(rows, {}) == {
+    assert earlier_normal_values(rows, {}) == {
         check_points()[0].key: [99.0],
         check_points()[1].key: [101.0],
     }
@@ -329,7 +329,7 @@ def test_checks_before_the_map_was_measured_again_do_not_count(tmp_path):
     for night in range(1, 4):
         append(tmp_path, f"2026-11-2{night}T01:00:00.000Z", 96.0 + night, 100.0)
     mapped_at = {check_points()[0].key: "2026-11-22T12:00:00.000Z"}
-    earlier = earlier_values(read_series(tmp_path), mapped_at)
+    earlier = earlier_normal_values(read_series(tmp_path), mapped_at)
     assert earlier == {check_points()[0].key: [99.0], check_points()[1].key: [100.0] * 3}
 
 
@@ -376,7 +376,7 @@ def parse_series(text: str, folder: Path) -> None:
     write_text(folder / SERIES_FILE, text)
     rows = read_series(folder)
     time_of_last_check_by_point(rows)
-    Expectation({KEY: MapValue(4e10, 3, 1e-4)}, earlier_values(rows, {}))
+    Expectation({KEY: MapValue(4e10, 3, 1e-4)}, earlier_normal_values(rows, {}))
     if rows:
         point = {**simulated_records()[0]["point"], "experiment": KEY[0], "point": KEY[1]}
         write_text(folder / "points" / KEY[0] / f"{KEY[1]}.json", json.dumps(point))

@@ -29,7 +29,7 @@ from chaosity.rounds.budget import (
     least_budget_seconds,
     point_key,
     point_priorities,
-    read_round_steps,
+    read_round_choices,
 )
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import (
@@ -244,7 +244,7 @@ def test_a_file_without_rounds_is_an_error(tmp_path, text):
     (tmp_path / "rounds").mkdir()
     (tmp_path / "rounds/1.json").write_text(text)
     with pytest.raises(UserError, match="the file has no rounds"):
-        read_round_steps(tmp_path)
+        read_round_choices(tmp_path)
 
 
 # The budget that a config gives a host.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from chaosity.campaign.kept_page_weights import HostPageWeights
+from chaosity.campaign.measured_page_weights import MeasuredPageWeights
 from chaosity.cli import chaosity
 from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
@@ -20,7 +20,7 @@ from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
 from chaosity.report.run import read_record_summaries, unmet_note_sentences
 from chaosity.result_folders import read_skipped_host
-from chaosity.rounds.budget import Round, read_round_step, write_round_step
+from chaosity.rounds.budget import Round, read_round_choice, write_round_choice
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.record_checks import check_output_rules, check_record
 from chaosity.runner.tool_output import ExtractionError, extract_number
@@ -162,8 +162,8 @@ def parse_point(given: tuple[Any, str], folder: Path) -> None:
 def parse_choice(text: str, folder: Path) -> None:
     path = folder / "rounds/1.json"
     write_text(path, text)
-    choice = read_round_step(path)
-    write_round_step(path, choice)
+    choice = read_round_choice(path)
+    write_round_choice(path, choice)
     assert all(isinstance(each, Round) for each in choice.rounds)
 
 
@@ -176,7 +176,7 @@ def parse_skipped(text: str, folder: Path) -> None:
 
 def parse_weights(text: str, folder: Path) -> None:
     write_text(folder / "weights.json", text)
-    weights = HostPageWeights(folder, recalculate=False)
+    weights = MeasuredPageWeights(folder, recalculate=False)
     weights("canonical", [0, 1])
     weights.write_weights()
 

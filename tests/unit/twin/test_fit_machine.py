@@ -21,7 +21,7 @@ from chaosity.twin.fitted_description import (
     fitted_machine_of_description,
     named_description,
 )
-from chaosity.twin.machine_parameters import with_capacity
+from chaosity.twin.machine_parameters import with_capacity_and_same_slow_parts
 from chaosity.twin.model_values import predict_loads, undetermined_parameters
 from machines import TODAY, SimulatedHost, planned
 
@@ -154,7 +154,9 @@ def test_a_slow_part_keeps_what_it_gives_although_nothing_determines_what_the_ot
     # A description keeps it, and other values of the capacity leave it as it is.
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
     for machine in found, fitted_machine_of_description(document, read.topology, "twin.yaml"):
-        changed = with_capacity(machine.values, capacity, 2 * machine.values[capacity])
+        changed = with_capacity_and_same_slow_parts(
+            machine.values, capacity, 2 * machine.values[capacity]
+        )
         assert changed[factor.parameter] * changed[capacity] == pytest.approx(true, rel=0.02)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from path_measurements import NODES, alone, measurements, table, together
 
-from chaosity.campaign.kept_page_weights import HostPageWeights, shares_agree
+from chaosity.campaign.measured_page_weights import MeasuredPageWeights, shares_agree
 from chaosity.cli import chaosity
 from chaosity.cli.weights import canonical_shares_of_workers, placement_argument_parser
 from chaosity.errors import UserError
@@ -67,21 +67,21 @@ def test_chaosity_place_takes_the_paths_of_all_workers_at_once(folder):
 
 
 def test_there_are_no_weights_before_the_first_measurement(folder):
-    weights = HostPageWeights(folder)
+    weights = MeasuredPageWeights(folder)
     assert weights("canonical", (0, 1)) is None
     weights.write_weights()
     assert not weights.path.exists()
 
 
 def test_weights_are_computed_written_and_read_elsewhere(folder):
-    weights = HostPageWeights(measured(folder, alone(), together([0, 1])))
+    weights = MeasuredPageWeights(measured(folder, alone(), together([0, 1])))
     found = weights("canonical", (0,))
     assert found == pytest.approx({0: 40 / 110, **dict.fromkeys(range(1, 8), 10 / 110)})
     assert weights("canonical_contended", (0, 1))[0] == pytest.approx(1 / 8)
     assert weights("canonical_contended", (0, 2)) is None
     weights.write_weights()
     (folder / "measurements.parquet").unlink()
-    elsewhere = HostPageWeights(folder, recalculate=False)
+    elsewhere = MeasuredPageWeights(folder, recalculate=False)
     assert elsewhere("canonical", (0,)) == found
     assert elsewhere("canonical", (1,)) is None
     kept = json.loads(weights.path.read_text())["weights"]
@@ -91,20 +91,20 @@ def test_weights_are_computed_written_and_read_elsewhere(folder):
 
 
 def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
-    first = HostPageWeights(measured(folder, alone()))
+    first = MeasuredPageWeights(measured(folder, alone()))
     found = first("canonical", (0,))
     first.write_weights()
     text = first.path.read_text()
-    again = HostPageWeights(measured(folder, alone(local=41e9)))
+    again = MeasuredPageWeights(measured(folder, alone(local=41e9)))
     assert again("canonical", (0,)) == found
     again.write_weights()
     assert first.path.read_text() == text
-    changed = HostPageWeights(measured(folder, alone(local=60e9)))
+    changed = MeasuredPageWeights(measured(folder, alone(local=60e9)))
     assert changed("canonical", (0,))[0] == pytest.approx(60 / 130)
     changed("canonical", (1,))
     changed.write_weights()
     assert first.path.read_text() != text
-    unused = HostPageWeights(folder)  # weights that this run does not use are kept
+    unused = MeasuredPageWeights(folder)  # weights that this run does not use are kept
     unused.write_weights()
     assert set(json.loads(first.path.read_text())["weights"]["canonical"]) == {"0", "1"}
 
@@ -113,7 +113,7 @@ def test_weights_change_only_with_clear_changes_of_bandwidth(folder):
 def test_a_file_without_weights_is_refused(folder, text):
     (folder / "weights.json").write_text(text)
     with pytest.raises(UserError, match="the file has no weights; delete the file"):
-        HostPageWeights(folder)
+        MeasuredPageWeights(folder)
 
 
 @given(st.dictionaries(st.integers(0, 9), st.floats(0, 1), min_size=1), st.floats(-0.1, 0.1))

@@ -138,7 +138,7 @@ class AdvisedPlace:
 
 
 @dataclass(frozen=True)
-class CachedPart:
+class ShareKeptInMemory:
     """The share of scanned data that is worth keeping in memory, 0 to 1.
 
     Memory and drives then end their parts of a scan at the same time, at the rate of both together.
@@ -173,7 +173,7 @@ class Advice:
     """
 
     places: tuple[AdvisedPlace, ...]
-    cached: CachedPart | None = None
+    cached: ShareKeptInMemory | None = None
 
 
 def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> Advice:
@@ -290,7 +290,7 @@ def _advised(
 
 def _cached_part(
     machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
-) -> CachedPart | None:
+) -> ShareKeptInMemory | None:
     """Return what is worth keeping in memory while the rest is scanned from drives.
 
     The result is None if no measurement tells how fast the memory is.
@@ -313,7 +313,7 @@ def _cached_part(
         return None
     undetermined = {**share.undetermined, **scan.undetermined}
     ends = _interval(share), _interval(scan)
-    return CachedPart(share.median, pages, scan.median, *ends, undetermined)
+    return ShareKeptInMemory(share.median, pages, scan.median, *ends, undetermined)
 
 
 def _interval(value: ExpectedValue) -> tuple[float, float] | None:

@@ -36,7 +36,7 @@ from chaosity.twin.machine_parameters import (
     capacities_of_memory_without_cores,
     model_with_values,
     sorted_parameters,
-    with_capacity,
+    with_capacity_and_same_slow_parts,
 )
 from chaosity.twin.model_values import (
     ALL,
@@ -125,7 +125,10 @@ class MachineMap:
         other numbers that explain the data without this capacity.
         """
         now = self.fitted.values
-        found = [(own, {own}, with_capacity(now, own, least)) for own, least in self._least.items()]
+        found = [
+            (own, {own}, with_capacity_and_same_slow_parts(now, own, least))
+            for own, least in self._least.items()
+        ]
         found += [
             (own, {own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
             for own, values in self.fitted.others.items()
@@ -174,7 +177,7 @@ class MachineMap:
         """Return the model in which each capacity that is not determined has its least value."""
         values: Mapping[Parameter, float] = self.fitted.values
         for own, least in self._least.items():
-            values = with_capacity(values, own, least)
+            values = with_capacity_and_same_slow_parts(values, own, least)
         return self._model_with(values)
 
     def _model_with(self, values: Mapping[Parameter, float]) -> QuickModel:

@@ -97,7 +97,7 @@ class ScoredCells(Generic[Name]):
         """Mask of the cells whose initiator and target are the same."""
         return np.array([[row == column for column in self.columns] for row in self.rows])
 
-    def mask_of_place(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
+    def mask_of_either_end(self, initiator: Name | None = None, target: Name | None = None) -> Mask:
         """Return the mask of all cells with this initiator or this target; either can be None."""
         rows = [name == initiator for name in self.rows]
         columns = [name == target for name in self.columns]
@@ -106,7 +106,7 @@ class ScoredCells(Generic[Name]):
 
     def mask_of_path(self, initiator: Name, target: Name) -> Mask:
         """Return the mask of the cell of an initiator and a target."""
-        mask: Mask = self.mask_of_place(initiator) & self.mask_of_place(target=target)
+        mask: Mask = self.mask_of_either_end(initiator) & self.mask_of_either_end(target=target)
         return mask
 
     @cached_property

@@ -164,7 +164,7 @@ def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)
     for node, drives in nodes.items():
         if len(set(drives)) > 1 and len(nodes) > 1:
-            masks = [cells.cells.mask_of_place(target=drive) for drive in drives]
+            masks = [cells.cells.mask_of_either_end(target=drive) for drive in drives]
             yield SuspectedComponent("node", node, np.any(masks, axis=0))
 
 

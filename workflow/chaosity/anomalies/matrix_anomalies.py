@@ -271,14 +271,16 @@ class MatrixAnalysis(GroupedCells[int]):
         cells, packages = self.cells, self.structure.packages or ()
         remote = ~cells.local_mask
         for node in cells.columns:
-            yield SuspectedComponent(TARGET, node, cells.mask_of_place(target=node))
-            yield SuspectedComponent(INTO, node, cells.mask_of_place(target=node) & remote)
+            yield SuspectedComponent(TARGET, node, cells.mask_of_either_end(target=node))
+            yield SuspectedComponent(INTO, node, cells.mask_of_either_end(target=node) & remote)
         for node in cells.rows:
-            yield SuspectedComponent(INITIATOR, node, cells.mask_of_place(initiator=node))
-            yield SuspectedComponent(OUT_OF, node, cells.mask_of_place(initiator=node) & remote)
+            yield SuspectedComponent(INITIATOR, node, cells.mask_of_either_end(initiator=node))
+            yield SuspectedComponent(
+                OUT_OF, node, cells.mask_of_either_end(initiator=node) & remote
+            )
         for node in cells.rows:
             if node in cells.columns:
-                yield SuspectedComponent(LINKS, node, cells.mask_of_place(node, node) & remote)
+                yield SuspectedComponent(LINKS, node, cells.mask_of_either_end(node, node) & remote)
         for source, target in permutations(range(len(packages)), 2):
             rows = np.isin(cells.rows, packages[source])
             columns = np.isin(cells.columns, packages[target])

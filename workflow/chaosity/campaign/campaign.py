@@ -34,7 +34,7 @@ from chaosity.campaign.host_in_mode import (
     hosts_that_can_change_configuration,
     lock_results,
 )
-from chaosity.campaign.kept_page_weights import HostPageWeights
+from chaosity.campaign.measured_page_weights import MeasuredPageWeights
 from chaosity.components import notes_on_missing_components
 from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.documents.config import check_config
@@ -60,11 +60,11 @@ from chaosity.records.record_files import (
 from chaosity.records.record_format import Point
 from chaosity.rounds.budget import (
     PlannedRounds,
-    RoundStep,
+    RoundChoice,
     has_budget_or_precision,
     plan_of_rounds,
-    read_round_steps,
-    rounds_of_steps,
+    read_round_choices,
+    rounds_of_choices,
 )
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
@@ -288,11 +288,13 @@ class Campaign:
         """Plan a host in a configuration, within its budget; a run that writes keeps the plan."""
         mode.local = host.local
         # Only the main process calculates weights; other processes read the file that it wrote.
-        weights = HostPageWeights(mode.folder, recalculate=self.is_main)
+        weights = MeasuredPageWeights(mode.folder, recalculate=self.is_main)
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
-            steps = read_round_steps(mode.folder) if has_budget_or_precision(self.config) else []
-            rounds = rounds_of_steps(steps)
+            choices = (
+                read_round_choices(mode.folder) if has_budget_or_precision(self.config) else []
+            )
+            rounds = rounds_of_choices(choices)
             mode.use_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
             return
         if self.writes:
@@ -319,18 +321,18 @@ class Campaign:
             return None
         from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
 
-        choices = RoundChooser(
+        chooser = RoundChooser(
             complete, mode.folder, self.config, mode.discovery_folder, writes=self.writes
         )
-        step, text = choices.choose_first()
-        if not choices.in_rounds:
+        choice, text = chooser.choose_first()
+        if not chooser.in_rounds:
             mode.use_plan(complete)
             return text
-        chosen = (*choices.resumed.rounds, *step.rounds)
-        kept = [each for each in choices.steps if not each.is_last]
-        continues = chosen == tuple(rounds_of_steps(kept))
-        steps = kept if continues else [RoundStep(chosen, is_last=False)]
-        rounds = PlannedRounds(complete, mode.folder, steps, continues)
+        chosen = (*chooser.resumed.rounds, *choice.rounds)
+        kept = [each for each in chooser.choices if not each.is_last]
+        continues = chosen == tuple(rounds_of_choices(kept))
+        choices = kept if continues else [RoundChoice(chosen, is_last=False)]
+        rounds = PlannedRounds(complete, mode.folder, choices, continues)
         mode.use_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
         return text
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from chaosity.campaign.kept_page_weights import FILE as WEIGHTS_FILE
+from chaosity.campaign.measured_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import MALFORMED, UserError, describe_malformed_document, printable_short_line
 from chaosity.records.record_files import (

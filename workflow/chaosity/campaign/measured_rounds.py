@@ -34,12 +34,12 @@ from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.budget import (
     PointKey,
     Round,
-    RoundStep,
+    RoundChoice,
     budget_of_config,
-    needs_rounds,
+    must_choose_rounds,
     point_key,
-    read_round_steps,
-    rounds_of_steps,
+    read_round_choices,
+    rounds_of_choices,
 )
 from chaosity.rounds.machine_so_far import (
     MachineSoFar,
@@ -137,10 +137,10 @@ class RoundChooser:
     ) -> None:
         self.plan, self.folder, self.config, self.writes = plan, folder, config, writes
         self.components = (discovery_folder or folder) / "components"
-        self.steps = read_round_steps(folder)
+        self.choices = read_round_choices(folder)
         self.budget = budget_of_config(config, plan)
         self.earlier_cells = _known_before(plan, config["known_from"])
-        rounds = rounds_of_steps(self.steps)
+        rounds = rounds_of_choices(self.choices)
         states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
         counting = {each for each, state in states.items() if state.is_usable}
@@ -153,7 +153,7 @@ class RoundChooser:
         )
         # A run without a budget may have measured the complete plan meanwhile; then no rounds are
         # needed.
-        self.in_rounds = needs_rounds(
+        self.in_rounds = must_choose_rounds(
             plan,
             self.budget,
             used_seconds=sum(
@@ -164,7 +164,7 @@ class RoundChooser:
         )
         self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
 
-    def choose_first(self) -> tuple[RoundStep, str]:
+    def choose_first(self) -> tuple[RoundChoice, str]:
         """Return what a run measures first, and a text for the terminal, which can be empty.
 
         If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
@@ -172,15 +172,15 @@ class RoundChooser:
         name, whole = self.plan.host.name, format_duration(self.missing_seconds)
         if not self.in_rounds:
             text = f"{name}: the budget is enough for all missing measurements, {whole}"
-            return RoundStep((), is_last=False), text if self.missing_seconds else ""
+            return RoundChoice((), is_last=False), text if self.missing_seconds else ""
         first = self.resumed.first_measurements_text
-        step, text = self.choose_step(self.resumed.rounds, first)
+        choice, text = self.choose_next(self.resumed.rounds, first)
         text += f"{self.resumed.note_on_left_out} Without a budget, the run would take {whole}."
-        return RoundStep((), is_last=False) if first else step, text
+        return RoundChoice((), is_last=False) if first else choice, text
 
-    def choose_step(
+    def choose_next(
         self, rounds: Sequence[Round], first: str | None = None
-    ) -> tuple[RoundStep, str]:
+    ) -> tuple[RoundChoice, str]:
         """Return the next choice after these rounds, and a text for the terminal.
 
         The text has the used time, and then `first` or, without `first`, the chosen round.
@@ -204,7 +204,7 @@ class RoundChooser:
             # Only the report has the list of tests, so this text leaves the list out.
             text += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
         added = (*known[len(rounds) :], *([chosen] if chosen else []))
-        return RoundStep(added, chosen is None), text
+        return RoundChoice(added, chosen is None), text
 
     def _record_states(self, rounds: Sequence[Round]) -> dict[Replicate, RecordState]:
         """Return (point, replicate) -> state of its record, for each record in the folder."""

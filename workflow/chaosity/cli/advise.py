@@ -30,7 +30,7 @@ from chaosity.errors import UserError
 from chaosity.units import format_percent, format_quantity, format_with_interval
 
 if TYPE_CHECKING:
-    from chaosity.advice.advise import Advice, AdvisedPlace, CachedPart
+    from chaosity.advice.advise import Advice, AdvisedPlace, ShareKeptInMemory
     from chaosity.advice.machine_map import ExpectedValue, MachineMap
     from chaosity.advice.requests import Request
 
@@ -212,7 +212,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
         print_what_is_not_determined(name, measured_by, "the advised place")
 
 
-def _cached_sentence(cached: CachedPart) -> str:
+def _cached_sentence(cached: ShareKeptInMemory) -> str:
     """Return which share of the data in memory gives the fastest scans, and their speed."""
     metric = "bandwidth_bytes_per_second"
     rate, share = cached.scan_bytes_per_second, format_percent(cached.share)

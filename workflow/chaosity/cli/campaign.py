@@ -76,7 +76,7 @@ def plan_command(
 
     For the hosts of an inventory, use `snakemake -n`, with the options of the run itself.
     """
-    from chaosity.campaign.kept_page_weights import HostPageWeights
+    from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import check_config, read_config
     from chaosity.rounds.budget import has_budget_or_precision
@@ -96,7 +96,7 @@ def plan_command(
     name = "localhost" if source == "live" else Path(source).name.split(".")[0]
     host = PlannedHost(name, configuration_name(topology), topology)
     folder = Path(config["results"]) / host.name / host.configuration
-    weights = HostPageWeights(folder)
+    weights = MeasuredPageWeights(folder)
     host_plan = plan_host(host, config, experiments or None, weights)
     if as_json:
         print_json(host_plan.summarize_plan())
@@ -167,26 +167,31 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     FOLDER is results/HOST/CONFIGURATION, NUMBER that of the choice. Writes the choice into
     rounds/NUMBER.json, and the plan of all rounds. The workflow starts this command.
     """
-    from chaosity.campaign.kept_page_weights import HostPageWeights
+    from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.campaign.measured_rounds import RoundChooser, write_unmeasured_rows
     from chaosity.design.host_plan import plan_host
     from chaosity.documents.config import read_config
     from chaosity.hosts.ansible_inventory import read_inventory
     from chaosity.hosts.host_discovery import read_discovered_host
-    from chaosity.rounds.budget import plan_of_rounds, round_file, rounds_of_steps, write_round_step
+    from chaosity.rounds.budget import (
+        plan_of_rounds,
+        round_file,
+        rounds_of_choices,
+        write_round_choice,
+    )
 
     config = read_config(config_file)
     [entry] = read_inventory(config["inventory"], [folder.parent.name])
     host = read_discovered_host(entry, folder.name, config)
-    plan = plan_host(host, config, weights=HostPageWeights(folder, recalculate=False))
-    choices = RoundChooser(plan, folder, config)
-    rounds = rounds_of_steps(choices.steps[: number - 1])
-    step, text = choices.choose_step(rounds)
+    plan = plan_host(host, config, weights=MeasuredPageWeights(folder, recalculate=False))
+    chooser = RoundChooser(plan, folder, config)
+    rounds = rounds_of_choices(chooser.choices[: number - 1])
+    choice, text = chooser.choose_next(rounds)
     click.echo(text, err=True)
-    own = plan_of_rounds(plan, folder, [*rounds, *step.rounds])
+    own = plan_of_rounds(plan, folder, [*rounds, *choice.rounds])
     own.write_plan(folder, points=True)
     write_unmeasured_rows(own, folder)
-    write_round_step(round_file(folder, number), step)
+    write_round_choice(round_file(folder, number), choice)
 
 
 @click.command("simulate")

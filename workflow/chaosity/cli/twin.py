@@ -107,7 +107,7 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
 
     What is not determined is "not determined", "at most ...", "at least ..." or "assumed ...".
     """
-    metric = each.parameter.quantity
+    metric = each.parameter.metric_of_unit
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"
         if each.low is None or each.high is None:  # the value of healthy parts is not determined

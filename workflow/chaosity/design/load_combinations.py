@@ -26,7 +26,7 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import PlanNotes, note_with_nodes
 from chaosity.design.selectors import (
     EarlierEndpoints,
-    Selection,
+    LoadSelector,
     WeightsLookup,
     as_list,
     compares_smt,
@@ -152,8 +152,8 @@ class _DesignedLoad:
                 else:
                     yield from self._with_levels(initiator.name, [chosen], kernels)
 
-    def _select(self, earlier: EarlierEndpoints, key: str = "") -> Selection:
-        return Selection(self._host, earlier, self.where + key, self.plan.weights)
+    def _select(self, earlier: EarlierEndpoints, key: str = "") -> LoadSelector:
+        return LoadSelector(self._host, earlier, self.where + key, self.plan.weights)
 
     def _limited(self, name: str, levels: Sequence[T], what: str) -> list[T]:
         """Return at most as many levels as the config allows for a factor."""

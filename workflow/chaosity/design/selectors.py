@@ -48,7 +48,7 @@ def as_list(selectors: S | list[S]) -> list[S]:
 
 
 @dataclass(frozen=True)
-class Selection:
+class LoadSelector:
     """Turns the selectors of a load into initiators and targets of a host.
 
     `earlier` has the endpoints of the loads before this one in the file. When targets are selected,

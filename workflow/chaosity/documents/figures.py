@@ -24,7 +24,7 @@ Combine = Literal["median", "minimum", "maximum"]
 ValueScale = Literal["linear", "log"]
 
 
-class LevelsToCompare(TypedDict):
+class LevelsComparedInCaption(TypedDict):
     """Levels of a column that the caption compares.
 
     The caption gives the value of x (or of columns) from which on each `level` differs from `to`,
@@ -130,7 +130,7 @@ class Lines(ComparableFigure):
     """log2: ticks at powers of two; log: ticks at powers of ten."""
     value_scale: NotRequired[ValueScale]
     """Scale of the value's axis; default: linear."""
-    compare: NotRequired[LevelsToCompare]
+    compare: NotRequired[LevelsComparedInCaption]
     """Levels of a column; the caption says from where on they differ."""
     mark_best: NotRequired[bool]
     """Ring the best mark; the caption also gives other x that are not clearly worse; no panels."""
@@ -215,7 +215,7 @@ class Table(Figure):
     """Column of the columns."""
     panels: NotRequired[Column]
     """Column of which each value has a table."""
-    compare: NotRequired[LevelsToCompare]
+    compare: NotRequired[LevelsComparedInCaption]
     """Levels of a column; the caption says from where on they differ."""
     combine: NotRequired[Combine]
     """How several points at one mark become one value; without this key, they are an error."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.documents.figures import LevelsToCompare
+from chaosity.documents.figures import LevelsComparedInCaption
 from chaosity.figures.figure_data import (
     FigureData,
     Role,
@@ -169,7 +169,7 @@ def _ratios_to_base(
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
     compared = [level for level in levels if level != base]
-    for place in itertools.product(*map(data.value_names_on_axis, per)):
+    for place in itertools.product(*map(data.tick_names_on_axis, per)):
         own = groups.get(place, data.measurements[:0])
         for level in compared:
             above, below = (own[own[column] == name] for name in (level, base))
@@ -204,7 +204,7 @@ def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) ->
 def _difference_statements(data: FigureData, base: str) -> Statements:
     """Yield a statement with the ratio of each bar to the bar `base` at the same x."""
     label = data.value_label_without_axis_title
-    levels = data.axes["series"].value_names
+    levels = data.axes["series"].tick_names
     ratios = [
         (ratio, f" for {label('x', str(group))} with {label('series', series)}")
         for (group,), series, ratio in _ratios_to_base(data, "series", base, levels, ["x"])
@@ -226,7 +226,7 @@ def _sum_statements(data: FigureData) -> Statements:
         cases.append((ratio, ", ".join(labels).replace("Number", "number")))
     if not cases:
         return
-    loads = [name for name in data.axes["series"].value_names if name not in (SUM, LARGER_ALONE)]
+    loads = [name for name in data.axes["series"].tick_names if name not in (SUM, LARGER_ALONE)]
     below = [case for ratio, case in cases if (ratio.high or ratio.median) < _CLEARLY_BELOW]
     ratios = [(ratio, f" for {case}") for ratio, case in cases]
     words = f"the sum of {join_with_and(loads)} as a ratio to the larger load alone"
@@ -280,11 +280,11 @@ def _change_statements(data: FigureData) -> Statements:
     ratios = []
     for series, (ratio, place) in worst.items():
         parts = [] if one else ["from {} to {}".format(*spans[place])]
-        if len(data.value_names_on_axis("panels")) > 1:
+        if len(data.tick_names_on_axis("panels")) > 1:
             title = panel_title(data, str(place[0]))  # "GPU" keeps its capitals
             title = title if title[:2].isupper() else title[:1].lower() + title[1:]
             parts.append(f"in the worst panel, {title}")
-        if len(data.value_names_on_axis("series")) > 1:
+        if len(data.tick_names_on_axis("series")) > 1:
             label = data.value_label_without_axis_title("series", str(series))
             parts.insert(0, f"for {label}")
         ratios.append((ratio, f" {', '.join(parts)}" if parts else ""))
@@ -296,7 +296,7 @@ def _change_statements(data: FigureData) -> Statements:
         yield f"{words}{':' * listed.startswith('no')} {listed}"
 
 
-def _level_statements(data: FigureData, compare: LevelsToCompare) -> Statements:
+def _level_statements(data: FigureData, compare: LevelsComparedInCaption) -> Statements:
     """Yield statements on the size from which on levels differ, and on slow initiators."""
     wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
     role: Role = "x" if "x" in data.axes else "columns"
@@ -376,7 +376,7 @@ def _best_statements(data: FigureData) -> Statements:
     keys: list[Role] = [role for role in data.axes if role != "x" and best.get(role)]
     best_of_x = data.valid_marks_best_first.drop_duplicates("x")[["x", *keys]]
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
-    ratios = _ratios_to_base(of_best, "x", best["x"], axis.value_names)
+    ratios = _ratios_to_base(of_best, "x", best["x"], axis.tick_names)
     similar = [
         axis.find_value_by_name(name).short_label
         for _, name, ratio in ratios
@@ -502,7 +502,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
     roles: list[Role] = [role for role in _LINES if role in data.axes]
     marks = data.valid_marks.loc[bounds.index]
     by: list[str] = [*roles] or ["metric"]
-    places = marks["x"].map(data.axes["x"].value_names.index)
+    places = marks["x"].map(data.axes["x"].tick_names.index)
     reached = marks["median"] / bounds.min(axis=1)
     marks = marks.assign(place=places, lowest=bounds.idxmin(axis=1), reached=reached)
     lines = list(marks.sort_values("place").groupby(by, sort=False, dropna=False))

@@ -29,8 +29,8 @@ from chaosity.figures.marks import (
     axis_label,
     axis_ticks,
     cell_second_value_text,
-    drawing_row_of_mark,
-    mark_location_names,
+    data_row_of_mark,
+    mark_place_for_csv,
     state_legend,
     value_axis_title,
 )
@@ -120,8 +120,8 @@ def _cell(
     mark: FigureMark | None, place: tuple[str, str], data: FigureData, limits: ShownValueRange
 ) -> Row:
     if mark is not None:
-        return drawing_row_of_mark(mark, data, limits)
-    where = mark_location_names({"rows": place[0], "columns": place[1]}, data)
+        return data_row_of_mark(mark, data, limits)
+    where = mark_place_for_csv({"rows": place[0], "columns": place[1]}, data)
     return {"role": "absent", "hover": f"{where}: {STATUS_TEXTS['absent']}"}
 
 
@@ -138,7 +138,7 @@ def _layout(data: FigureData) -> _Layout:
     most = max(sum(group.value_count for group in block) for block in blocks)
     table = _membership_labels(down)
     role: Role = "columns" if turned else "rows"
-    texts = table or [axis_label(data, role, name) for name in down.value_names]
+    texts = table or [axis_label(data, role, name) for name in down.tick_names]
     headed = len(blocks) > 1 or table is not None
     tallest = _TALLEST_WITH_NOTE if data.spec.cell_note else _TALLEST
     height = (
@@ -298,7 +298,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
     )
     if is_across:
         role: Role = "rows" if layout.turned else "columns"
-        texts = [axis_label(data, role, name) for name in axis.value_names]
+        texts = [axis_label(data, role, name) for name in axis.tick_names]
         widest = max(text_width_points(text, _LABEL) for text in texts)
         upright, size = widest > 0.95 * layout.width, _LABEL
         if upright:

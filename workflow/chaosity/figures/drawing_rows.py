@@ -40,7 +40,7 @@ from chaosity.figures.marks import (
     STEPS,
     axis_label,
     axis_ticks,
-    drawing_row_of_mark,
+    data_row_of_mark,
     legend_entry_of_mark,
     lowest_shown_value,
     panel_title,
@@ -93,7 +93,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
 
 def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
     """Return rows of marks over an x axis in one or several panels, and the template's values."""
-    panels = data.value_names_on_axis("panels")
+    panels = data.tick_names_on_axis("panels")
     columns = _column_count(len(panels))
     width = (WIDTH - LEFT - 14.0 * (columns - 1)) / columns if columns > 1 else 392.0
     height = {1: 190.0, 2: 148.0, 4: 104.0}.get(columns, 84.0)
@@ -213,7 +213,7 @@ def _named_rows(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
     """Yield a row for each mark, for the ring of the best mark, and for lines of marks alone."""
-    names, base = data.value_names_on_axis("series"), _base(data)
+    names, base = data.tick_names_on_axis("series"), _base(data)
     ordered = sorted(
         places.values() if base is None else (math.log(x, base) for x in places.values())
     )
@@ -226,7 +226,7 @@ def _named_rows(
     ranks = {name: rank for rank, name in enumerate(names)}
     marks = marks_of_table(data.marks)
     for mark in sorted(marks, key=lambda m: (places[m["x"]], ranks.get(m.get("series"), many))):
-        row = drawing_row_of_mark(mark, data, limits) | {
+        row = data_row_of_mark(mark, data, limits) | {
             "key": legend_entry_of_mark(mark, data),
             "panel": mark.get("panels"),
         }
@@ -250,7 +250,7 @@ def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
     """Yield a level line for each panel with one mark outside all series, its reference."""
     marks = data.marks
     valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
-    for panel in data.value_names_on_axis("panels"):
+    for panel in data.tick_names_on_axis("panels"):
         own = valid if panel is None else valid[valid["panels"] == panel]
         if len(own) == 1:
             level = float(own["median"].iloc[0]) / limits.scale.factor
@@ -289,7 +289,7 @@ def _rows_beside_marks(
 
 def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
     """Give each mark a slot from top to bottom; return the axis of the slots, and the sizes."""
-    order = {name: rank for rank, name in enumerate(data.axes["x"].value_names)}
+    order = {name: rank for rank, name in enumerate(data.axes["x"].tick_names)}
     keys = {value: rank for rank, value in enumerate(dict.fromkeys(row.get("key") for row in rows))}
     series = data.axes.get("series")
     if series is not None:
@@ -368,9 +368,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
     alone: dict[str | None, Row] = {}
     for mark in marks_of_table(valid.sort_values(["position", "median"], kind="stable")):
         at = _position_text(mark, data, x_scale)
-        row = drawing_row_of_mark(mark, data, limits, at) | {
-            "key": legend_entry_of_mark(mark, data)
-        }
+        row = data_row_of_mark(mark, data, limits, at) | {"key": legend_entry_of_mark(mark, data)}
         row |= {"x": mark["position"] / x_scale.factor, "panel": mark.get("panels")}
         row["line"] = row["key"]
         if x_scale.symbol and not pd.isna(mark["position_low"]):
@@ -392,7 +390,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
                 **{k: row[k] for k in ("key", "line")},
             }
     failed = marks[marks["status"] == "failed"]
-    for panel in data.value_names_on_axis("panels"):
+    for panel in data.tick_names_on_axis("panels"):
         count = len(failed if panel is None else failed[failed["panels"] == panel])
         if count:
             yield {

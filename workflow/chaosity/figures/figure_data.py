@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import pandas as pd
 
-from chaosity.documents.figures import Bound, LevelsToCompare
+from chaosity.documents.figures import Bound, LevelsComparedInCaption
 from chaosity.errors import UserError
 from chaosity.place_names import PlaceName, natural_sort_key, parse_place_name, place_in_words
 from chaosity.statistics.curves import LatencyStep, repeat_unloaded_points_on_each_line
@@ -75,7 +75,7 @@ class Axis:
     groups: tuple[AxisGroup, ...]  # groups of neighbouring values; each value is in one group
 
     @property
-    def value_names(self) -> list[str]:
+    def tick_names(self) -> list[str]:
         """Return the names of the values in the tidy table, in the order of the axis."""
         return [value.name for value in self.values]
 
@@ -100,7 +100,7 @@ class Axis:
 
     def in_order(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
         """Return a table sorted like the axis; `column` has the names of the axis' values."""
-        rank = {name: number for number, name in enumerate(self.value_names)}
+        rank = {name: number for number, name in enumerate(self.tick_names)}
         return table.sort_values(column, key=lambda names: names.map(rank), kind="stable")
 
     def tick_label(self, value: AxisValue) -> str:
@@ -295,7 +295,7 @@ class FigureSpec:
     cell_note: str | None = None
     x_scale: str = "linear"
     value_scale: str = "linear"
-    compare: LevelsToCompare | None = None
+    compare: LevelsComparedInCaption | None = None
     cache_steps: bool = False
     mark_best: bool = False
     loss_to: str | None = None
@@ -454,9 +454,9 @@ class FigureData:
         """Return whether a measured x is a metric of another load of the point."""
         return self.x_metric != self.measured_x_column
 
-    def value_names_on_axis(self, role: Role) -> list[str] | list[None]:
+    def tick_names_on_axis(self, role: Role) -> list[str] | list[None]:
         """Return the names of values on an axis, in order; [None] if the figure lacks the axis."""
-        return self.axes[role].value_names if role in self.axes else [None]
+        return self.axes[role].tick_names if role in self.axes else [None]
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
         """Return the long label of a value, which is clear without the axis title."""

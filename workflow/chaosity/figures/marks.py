@@ -125,7 +125,7 @@ def mark_location_text(
     return ", ".join(parts)
 
 
-def mark_location_names(mark: FigureMark, data: FigureData) -> str:
+def mark_place_for_csv(mark: FigureMark, data: FigureData) -> str:
     """Return the place of a mark in the names that the CSV has: "node3 -> node5"."""
     return mark_location_text(mark, data, "{} -> {}".format)
 
@@ -190,7 +190,7 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
     if data.spec.cell_note and not pd.isna(mark["note"]):
         notes.append(cell_second_value_text(data.spec.cell_note, mark["note"]))
     # With these names, users find the value in the CSV, and the point in the folder of results.
-    location = mark_location_names(mark, data)
+    location = mark_place_for_csv(mark, data)
     place = ", ".join(part for part in (location, position) if part)
     text = f"{place}: {mark_value_text(mark, scale)}"
     return f"{text} ({', '.join(notes)})" if notes else text
@@ -247,7 +247,7 @@ _LOG_ROOM = 1.15
 STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
 
-def drawing_row_of_mark(
+def data_row_of_mark(
     mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = ""
 ) -> Row:
     """Return the row of a mark for any figure; `at` is the measured x as text, or empty."""

@@ -120,7 +120,7 @@ def select_figure_data(
     if spec.bounds:
         bounds = _bounds(spec, measurements, topology)
         for role in set(axes) & set(bounds):  # a bound can be measured where the figure has no mark
-            bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].value_names)]
+            bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].tick_names)]
         data = replace(data, bounds=bounds)
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
 

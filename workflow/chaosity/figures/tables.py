@@ -70,7 +70,7 @@ def figure_csv_table(data: FigureData) -> pd.DataFrame:
     """
     spec, metric, axes, table = data.spec, data.spec.metric, data.axes, data.marks
     if spec.kind == "heatmap":
-        keys, names = ["rows", "columns"], (axes["rows"].value_names, axes["columns"].value_names)
+        keys, names = ["rows", "columns"], (axes["rows"].tick_names, axes["columns"].tick_names)
         every = pd.MultiIndex.from_product(names, names=keys).to_frame(index=False)
         table = every.merge(table, on=keys, how="left")
         table = table.fillna({"status": "absent", "n": 0}).astype({"n": int})
@@ -170,7 +170,7 @@ def _tables_of_panels(data: FigureData) -> Iterator[TextTable]:
     """Yield the table of each panel; a table with many columns is split into several tables."""
     values = data.valid_marks["median"]
     scale = choose_scale(data.spec.metric, [float(np.median(values)) if len(values) else 1.0])
-    for panel in data.value_names_on_axis("panels"):
+    for panel in data.tick_names_on_axis("panels"):
         for start in range(0, len(data.axes["columns"].values), MOST_COLUMNS):
             caption = f"{value_axis_title(data, scale)}, {replicates_text(data)}"
             caption += ", continued" if start else ""
@@ -195,7 +195,7 @@ def _table_of_panel(
         by_column = {mark["columns"]: mark for mark in marks_of_table(own)}
         sources = measurements[(measurements[keys] == list(key)).all(axis=1)]
         label = down.tick_label(down.find_value_by_name(str(key[0])))
-        values = [_value_cell(by_column.get(name), scale) for name in across.value_names[columns]]
+        values = [_value_cell(by_column.get(name), scale) for name in across.tick_names[columns]]
         rows.append((TextCell(label), *_node_cells(own, sources), *values))
     headings = [across.tick_label(value) for value in across.values[columns]]
     headings = [down.title, "Its node", "Memory node", "Pages found on", *headings]

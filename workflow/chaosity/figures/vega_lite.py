@@ -155,7 +155,7 @@ def _has(row: Row, roles: Sequence[str], fields: Sequence[str]) -> bool:
 
 def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) -> None:
     """Write a drawing as NAME.svg, NAME.png and NAME.vl.json; the same rows give the same bytes."""
-    spec = without_unprintable_characters(vega_lite_specification(drawing))
+    spec = with_unprintable_characters_escaped(vega_lite_specification(drawing))
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
     write_atomically(directory / f"{name}.vl.json", text + "\n")
     svg = embeddable_svg(
@@ -169,14 +169,14 @@ def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) ->
     write_atomically(directory / f"{name}.png", bytes(picture))
 
 
-def without_unprintable_characters(node: Any) -> Any:
+def with_unprintable_characters_escaped(node: Any) -> Any:
     """Return a JSON document in which characters that XML cannot hold are replaced."""
     if isinstance(node, str):
         return printable_text(node)
     if isinstance(node, list):
-        return [without_unprintable_characters(each) for each in node]
+        return [with_unprintable_characters_escaped(each) for each in node]
     if isinstance(node, dict):
-        return {key: without_unprintable_characters(each) for key, each in node.items()}
+        return {key: with_unprintable_characters_escaped(each) for key, each in node.items()}
     return node
 
 

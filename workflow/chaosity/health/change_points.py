@@ -97,7 +97,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
             excess, inside = np.full(len(y), np.inf), np.arange(start + 1, end)
             cost = sums.cost(start, inside, was_line) + sums.cost(inside, end, is_line)
             excess[inside] = cost - cost.min()
-        first, last = sums.fitted(begin, end, is_line)
+        first, last = sums.fitted_ends(begin, end, is_line)
         found.append(Segment(begin, end, first + raw[0], last + raw[0], excess))
         start, was_line = begin, is_line
     return found
@@ -153,7 +153,7 @@ class _RunningSums:
             yy = np.maximum(yy - explained, 0.0)
         return yy / self.variance
 
-    def fitted(self, begin: int, end: int, is_line: bool) -> tuple[float, float]:
+    def fitted_ends(self, begin: int, end: int, is_line: bool) -> tuple[float, float]:
         """Return the fitted values at the first and the last position of a part."""
         x, y, xx, xy, _ = (float(each[0]) for each in self._moments(begin, end))
         slope = xy / xx if is_line and xx > 0.0 else 0.0

@@ -122,7 +122,7 @@ def _is_simulated_host(folder: Path) -> bool:
     return isinstance(transport, dict) and transport.get("kind") == SIMULATED
 
 
-def earlier_values(
+def earlier_normal_values(
     rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
 ) -> dict[PointKey, list[float]]:
     """Return experiment and point -> values of earlier checks, without slow and disturbed values.
@@ -143,10 +143,10 @@ def recent_values(
 ) -> RecentValues:
     """Return the values of checks in the two weeks before a moment, by experiment and point.
 
-    See `earlier_values` for the values that count.
+    See `earlier_normal_values` for the values that count.
     """
     first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
-    return earlier_values([row for row in rows if row["time"] >= first], mapped_at)
+    return earlier_normal_values([row for row in rows if row["time"] >= first], mapped_at)
 
 
 def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:

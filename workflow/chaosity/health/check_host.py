@@ -27,7 +27,7 @@ from chaosity.components import (
 from chaosity.errors import MeasurementError, UserError, malformed_as_user_error
 from chaosity.health.check_history import (
     append_check,
-    earlier_values,
+    earlier_normal_values,
     read_series,
     recent_values,
     recent_values_of_equal_hosts,
@@ -216,7 +216,7 @@ class HostCheck:
         mapped_at = {(str(key[0]), str(key[1])): str(time) for key, time in last}  # type: ignore[index] # narrow stub
         self.expectation = Expectation(
             known,
-            earlier_values(self.series, mapped_at),
+            earlier_normal_values(self.series, mapped_at),
             in_virtual_machine=is_virtual_machine(folder),
         )
         moment = utc_now_text()

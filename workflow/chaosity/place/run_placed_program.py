@@ -153,7 +153,7 @@ class _ChildProgram:
                 break
         return self.status is None
 
-    def print_settled(self) -> None:
+    def print_that_placement_settled(self) -> None:
         """Print a line that says that the placement has settled."""
         if self.status is None:
             self._write(_SETTLED)
@@ -349,7 +349,7 @@ class _PlacementSession:
             self.settling = AutonumaSettling()
             self.settling.wait_until_pages_rest(self.program.let_program_run, self._observe_shares)
             self._write_report()
-        self.program.print_settled()
+        self.program.print_that_placement_settled()
 
     def _observe_shares(self) -> dict[int, float]:
         """Observe the pages and return node -> present share of the pages."""

@@ -126,12 +126,12 @@ def _crossover_sentences(
 
 def _ratio_sentences(data: FigureData) -> Iterator[str]:
     """Yield a sentence for each configuration: its ratios to the first, at both ends of lines."""
-    first, *others = data.axes["series"].value_names
+    first, *others = data.axes["series"].tick_names
     rows = data.measurements[data.measurements["status"] == "valid"]
     values = rows.groupby(["x", "series"], sort=False)["value"]
     known = {key: own.to_numpy(float) for key, own in values}
     for other in others:
-        both = [x for x in data.axes["x"].value_names if {(x, first), (x, other)} <= {*known}]
+        both = [x for x in data.axes["x"].tick_names if {(x, first), (x, other)} <= {*known}]
         texts = []
         for x in both if data.spec.kind == "bars" else dict.fromkeys(both[:1] + both[-1:]):
             each = Ratio.of_samples(known[x, other], known[x, first], paired=False)

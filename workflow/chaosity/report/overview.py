@@ -98,12 +98,14 @@ class HostsByResources:
             clear = sum(resource.clear[row[1]] for resource in found.resources)
             return -clear, min((speed for speed in own if speed is not None), default=1.0)
 
-        def is_visible(number: int) -> bool:
+        def deviates_visibly(number: int) -> bool:
             own = [each.speeds[number] for each in found.resources]
             return any(speed is not None and abs(speed - 1.0) >= VISIBLE for speed in own)
 
         ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank)
-        shown = [row for n, row in enumerate(ordered) if n < _LEAST_ROWS or is_visible(row[1])]
+        shown = [
+            row for n, row in enumerate(ordered) if n < _LEAST_ROWS or deviates_visibly(row[1])
+        ]
         calm = sorted(name for name, _ in {*ordered} - {*shown})
         groups = Counter(resource.group for resource in found.resources)
         return cls(tuple(groups.items()), found.resources, tuple(shown), tuple(calm))

@@ -72,16 +72,16 @@ class Budget:
     precision: float | None = None
 
 
-class RoundStep(NamedTuple):
+class RoundChoice(NamedTuple):
     """The result of a choice of the next round, which is the content of ``rounds/NUMBER.json``."""
 
     rounds: tuple[Round, ...]  # new rounds; one can be of records of runs without a budget
     is_last: bool  # whether no round was chosen
 
 
-def rounds_of_steps(steps: Iterable[RoundStep]) -> list[Round]:
+def rounds_of_choices(choices: Iterable[RoundChoice]) -> list[Round]:
     """Return the rounds of several choices, in the order of the choices."""
-    return [each for step in steps for each in step.rounds]
+    return [each for choice in choices for each in choice.rounds]
 
 
 def round_file(folder: Path, number: int) -> Path:
@@ -89,7 +89,7 @@ def round_file(folder: Path, number: int) -> Path:
     return folder / ROUNDS_FOLDER / f"{number}.json"
 
 
-def read_round_step(path: Path) -> RoundStep:
+def read_round_choice(path: Path) -> RoundChoice:
     """Read a file ``rounds/NUMBER.json``, which a choice of the next round wrote.
 
     Raises:
@@ -98,23 +98,23 @@ def read_round_step(path: Path) -> RoundStep:
     remedy = "delete the folder of this file: the next run uses the existing records and goes on"
     with malformed_as_user_error("the file has no rounds", str(path), remedy):
         document = json.loads(read_regular_file(path))
-        return RoundStep(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
+        return RoundChoice(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
 
 
-def read_round_steps(folder: Path) -> list[RoundStep]:
+def read_round_choices(folder: Path) -> list[RoundChoice]:
     """Return all choices of rounds so far for a host in a configuration, in their order.
 
     Raises:
         UserError: a file has no rounds.
     """
-    steps: list[RoundStep] = []
-    while (path := round_file(folder, 1 + len(steps))).exists():
-        steps.append(read_round_step(path))
-    if not steps and (old := folder / _FORMER_FILE).exists():
+    choices: list[RoundChoice] = []
+    while (path := round_file(folder, 1 + len(choices))).exists():
+        choices.append(read_round_choice(path))
+    if not choices and (old := folder / _FORMER_FILE).exists():
         with malformed_as_user_error("the file has no rounds", str(old), "delete it"):
             rounds = tuple(map(_round, json.loads(read_regular_file(old))))
-        return [RoundStep(rounds, is_last=False)]
-    return steps
+        return [RoundChoice(rounds, is_last=False)]
+    return choices
 
 
 def _round(each: Any) -> Round:
@@ -125,9 +125,9 @@ def _round(each: Any) -> Round:
     return Round(str(each["reason"]), measurements, audit, bool(each["earlier"]))
 
 
-def write_round_step(path: Path, step: RoundStep) -> None:
+def write_round_choice(path: Path, choice: RoundChoice) -> None:
     """Write a choice of the next round into its file."""
-    content = {"rounds": [asdict(each) for each in step.rounds], "is_last": step.is_last}
+    content = {"rounds": [asdict(each) for each in choice.rounds], "is_last": choice.is_last}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps(content) + "\n")
 
@@ -137,7 +137,7 @@ def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
     shutil.rmtree(folder / ROUNDS_FOLDER, ignore_errors=True)
     (folder / _FORMER_FILE).unlink(missing_ok=True)
     if rounds:
-        write_round_step(round_file(folder, 1), RoundStep(tuple(rounds), is_last=False))
+        write_round_choice(round_file(folder, 1), RoundChoice(tuple(rounds), is_last=False))
 
 
 NODE, NODES = "node", "nodes"
@@ -215,7 +215,7 @@ def point_priority(point: Point, topology: Topology) -> Priority:
     nodes, initiators = set(load["target"]["nodes"]), set(load["initiator"]["nodes"])
     if len(nodes) <= 1:
         own = not nodes or nodes <= initiators
-        if load["target"]["kind"] == "all_of_node" or _is_first_drive_of_its_node(load, topology):
+        if load["target"]["kind"] == "all_of_node" or _is_only_drive_of_its_node(load, topology):
             return Priority.MATRIX
         if not own:
             return Priority.OTHER_INITIATORS
@@ -295,7 +295,7 @@ def _is_of_packages(loads: list[Load]) -> bool:
     )
 
 
-def _is_first_drive_of_its_node(load: Load, topology: Topology) -> bool:
+def _is_only_drive_of_its_node(load: Load, topology: Topology) -> bool:
     """Return whether a load reads one drive that is the only drive of its node."""
     [drive, *others] = load["target"]["drives"]
     beside = [each for each in topology.drives if each.node == drive["node"]]
@@ -359,37 +359,37 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 class PlannedRounds:
     """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
 
-    `complete` is the complete plan of the host, `steps` are the choices of earlier runs that this
+    `complete` is the complete plan of the host, `choices` are the choices of earlier runs that this
     run keeps, and `are_written` says whether the files in ``rounds/`` have exactly these choices.
     """
 
     def __init__(
-        self, complete: HostPlan, folder: Path, steps: Sequence[RoundStep], are_written: bool
+        self, complete: HostPlan, folder: Path, choices: Sequence[RoundChoice], are_written: bool
     ) -> None:
         self.complete, self.folder, self.are_written = complete, folder, are_written
-        self.first_choice = 1 + len(steps)  # the number of the first choice of this run
-        self._steps = list(steps)
+        self.first_choice = 1 + len(choices)  # the number of the first choice of this run
+        self._choices = list(choices)
 
     @property
     def rounds_before_first_choice(self) -> list[Round]:
         """Return the rounds before the first choice of this run."""
-        return rounds_of_steps(self._steps[: self.first_choice - 1])
+        return rounds_of_choices(self._choices[: self.first_choice - 1])
 
     def plan_before_choice(self, number: int) -> HostPlan:
         """Return the plan of all rounds that were chosen before choice `number`."""
-        rounds = rounds_of_steps(self._steps[: number - 1])
+        rounds = rounds_of_choices(self._choices[: number - 1])
         return plan_of_rounds(self.complete, self.folder, rounds)
 
     def read_choice(self, number: int) -> tuple[bool, bool]:
         """Read choice `number` from its file; return whether it is the last, and whether new."""
-        step = read_round_step(round_file(self.folder, number))
-        is_new = number > len(self._steps)
+        choice = read_round_choice(round_file(self.folder, number))
+        is_new = number > len(self._choices)
         if is_new:
-            self._steps.append(step)
-        return step.is_last, is_new
+            self._choices.append(choice)
+        return choice.is_last, is_new
 
 
-def needs_rounds(
+def must_choose_rounds(
     plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
 ) -> bool:
     """Return whether a run within the budget cannot measure the complete `plan`.

@@ -39,7 +39,7 @@ from chaosity.twin.machine_parameters import (
     description_with_values,
     factor_of_fault,
     sorted_parameters,
-    with_capacity,
+    with_capacity_and_same_slow_parts,
 )
 from chaosity.twin.model_values import (
     ALL,
@@ -391,7 +391,7 @@ class _Fit:
         as they are.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
-        kept = with_capacity(values, parameter, values[parameter] * NO_LIMIT)
+        kept = with_capacity_and_same_slow_parts(values, parameter, values[parameter] * NO_LIMIT)
         without_limit = kept.pop(parameter)
         if parameter.required:
             spare = {}

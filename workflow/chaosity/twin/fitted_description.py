@@ -27,7 +27,7 @@ from chaosity.twin.machine_parameters import (
     capacities_of_memory_without_cores,
     description_with_values,
     factor_of_fault,
-    with_capacity,
+    with_capacity_and_same_slow_parts,
 )
 
 # Standard deviation of the logarithm of an exact number; the draws need one above zero.
@@ -104,7 +104,7 @@ class FittedMachine:
             values = {each: value * changes.get(each, 1.0) for each, value in own.items()}
             for parameter, value in least.items():
                 if parameter in values and values[parameter] < value:
-                    values = with_capacity(values, parameter, value)
+                    values = with_capacity_and_same_slow_parts(values, parameter, value)
             yield {**(without_estimate if number % 2 else {}), **values}
 
 

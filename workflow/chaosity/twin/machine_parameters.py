@@ -82,7 +82,7 @@ class Parameter:
         return not self.resources or bool(self.fault) or self.key in own_parts
 
     @property
-    def quantity(self) -> str:
+    def metric_of_unit(self) -> str:
         """Return the name of a metric in whose unit the number is, such as ``latency_ns``."""
         if self.is_latency:
             return "latency_ns"
@@ -213,7 +213,9 @@ def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
     return sorted(parameters, key=lambda each: order.get(each, len(order)))
 
 
-def with_capacity(values: Mapping[Parameter, float], capacity: Parameter, value: float) -> Values:
+def with_capacity_and_same_slow_parts(
+    values: Mapping[Parameter, float], capacity: Parameter, value: float
+) -> Values:
     """Return the values with a new value of a capacity, which `values` may lack so far.
 
     Slower parts stay as slow as they are: their factors become shares of the new value.

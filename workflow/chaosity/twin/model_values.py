@@ -37,7 +37,7 @@ from chaosity.twin.machine_parameters import (
     can_be_fitted,
     model_with_values,
     sorted_parameters,
-    with_capacity,
+    with_capacity_and_same_slow_parts,
 )
 
 # Half the width of the differences that give the derivatives, on logarithms. This width is above
@@ -439,7 +439,9 @@ def undetermined_parameters(
             continue
         # A latency that is as far from its estimate as usual latencies are from each other.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
-        values = fitted.others.get(own) or with_capacity(fitted.values, own, other)
+        values = fitted.others.get(own) or with_capacity_and_same_slow_parts(
+            fitted.values, own, other
+        )
         changed = _values(fitted, topology, loads, values)
         if any(abs(math.log(changed[key] / usual[key])) > MATTERS_FOR_PREDICTION for key in usual):
             if not (each.at_least or each.value):

@@ -37,7 +37,7 @@ class KeptWorkerWeights(TypedDict):
     since: str
 
 
-class HostPageWeights:
+class MeasuredPageWeights:
     """The weights of one host in one configuration.
 
     A call with the name of the weights (CANONICAL or CONTENDED) and the worker nodes returns node
