@@ -13,8 +13,8 @@ turns the loop of Copy into memcpy, which has non-temporal stores. So that is co
 and copy with a stream.c that was compiled with ordinary stores.
 
 multichase reports the best of its samples of half a second, so the best of such samples of the
-project is compared. It finishes blocks of 64 pages, as the project does with `--block-bytes`; with
-one block of all memory it has TLB misses, too.
+project is compared. It visits all lines of 64 pages before the next 64 pages, as the project does
+with `--block-bytes`; a chase over one block of all memory has TLB misses, too.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ HEAD = """# Validation
 
 What this project claims about itself is measured here by `make bench`. The page is written from the
 files of `bench/results`, one for each part. Each part says when, where and with which commit it ran
-last; a part that was not run again keeps its older numbers. Where the commit was not noted, the
-numbers come from a table of the documents, which was written down with the named commit.
+last; a part that was not run again keeps its older numbers. Where the commit of the run is unknown,
+the numbers come from a table of the documents, which was committed in the named commit.
 
 On simulated machines the true value of each cell is known. The simulated
 machines follow the model exactly, so such a part shows that the analysis is right for the model,
@@ -101,15 +101,16 @@ def _texts(lines: list[str]) -> Iterator[str]:
 
 def _part(result: Mapping[str, Any]) -> Iterator[str]:
     about = result["about"].replace("``", "`").strip()
-    # Results from before this page were written down by hand, in the commit `recorded`.
-    commit = f"commit `{result['commit'] or result['recorded']}`"
+    # Results from before this page were written by hand, and committed in `recorded`.
+    commit, unknown = f", commit `{result['commit']}`", ""
     if not result["commit"]:
-        commit = f"commit not noted, written down in {commit}"
+        known = f"the results were committed in `{result['recorded']}`"
+        commit, unknown = "", f"; the commit of the run is unknown; {known}"
     machine = f", on {result['machine']}" if result["machine"] else ""
-    pairs = f", {result['pairs']} pairs or seeds" if result["pairs"] else ""
+    pairs = f", {result['pairs']} pairs or seeds" if (result["pairs"] or 1) > 1 else ""
     time = f", {result['seconds']} s" if result["seconds"] else ""
     yield f"### {result['part']}\n\n{about}\n"
-    yield f"*{result['date']}, {commit}{machine}{pairs}{time}.*\n"
+    yield f"*{result['date']}{commit}{machine}{pairs}{time}{unknown}.*\n"
     yield from _said(result["said"])
 
 

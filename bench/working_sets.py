@@ -2,6 +2,8 @@
 
 Sizes are multiples of the last-level cache, in a new random order each round. Beside each value is
 its ratio to the value at the largest size, of the same round: where it is 1, more does not help.
+The ratio of the largest size is 1 by definition. If the values of the largest sizes still differ,
+none of the sizes is large enough.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ Drives that are read together give what they give alone, unless a measured set s
 Comparable initiators share their paths to drives. So a set that limits one initiator also limits
 comparable initiators that did not measure the set.
 
-The error of a prediction follows from measured sets, each predicted from the other sets (conformal
-prediction: Vovk et al., Algorithmic Learning in a Random World, 2005). The interval then holds at
-least 95 % of new sets, if the measured sets were chosen at random among the same kind of sets. So a
-set does not count if its initiator measured all sets of this kind, such as all pairs of nodes.
+The error of predictions is estimated with measured sets: each is predicted from the others, and
+compared (conformal prediction: Vovk et al., Algorithmic Learning in a Random World, 2005). The
+interval then holds at least 95 % of new sets, if the measured sets were chosen at random among the
+same kind of sets. So a set does not count if its initiator measured all sets of this kind, such as
+all pairs of nodes.
 """
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ class DriveSetModel:
     """Predicts drive sets from measured drive sets; all rows are of one group of comparable rows.
 
     Args:
-        measured: valid rows of loads alone on drives.
+        measured: valid rows of loads that ran alone, on drives.
         unmeasured: rows of the same group that were not measured.
     """
 
@@ -360,7 +361,7 @@ class DriveSetModel:
         return found
 
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
-        """Return the limit that another initiator found for a set, as of the cell's initiator.
+        """Return initiator `name`'s value of the cell's drive set, scaled to the cell's initiator.
 
         The result is None if the sets that both initiators measured explain what the other
         initiator gets. The other initiator's value is multiplied by the median ratio of these sets,
@@ -602,7 +603,7 @@ def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriv
 
 
 def _drive_rows(table: Measurements) -> pd.DataFrame:
-    """Return the rows of bandwidths of loads alone on drives."""
+    """Return the rows of bandwidths of loads that ran alone, on drives."""
     rows = table.single_load_rows().rows
     bandwidth = rows["metric"].astype(str).str.endswith("bandwidth_bytes_per_second")
     return rows[bandwidth & (rows["drives"] > 0)]

@@ -146,7 +146,7 @@ def malformed_as_user_error(
     """Turn the errors of reading a malformed document into one sentence.
 
     Raises:
-        UserError: the code in the context raised one of `MALFORMED`, or could not read a file. The
+        UserError: the code inside the ``with`` block raised one of `MALFORMED`, or an OSError. The
             error has the arguments of this function.
     """
     try:

@@ -171,7 +171,8 @@ def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) ->
 def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> list[str]:
     """Return the ``srun`` command of a separate job in which the host of a node describes itself.
 
-    The program of the host reads the standard input of ``srun`` and writes to its standard output.
+    The program that runs on the node reads the standard input of ``srun`` and writes to its
+    standard output.
     If the node is busy, ``srun`` waits as long as the config allows, then fails with a message.
     """
     queue = {"partition": slurm["partition"], "account": slurm["account"]}

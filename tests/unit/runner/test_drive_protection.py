@@ -204,7 +204,7 @@ def blank_image(tmp_path: Path) -> Path:
     return tmp_path / "blank"
 
 
-# A device of 64 MiB is smaller than the part at the begin, so both samples are spread over it.
+# A device of 64 MiB is smaller than the part at the beginning, so both samples are spread over it.
 @pytest.mark.parametrize(
     ("share", "zeros", "passed"), [(1.0, 0, True), (0.75, 16, False), (0.0, 64, False)]
 )

@@ -100,7 +100,7 @@ MOST_PLACES = 3
 
 @dataclass(frozen=True)
 class AdvisedPlace:
-    """A place with what the program gets there.
+    """A place, and the bandwidth and latency that the program would have there.
 
     Attributes:
         place: cores, pages and drives.

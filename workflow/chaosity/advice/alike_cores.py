@@ -29,7 +29,7 @@ from chaosity.simulation.simulated_loads import (
 
 
 class QuickModel:
-    """Answers questions about loads in many places, beside the same other loads, by a model.
+    """Predicts rates and latencies of loads in many places while the same other loads run.
 
     No core may run two loads, unless one of them reads drives on just these cores. With
     `same_routes`, the routes of that model are used; then the two models may differ only in

@@ -84,7 +84,7 @@ class ComparedCells(Generic[Name]):
 
     @property
     def departing_mask(self) -> Mask:
-        """Mask of the cells that lose more than half of the smallest loss that matters.
+        """Mask of the cells whose loss is larger than half of the smallest loss that is reported.
 
         Noise may hide the other half of a loss.
         """

@@ -74,9 +74,9 @@ def find_slow_initiators_and_memory(
 ) -> AnomalyTestResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
 
-    `rows` must be valid rows of loads alone that each access one memory node, from slices with
-    several initiators per node. `core_kinds` is the kind of core of each initiator, where the host
-    has several kinds; cores of different kinds are not comparable. `units` is the first
+    `rows` must be valid rows of loads that ran alone and accessed one memory node each, from slices
+    with several initiators per node. `core_kinds` is the kind of core of each initiator, where the
+    host has several kinds; cores of different kinds are not comparable. `units` is the first
     processing unit of each node.
     """
     check = AnomalyTestResult("initiator")
@@ -139,8 +139,8 @@ def find_slow_drives_and_drive_paths(
 ) -> AnomalyTestResult:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
-    `rows` must be valid rows of loads alone on single drives, without stand-in files. A drive that
-    is not in `models` (drive -> model) is not compared.
+    `rows` must be valid rows of loads that ran alone on single drives, without stand-in files. A
+    drive that is not in `models` (drive -> model) is not compared.
     """
     check = AnomalyTestResult("drive")
     for where, part in rows.comparable_slices():
@@ -233,7 +233,8 @@ def package_read_and_write_bandwidths(
     """Return the rates at which all cores of a package read and write all memory of a package.
 
     Adds the columns `access`, `source` (package of the initiator) and `package` (of the target). If
-    there are only reads or only writes, the result is empty. `memory` are rows of loads alone.
+    there are only reads or only writes, the result is empty. `memory` has only rows of loads that
+    ran alone.
     """
     of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
@@ -410,7 +411,7 @@ def share_of_weakest_node_by_package(
 ) -> dict[int, float]:
     """Return package -> share of the usual bandwidth that its slowest node gets from its memory.
 
-    `memory` are valid rows of loads alone; see `find_slow_links`.
+    `memory` has only valid rows of loads that ran alone; see `find_slow_links`.
     """
     rows = memory.where(initiator_kind="node", relation="same_node").rows
     rows = rows[~rows["metric"].map(less_is_better).astype(bool)]

@@ -61,7 +61,7 @@ def find_slow_drive_sets(
     """Find drives that are slow together, and sets slower than a part of their drives.
 
     Args:
-        rows: valid rows of loads alone on drives and drive sets, without stand-in files.
+        rows: valid rows of loads that ran alone on drives and drive sets, without stand-in files.
         packages: nodes of each package; None when unknown.
         models: drive -> model.
         slow_drives: anomalies of single drives, which explain losses of the sets with these drives.

@@ -226,14 +226,16 @@ def _possible_inversions(
 
 
 def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> Iterator[Anomaly]:
-    """Yield at most one inversion for each node: a usually faster initiator is clearly slower.
+    """Yield at most one inversion for each node.
+
+    An inversion is a size at which an initiator that is faster at smaller sizes is clearly slower.
 
     The lead of an initiator is the logarithm of its latency, minus the mean logarithm of the other
     initiators' latencies: negative if it is faster. The mean lead of an initiator at smaller sizes
-    must be clearly below zero, and its lead at this size clearly above this mean. The scatter comes
-    from the differences of the leads between neighbouring smaller sizes, pooled over all
-    initiators. The two tests of an initiator are corrected for the number of all comparisons
-    (Bonferroni). The level is 5 % if the data have a single replicate block, else
+    must be clearly below zero, and its lead at this size clearly above this mean. The scatter is
+    computed from the differences between an initiator's leads at neighbouring smaller sizes, for
+    all initiators together. The two tests of an initiator are corrected for the number of all
+    comparisons (Bonferroni). The level is 5 % if the data have a single replicate block, else
     `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []

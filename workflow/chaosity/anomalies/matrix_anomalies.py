@@ -387,7 +387,7 @@ def losses_explained_by_node_position(
     """Return the part of each departure, at most 0, that the position of its nodes explains.
 
     A node that is far from the links of its package is slightly slower as initiator and as target.
-    The loss is structural if every package has such a node, and a fault if only one package has.
+    If every package has a far node, the loss is structural; if only one has, it is a fault.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:

@@ -3,8 +3,8 @@
 The distances and packages are compared with the structure that is learned from the matrix alone.
 Each distance of the SLIT stands for a group of cells: the group in which most pairs of nodes with
 this distance were measured. The group of a distance is never better than the group of a smaller
-distance. The entry of a pair in another group is wrong. Wrong can be a single pair, all pairs of a
-distance that is out of order, or the far pairs of a SLIT with only one distance. A SLIT is about
+distance. The entry of a pair in another group is wrong. What can be wrong: one pair; all pairs of a
+distance that is out of order; or, in a SLIT with only one distance, the far pairs. A SLIT is about
 time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so bandwidths are
 only compared within one kind.
 """

@@ -52,8 +52,9 @@ _END_BYTES = 64
 def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
-    A complete report shows that all files older than the report could be read, so only younger
-    files are read here. `folder` is ``results/<host>/<configuration>``.
+    The report and ``weights.json`` are always read. A complete report shows that all other files
+    that are older than it could be read, so only younger ones are read here. `folder` is
+    ``results/<host>/<configuration>``.
     """
     for name in _READ_ALWAYS:
         if reason := _damage(folder / name, 0):

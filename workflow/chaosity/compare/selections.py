@@ -87,8 +87,8 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
             For folders, the condition ``era`` selects history.parquet.
 
     Raises:
-        UserError: a file is missing or no tidy table, a column is unknown, or no row meets the
-            conditions.
+        UserError: a file is missing or is not a tidy table, a column is unknown, or no row meets
+            the conditions.
     """
     found = [selection for text in texts for selection in _read(text)]
     names = Counter(selection.name for selection in found)
@@ -325,7 +325,10 @@ def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Seq
 
 
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
-    """Return the side with own node or other nodes in `part` instead of the exact relation."""
+    """Return the side with a shorter `part` for targets that are nodes.
+
+    In these rows, `part` becomes "own node" or "other nodes" instead of the exact relation.
+    """
     rows = side.rows
     own = rows["relation"].isin(_OWN_RELATIONS).map({True: "own node", False: "other nodes"})
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))

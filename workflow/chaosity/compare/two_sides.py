@@ -192,10 +192,10 @@ def _of_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield category and metric, with cells that both sides measured with different programs.
+    """Yield (category, metric), and the ratios of cells that the sides measured by other programs.
 
-    The programs or their settings differ, so the cells are matched by class. Each side's program is
-    given as text.
+    The programs or their settings differ, so the cells are matched by class. With the ratios is
+    each side's program as text.
     """
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))

@@ -34,7 +34,7 @@ class Initiator:
 
     @cached_property
     def cpu_list(self) -> str:
-        """Return the units of the initiator as a Linux list, such as ``0-3,8``."""
+        """Return the processing units of the initiator as a Linux list, such as ``0-3,8``."""
         return format_cpu_list(self.cpus)
 
     @cached_property
@@ -165,7 +165,7 @@ class LoadsOfRole:
 
     @property
     def is_omitted_on_purpose(self) -> bool:
-        """Return whether the point's other loads run without this load."""
+        """Return whether the experiment asks for this point without this load (target ``none``)."""
         return self.members[0].target.kind == "none"
 
     @property

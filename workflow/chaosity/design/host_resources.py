@@ -177,8 +177,9 @@ class HostResources:
         """Return the cores that an initiator leaves unused in its groups; None if it uses all.
 
         Of `levels`, the one whose groups have most units counts; of equal levels, the first. For
-        example, a node that spans packages is larger than its packages. SMT siblings of the
-        initiator's units are left out too, since they share its cores.
+        example, the level of nodes counts if a node spans packages, since then it has more units
+        than each of them. SMT siblings of the initiator's units are left out too, since they share
+        its cores.
         """
         own = self._with_siblings(initiator)
         groups = max(

@@ -152,7 +152,10 @@ class OutputValue(OutputName, total=False):
 
 
 class ByNode(TypedDict):
-    """Keys of a sample with each node's amount, and the time that threads spent on each node."""
+    """Keys of two lists in a sample, each with a value for each memory node.
+
+    They are the amount of data of the node, and the time that threads spent on it.
+    """
 
     amount: str
     """Key of the list of amounts."""

@@ -1,6 +1,7 @@
 """Write the results of a host for schedulers, the kernel, fio, Prometheus, ReFrame and others.
 
-Each format is a function, and a template of ``templates/exports`` unless it is CSV or OpenMetrics.
+Each format is a function, and a template of ``templates/exports`` unless it is JSON, CSV or
+OpenMetrics.
 """
 
 from __future__ import annotations
@@ -189,7 +190,10 @@ def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
 
 
 def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
-    """Return the nearest relation between any nodes of the initiators of two loads."""
+    """Return the nearest of the relations of two loads' initiators.
+
+    These are the relations of each node of one initiator with each node of the other.
+    """
     own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
     return min(relations, key=_NEAREST_FIRST.index, default="unknown")

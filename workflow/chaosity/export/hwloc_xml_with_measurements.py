@@ -26,9 +26,10 @@ _MAX_LISTED = 3  # maximum number of pairs of nodes that a note names
 
 
 class _Attribute(NamedTuple):
-    """An attribute of hwloc: its name, its flags, and the size of its unit in the metric's unit.
+    """An attribute of hwloc: its name, its flags, and its unit.
 
-    Flags are 1 if higher is better or 2 if lower is better, plus 4 if an initiator is needed.
+    `unit` says how many of our metric's units one of hwloc's is. Flags are 1 if higher is better or
+    2 if lower is better, plus 4 if an initiator is needed.
     """
 
     name: str

@@ -150,7 +150,7 @@ def _base(data: FigureData) -> float | None:
 
 
 def _has_separate_marks(data: FigureData) -> bool:
-    """Return whether marks of loads and of sums stand over names, so that no line joins them."""
+    """Return whether the figure shows sums of loads over names, so that no line joins the marks."""
     return data.spec.sum and not data.axes["x"].is_numeric
 
 
@@ -401,7 +401,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
 
 
 def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the marks, of which those with equal positions are side by side, sorted by value."""
+    """Move marks that have the same position apart, in order of value, so that all are visible."""
     values = np.sort(table["position"].unique())
     if not len(values):
         return table

@@ -361,9 +361,9 @@ class _Columns:
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
         """Return a column of another load of the same point and replicate; null without that load.
 
-        Several loads with this name give their common value; if their values differ, names are
-        joined, and numbers of threads or drives are added. A row of the load itself keeps its own
-        value.
+        If several loads have this name, equal values give this value, and different ones are
+        joined with "+"; numbers of threads or drives are always added. A row of the load itself
+        keeps its own value.
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
@@ -396,7 +396,7 @@ def _factor_names(rows: Measurements) -> set[str]:
 
 
 def _join_values(values: pd.Series, *, summed: bool) -> object:
-    """Return the common value of several loads, or else their values joined by "+" or added."""
+    """Return the sum of the values, or their common value, or different values joined with "+"."""
     known: Iterable[object] = dict.fromkeys(value for value in values if not pd.isna(value))
     first, *others = known or [None]
     if summed and first is not None:

@@ -170,7 +170,7 @@ def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) ->
 
 
 def with_unprintable_characters_escaped(node: Any) -> Any:
-    """Return a JSON document in which characters that XML cannot hold are replaced."""
+    """Return a JSON document in which unprintable characters are shown by their numbers."""
     if isinstance(node, str):
         return printable_text(node)
     if isinstance(node, list):

@@ -133,7 +133,7 @@ def variance_from_neighbour_differences(differences: ArrayLike) -> float:
 
 
 class _RunningSums:
-    """Sums of squared distances of any part of a series from its mean or its line."""
+    """Gives the sum of squared distances of any part of a series to its mean or fitted line."""
 
     def __init__(self, x: Numbers, y: Numbers, variance: float) -> None:
         self.x, self.variance = x, variance

@@ -233,7 +233,7 @@ class ValueSeries:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the fitted values at the begin and at the end."""
+        """Return the fitted values at the beginning and at the end."""
         return math.exp(self.segments[0].first), math.exp(self.segments[-1].last)
 
 
@@ -281,7 +281,7 @@ class Change:
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """The checks of a host."""
+    """What the checks of a host found: values over time, their changes, and those of components."""
 
     series: tuple[ValueSeries, ...]  # the series of all points
     changes: tuple[Change, ...]  # the newest first

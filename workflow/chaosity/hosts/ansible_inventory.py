@@ -176,8 +176,8 @@ def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
     """Return the evaluated inventory that a parent process shares in memory.
 
     The result is None if no parent process shares an inventory, or if it shares another one. On
-    another machine, as in a job of Slurm, the path of the file leads to no file or to a file of
-    another program; then the result is None, too.
+    another machine, as in a job of Slurm, the path that the parent process set in the environment
+    leads to no file or to a file of another program; then the result is None, too.
     """
     path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
     try:

@@ -201,8 +201,10 @@ def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
 def _separate_huge_pages(
     area: MemoryArea, whole: range, ends: EqualSizedBlocks
 ) -> list[EqualSizedBlocks]:
-    """Return the huge pages and the single pages of an area, by the node of every page."""
-    # If pages of a block are absent or on several nodes, all pages of this block count as single.
+    """Return two sets of blocks, huge pages and single pages, with the node of each block.
+
+    A huge page that is absent in part, or on several nodes, counts as single pages.
+    """
     each = area.block_bytes // area.page_bytes
     pages = range(whole.start, whole.stop, area.page_bytes)
     where = _locate_blocks(area, area.page_bytes, pages).nodes

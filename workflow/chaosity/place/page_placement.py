@@ -123,7 +123,7 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
 
 
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return node -> amount that it can get, when other nodes have more than they should.
+    """Return node -> amount that it gets if other nodes have too much and give nothing back.
 
     The same number is subtracted from each node's wanted amount, but no result is below 0. So the
     largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
@@ -270,7 +270,8 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     mode, method = numa_system_calls.DEFAULT, KERNEL_DECIDES
     nodes: tuple[int, ...] = ()
     if wanted is None and search:
-        what = f"policy {request.policy} leaves pages to the kernel, so there is nothing to search"
+        name = request.policy
+        what = f"policy {name} lets the kernel choose the nodes, so there is nothing to search"
         raise UserError(what, "--search", "choose a policy with shares, such as uniform_all")
     if wanted is not None:
         nodes = tuple(sorted(node for node, share in wanted.items() if share > 0.0))
@@ -319,7 +320,8 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
     name, policy, where = request.policy, POLICIES[request.policy], "--shares"
     if policy.shares is None:
         if request.shares is not None:
-            raise UserError(f"policy {name} leaves pages to the kernel", where, "remove --shares")
+            what = f"policy {name} lets the kernel choose the nodes, so shares have no effect"
+            raise UserError(what, where, "remove --shares")
         return None
     uniform = policy.shares == UNIFORM
     if request.shares is not None:

@@ -174,7 +174,7 @@ class ProgressSource(OutputName, total=False):
 
     `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end` (a time) and
     `rate` in a row. The scales convert the tool's units into seconds and SI units per second.
-    With `pauses`, the load runs on between its samples, but this time is not measured.
+    With `pauses`, the load continues between its samples, but no sample covers this time.
     """
 
     event: str

@@ -57,7 +57,7 @@ def draw_figures_by_configuration(
 ) -> Iterator[FigureFile]:
     """Yield each figure that at least two configurations have, after its files are written.
 
-    `tables` has the measurements of each configuration; the first is compared with all others.
+    `tables` is configuration -> its measurements; the first is compared with each of the others.
     """
     for spec in parse_figure_specs(experiments):
         if spec.by_configuration:

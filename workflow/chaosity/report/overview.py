@@ -368,7 +368,7 @@ class Overview:
 
     @property
     def drawings(self) -> dict[tuple[str, str], str]:
-        """Return (host, configuration) -> its drawing, which is empty if it is not drawn."""
+        """Return (host, configuration) -> drawing of the machine; an empty text if none."""
         return {(row.summary.host, row.summary.configuration): row.drawing for row in self.rows}
 
     @property

@@ -305,9 +305,9 @@ def _sections(run: Run) -> Iterator[Section]:
 
 
 def write_report(run: Run) -> list[str]:
-    """Draw the figures of a run; write its page and, in the same folder, ``summary.json``.
+    """Write the page of a run, its figures and its ``summary.json``; return the lines to print.
 
-    Return the lines for the terminal, see `terminal_lines`.
+    See `terminal_lines` for the lines.
     """
     page = report_page(run)
     write_atomically(run.figures_folder / "machine.svg", page.machine_drawing)

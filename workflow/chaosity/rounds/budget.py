@@ -73,7 +73,7 @@ class Budget:
 
 
 class RoundChoice(NamedTuple):
-    """The result of a choice of the next round, which is the content of ``rounds/NUMBER.json``."""
+    """A choice of the next round, which is the content of ``rounds/NUMBER.json``."""
 
     rounds: tuple[Round, ...]  # new rounds; one can be of records of runs without a budget
     is_last: bool  # whether no round was chosen
@@ -168,9 +168,8 @@ class Priority(IntEnum):
     # Drives of any other two nodes together, read by one node of each package. Transfers between
     # the first cores of two nodes.
     SHARED_PATHS = 3
-    ALONE = (
-        4  # other loads alone: caches, cores, other pairs, some drives, and drives read by a core
-    )
+    # Other loads alone: caches, cores, other pairs, some drives, and drives read by a core.
+    ALONE = 4
     TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
     OTHER_INITIATORS = 6  # two nodes' drives read by other initiators, drives read by other nodes
     PREDICTED = 7  # drives of three or more nodes, which can be predicted from parts
@@ -357,10 +356,11 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 
 
 class PlannedRounds:
-    """The rounds of a host with a budget: those of earlier runs, and those that this run chooses.
+    """The rounds of a host that is measured within a budget.
 
-    `complete` is the complete plan of the host, `choices` are the choices of earlier runs that this
-    run keeps, and `are_written` says whether the files in ``rounds/`` have exactly these choices.
+    They are kept rounds of earlier runs, and new ones of this run. `complete` is the complete plan
+    of the host, `choices` are the choices of earlier runs that this run keeps, and `are_written`
+    says whether the files in ``rounds/`` have exactly these choices.
     """
 
     def __init__(
@@ -392,7 +392,10 @@ class PlannedRounds:
 def must_choose_rounds(
     plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
 ) -> bool:
-    """Return whether a run within the budget cannot measure the complete `plan`.
+    """Return whether a host must choose rounds, because it may not measure the complete `plan`.
+
+    That is so without a limit of time, since then a wanted precision ends the run, and if the
+    budget is too short for the plan.
 
     `used_seconds` is the planned time of those measurements of the rounds so far that count, and
     `missing_seconds` the planned time of all measurements without a record that counts. `is_new`

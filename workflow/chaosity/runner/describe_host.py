@@ -77,7 +77,7 @@ class DescriptionError(Exception):
 
 
 class ListedOpenclDevice(OpenclDeviceFacts):
-    """An OpenCL device with its present numbers, and facts that do not define a point."""
+    """An OpenCL device with its present numbers and with facts that are no part of a point."""
 
     platform_number: int
     device_number: int

@@ -378,7 +378,10 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 
 
 def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
-    """Return metric -> seconds for which its processor counter counted; empty without counters."""
+    """Return metric -> seconds for which its processor counter was enabled; empty without counters.
+
+    If a counter has several counts, the longest time counts.
+    """
     counted = load.get("counted", {})
     return {
         metric: max(count.get("time_enabled_ns", 0) for count in result["counts"]) * 1e-9
@@ -436,7 +439,7 @@ def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Return whether the tool's progress shows this metric over a part of the run."""
+    """Return whether the metric's value over a part of the run follows from the tool's progress."""
     # The metric must be a rate, and no metric of the load may be read from the progress samples.
     # Shares and counts always refer to the whole run.
     from_progress = any(source.get("progress") for source in load["metrics"].values())

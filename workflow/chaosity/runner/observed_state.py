@@ -320,7 +320,10 @@ def read_emulator(pid: int) -> str | None:
 def read_process_memory(
     pid: int, addresses: MappingAddresses = None, launcher: bool = False
 ) -> dict[str, int] | None:
-    """Return node -> private bytes of a process tree; None if the kernel has no ``numa_maps``.
+    """Return node -> private bytes of a process tree.
+
+    The result is None if no process of the tree has a readable ``numa_maps``: the kernel has none,
+    or the processes have ended.
 
     If addresses are given, only mappings with these addresses count. With `launcher`, the process
     `pid` only starts a program, so this process and its forks with its command line do not count.

@@ -31,11 +31,11 @@ number of measured points (Bonferroni).
 
 **A step** is a rise of latency over the size of the working set, such as at the end of a cache. Two
 neighbouring sizes are a rise when latency grows by more than RISE_PER_DOUBLING from one to the
-other. Successive rises are one step, unless a much smaller rise lies between two larger rises: then
-two caches end near each other. Latencies between two steps are a level. A cache has a soft edge:
-some lines are evicted before it is full, and some are found when it is too small. So the end of a
-cache is the size at which latency is the geometric mean of both levels. In the published sweep
-(document 003) this size is 35 MiB for an L3 cache of 32 MiB.
+other. Neighbouring rises form one step; but if a much smaller rise lies between two larger rises,
+these are two steps, since two caches end near each other. Latencies between two steps are a level.
+A cache has a soft edge: some lines are evicted before it is full, and some are found when it is too
+small. So the end of a cache is the size at which latency is the geometric mean of both levels. In
+the published sweep (document 003) this size is 35 MiB for an L3 cache of 32 MiB.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The first row of each point, with `rank` (0, 1, ...), the mean `x` and the geometric mean
-        `value`. A block that lacks a value of another block is left out.
+        `value`. A block that lacks a value which another block has is left out.
     """
     blocks = rows_of_complete_blocks(rows)
     complete = pd.concat(blocks) if blocks else rows.iloc[:0]

@@ -102,7 +102,7 @@ class VariancePrior:
     def shrink_variances(self, variance: Values, freedom: Values) -> tuple[Values, Values]:
         """Return the variances moved towards the typical variance, and their degrees of freedom.
 
-        The variance of a single value (no freedom) may be NaN.
+        The variance of a single value, which has no degrees of freedom, may be NaN.
         """
         own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_VARIANCE), 0.0)
         total = self.freedom + freedom

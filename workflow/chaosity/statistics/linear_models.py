@@ -160,7 +160,7 @@ def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ..
 
 
 def _text(cell: object) -> str:
-    """Return a cell as text, empty without a value; 8 and 8.0 are equal."""
+    """Return a cell as text: empty if it has no value, and the same text for 8 and 8.0."""
     if cell is None or cell is pd.NA or cell != cell:
         return ""
     if isinstance(cell, float) and cell.is_integer():

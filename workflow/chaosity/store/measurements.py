@@ -267,10 +267,11 @@ class Measurements:
             yield dict(zip(SLICE, texts, strict=True)), part
 
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
-        """Yield, for each slice, the matrix of initiator node x target node from valid rows.
+        """Yield the matrix of initiator node x target node of each group of comparable valid rows.
 
-        The rows must be of one host in one configuration, and of loads that ran alone. Slices with
-        several initiators for one node, and slices with a single cell, are left out.
+        With each matrix are the values that its rows have in the columns `SLICE`. The rows must be
+        of one host in one configuration, and of loads that ran alone. Groups with several
+        initiators for one node, and groups with a single cell, are left out.
         """
         for where, part in self.valid_rows().node_to_node_rows().comparable_slices():
             if part.has_at_most_one_initiator_per_node and part.initiator_target_pair_count > 1:

@@ -7,8 +7,8 @@ contain paths and command lines. Names of components contain addresses and seria
 the firmware contain serial numbers, and people's notes can contain anything.
 
 Vendors and people can write anything into the name of a product: an address, a path, an asset
-number. So the name of a product is published only if it has the form of such a name. No form has
-room for an e-mail address, a path, a name with dots or a UUID.
+number. So a product name is published only if it matches one of the known forms of product names.
+No form has room for an e-mail address, a path, a name with dots or a UUID.
 """
 
 from __future__ import annotations

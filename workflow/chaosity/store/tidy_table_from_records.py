@@ -6,9 +6,9 @@ ten times as long as everything else that makes the table, so only new and chang
 The files with what was read can be deleted at any time: then all records are read.
 
 Points that were measured again after a component changed are in a second table, the history. An
-attempt counts for the state that the components of its point had at its end; see `components` for
-the start of each state. Snakemake compares the same times to decide what to measure again.
-Successive attempts in one state are a period of the point.
+attempt belongs to the state in which the components of its point were when the attempt ended; see
+`components` for the start of each state. Snakemake compares the same times to decide what to
+measure again. A period of a point is a series of attempts in one state.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
 
     Special memory has hwloc's kind. A node with processors has DRAM. Another node is CPU-less, or
     DRAM if nearby processors have no other memory. The kind is "none" for a node without memory,
-    and "unknown" for a node without processors that hwloc does not show.
+    and "unknown" for a node that hwloc does not show and that has no processors.
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}

@@ -318,7 +318,7 @@ class ParameterUses:
         return found
 
     def flows_without_names(self, loads: list[Load]) -> Hashable:
-        """Return the flows of a point's loads, equal for points whose values are always equal."""
+        """Return a point's flows with numbers for names: equal results mean always equal values."""
         model = self._different
         routes, places = model.routes(loads), {load["name"]: n for n, load in enumerate(loads)}
         latencies = dict.fromkeys(places, 0.0)
