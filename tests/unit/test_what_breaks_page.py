@@ -1,4 +1,4 @@
-"""docs/reference/faults.md names the tests of faults, and only tests that exist."""
+"""docs/reference/what-breaks.md names the tests of faults, and only tests that exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from compiler_cache import ROOT
 
 TESTS = ROOT / "tests"
-PAGE = (ROOT / "docs/reference/faults.md").read_text()
+PAGE = (ROOT / "docs/reference/what-breaks.md").read_text()
 ROWS = re.findall(r"^\| [^|]+ \| [^|]+ \| [^|]+ \| ([^|]+) \|$", PAGE, re.MULTILINE)[1:]
 
 
