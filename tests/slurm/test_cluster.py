@@ -68,6 +68,20 @@ def test_both_hosts_are_measured_as_a_local_one_would_be(checkout: Checkout) -> 
         assert keys(here) == keys(json.loads(path.read_text()))
 
 
+def test_a_simulated_host_is_measured_on_any_node(checkout: Checkout) -> None:
+    machine = {
+        "ansible_connection": "local",
+        "chaosity_topology": "templates/machines/topologies/desktop.xml",
+        "chaosity_simulated": "templates/machines/desktop.yaml",
+    }
+    inventory = {"all": {"hosts": {"made_up": machine}}}
+    (checkout.folder / "made_up.yml").write_text(json.dumps(inventory))
+    checkout.configure(inventory="made_up.yml", hosts=[])
+    done = checkout.run()
+    assert done.returncode == 0, done.stdout
+    assert checkout.records("made_up")
+
+
 def test_the_measurements_of_each_round_are_slurm_jobs(checkout: Checkout) -> None:
     # Every run without a limit of time is one in rounds. So wide a target needs few of them.
     checkout.configure(replicates=3)

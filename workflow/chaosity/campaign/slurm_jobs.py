@@ -68,8 +68,11 @@ class CampaignSlurmJobs:
             nodes = list_slurm_nodes()
             for name in campaign.hosts:
                 # A simulated host has no node in Slurm, so jobs of this host run on any node.
+                # Snakemake refuses `mem_mb` without a number; 0 is all memory that Slurm manages.
                 node = nodes.get(self.slurm_node_name(name))
-                self._resources[name] = whole_node_job_resources(node, self.slurm) if node else {}
+                self._resources[name] = (
+                    whole_node_job_resources(node, self.slurm) if node else {"mem_mb": 0}
+                )
         else:
             processors = int(os.environ.get("SLURM_CPUS_ON_NODE", 1))
             # With mem_mb 0, the step within a job gets all memory of the job.
