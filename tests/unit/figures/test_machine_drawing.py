@@ -72,6 +72,17 @@ def test_drives_that_are_slow_only_from_elsewhere_keep_their_own_rate_and_get_a_
     assert labels and any("read from nodes 2 and 3" in text for text in hover(root))
 
 
+def test_drives_that_whole_packages_read_slowly_are_red_themselves():
+    """Their own package is among the readers, so it is no path from elsewhere that is slow."""
+    topology = shipped_topology("epyc_7413_nps4")
+    slots = [each.pci for each in topology.drives if each.node == 5]
+    drives = [f"drive-{slot.replace(':', '-').replace('.', '-')}" for slot in slots]
+    port = {"fault": "slow_port", "drives": drives, "remaining": 0.6}
+    _, root = drawn("epyc_7413_nps4", port, names=["storage_sample"])
+    [part] = red_parts(root)
+    assert part.startswith("4 drives of node 5")
+
+
 @pytest.mark.parametrize(
     ("machine", "source", "sink"),
     [

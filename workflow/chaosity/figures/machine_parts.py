@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -113,12 +113,20 @@ class MachineParts:
                 self.paths_to_drives[number] = finding
             elif home.startswith("node") and len(sets) == 1 and others:
                 self._add_slow_path(home, "with ", [*others], number, finding)
-            elif of_drives and home.startswith("node") and home not in readers:
+            elif of_drives and home.startswith("node") and home not in self._nodes_of(readers):
                 word = "from " if home == name else "drive, "
                 self._add_slow_path(home, word, [*readers], number, finding)
             else:
                 name = f"drives of {name}" if of_drives and name.startswith("node") else name
                 self.findings[name] = (*self.findings.get(name, ()), number)
+
+    def _nodes_of(self, readers: Collection[str]) -> set[str]:
+        """Return the names of initiators, with those of the nodes of each package and machine."""
+        found = {*readers}
+        for node in self.topology.initiator_nodes:
+            if "machine" in readers or f"package{node.package}" in readers:
+                found.add(node_name(node.os_index))
+        return found
 
     def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
