@@ -193,6 +193,14 @@ def node_name(index: int) -> str:
     return str(PlaceName("node", (index,)))
 
 
+def name_of_spread_target(memory_kind: str) -> str:
+    """Return the name of pages in equal shares on all nodes of a package with a kind of memory.
+
+    An example is `uniform_package_dram`.
+    """
+    return f"uniform_package_{memory_kind.lower()}"
+
+
 def nodes_name(indices: Iterable[int]) -> str:
     """Return the name of a single node or of several: `node3`, `nodes0-3`."""
     nodes = make_cpu_set(indices)

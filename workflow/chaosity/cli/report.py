@@ -110,7 +110,8 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
 
     paths = sorted(results.glob("*/host.json"))
     skipped = skipped_hosts(results)
-    known = {path.parent.name for path in paths} | {host.host for host in skipped}
+    skipped_names = {host.host for host in skipped}
+    known = {path.parent.name for path in paths} | skipped_names
     # `make run` lists reports of the usual folder also if its run planned only, or wrote elsewhere.
     if not known and (is_option_typed("results") or not hosts):
         below = sorted({path.parent.parent for path in results.glob("*/*/host.json")})
@@ -132,7 +133,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
             echo(summary.read_text(encoding="utf-8").rstrip())
         if report.exists():
             echo(report.absolute())
-        elif not summary.exists() and folder.name not in {host.host for host in skipped}:
+        elif not summary.exists() and folder.name not in skipped_names:
             remedy = "run snakemake with the inventory and the results of its measurements"
             echo(f"{folder.name}: there is no report yet; {remedy}")
     skipped = [host for host in skipped if not hosts or host.host in hosts]

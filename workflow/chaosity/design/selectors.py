@@ -19,7 +19,7 @@ from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_set
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
 from chaosity.place.page_placement import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
-from chaosity.place_names import node_name, parse_place_name
+from chaosity.place_names import name_of_spread_target, node_name, parse_place_name
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Endpoint)
@@ -394,7 +394,7 @@ def _memory_of_own_packages(initiator: Initiator, host: HostResources) -> Iterat
             yield host.target_of_nodes(nodes)
         else:
             shares = round_page_shares(dict.fromkeys(nodes, 1.0))
-            yield Target(f"uniform_package_{kind.lower()}", "policy", tuple(nodes), shares=shares)
+            yield Target(name_of_spread_target(kind), "policy", tuple(nodes), shares=shares)
 
 
 def page_placement_target(

@@ -53,7 +53,7 @@ class Bound(TypedDict):
     metric: Name
     """Metric whose value is the bound."""
     where: NotRequired[Where]
-    """Column -> value, or list of values, of the rows with the bound."""
+    """Rows that have the bound: column -> the value of these rows, or a list of values."""
     times: NotRequired[Positive]
     """Factor by which the metric is multiplied to get the bound."""
     along_x: NotRequired[bool]
@@ -121,11 +121,11 @@ class Lines(ComparableFigure):
     x: Column
     """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column of which each value has a line."""
+    """Column; each of its values has a line of its own."""
     in_every_series: NotRequired[Texts]
     """Values of `series` whose marks belong to all other series, too."""
     panels: NotRequired[Column]
-    """Column of which each value has a panel."""
+    """Column; each of its values has a panel of its own."""
     x_scale: NotRequired[Literal["linear", "log2", "log"]]
     """log2: ticks at powers of two; log: ticks at powers of ten."""
     value_scale: NotRequired[ValueScale]
@@ -166,7 +166,7 @@ class Bars(ComparableFigure):
     x: Column
     """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column of which each value has a bar beside those of the other values."""
+    """Column; each of its values has a bar beside those of the other values."""
     loss_to: NotRequired[str]
     """Value of `series` to which the caption gives the difference of each other value."""
     by_configuration: NotRequired[Literal[True]]
@@ -187,9 +187,9 @@ class CurveOrScatter(Figure):
     this load), or a column of numbers.
     """
     series: NotRequired[Column]
-    """Column of which each value has a curve or a kind of mark."""
+    """Column; each of its values has a curve, or a kind of mark, of its own."""
     panels: NotRequired[Column]
-    """Column of which each value has a panel."""
+    """Column; each of its values has a panel of its own."""
     value_scale: NotRequired[ValueScale]
     """Scale of the value's axis; default: linear."""
     by_configuration: NotRequired[Literal[True]]
@@ -214,7 +214,7 @@ class Table(Figure):
     columns: Column
     """Column of the columns."""
     panels: NotRequired[Column]
-    """Column of which each value has a table."""
+    """Column; each of its values has a table of its own."""
     compare: NotRequired[LevelsComparedInCaption]
     """Levels of a column; the caption says from where on they differ."""
     combine: NotRequired[Combine]

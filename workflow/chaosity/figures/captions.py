@@ -76,7 +76,7 @@ Statements = Iterator[str]
 
 
 def figure_caption(data: FigureData, scale: UnitScale) -> str:
-    """Return the caption of a figure, which has one to five sentences.
+    """Return the caption of a figure: one to five sentences.
 
     The caption gives the most important values with interval and n, says if no difference was
     detected, and counts the marks without a value. `scale` is the unit with prefix of the values.

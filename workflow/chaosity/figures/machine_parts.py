@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -102,6 +102,9 @@ class MachineParts:
         of_drives = any(target is not None and target.has_drives for target in targets)
         sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
         readers = {str(initiator) for initiator, _ in finding.cells}
+        nodes_of_readers = set[str]().union(
+            *(self._nodes_of_initiator.get(reader, {reader}) for reader in readers)
+        )
         for component in finding.components:
             name = component.removeprefix("link ")
             source, _, target = name.partition("->")
@@ -113,20 +116,22 @@ class MachineParts:
                 self.paths_to_drives[number] = finding
             elif home.startswith("node") and len(sets) == 1 and others:
                 self._add_slow_path(home, "with ", [*others], number, finding)
-            elif of_drives and home.startswith("node") and home not in self._nodes_of(readers):
+            elif of_drives and home.startswith("node") and home not in nodes_of_readers:
                 word = "from " if home == name else "drive, "
                 self._add_slow_path(home, word, [*readers], number, finding)
             else:
                 name = f"drives of {name}" if of_drives and name.startswith("node") else name
                 self.findings[name] = (*self.findings.get(name, ()), number)
 
-    def _nodes_of(self, readers: Collection[str]) -> set[str]:
-        """Return the names of initiators, with those of the nodes of each package and machine."""
-        found = {*readers}
-        for node in self.topology.initiator_nodes:
-            if "machine" in readers or f"package{node.package}" in readers:
-                found.add(node_name(node.os_index))
-        return found
+    @cached_property
+    def _nodes_of_initiator(self) -> Mapping[str, set[str]]:
+        """Return name of an initiator -> names of the nodes on which its processing units are."""
+        rows = self._measurements.rows[["initiator", "initiator_nodes"]].drop_duplicates().dropna()
+        return {
+            str(initiator): {*map(node_name, parse_cpu_list(str(nodes)))}
+            for initiator, nodes in rows.itertuples(index=False)
+            if nodes
+        }
 
     def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly

@@ -73,7 +73,7 @@ class HostStatement:
 # The table of hosts has numbers only for deviations of at least this share, since equal hosts often
 # differ by 2 % in some place.
 VISIBLE = 0.03
-# After this many rows, the table of hosts only has rows of hosts with a visible deviation.
+# So many hosts always have a row in the table; further hosts have one if a deviation is visible.
 _LEAST_ROWS = 24
 
 

@@ -1,4 +1,4 @@
-"""Read the description of a simulated machine, and say what its parts can do when idle.
+"""Read the description of a simulated machine: capacity and latency of each part when idle.
 
 A machine that is idle has no other traffic. Its faults are included: a fault reduces capacities
 (`affected_resources`) or adds to latencies.

@@ -25,9 +25,10 @@ import pandas as pd
 
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
-from chaosity.place_names import parse_place_name
+from chaosity.place_names import name_of_spread_target, parse_place_name
 from chaosity.store.profile_database import PROFILE_KEYS, TABLES, ProfileTables
 from chaosity.store.tidy_table_parquet import rows_to_table
+from chaosity.topology.topology_discovery import MEMORY_KINDS
 
 _NUMBERS = re.compile(r"[\d,-]{0,400}")
 _CONFIGURATION = re.compile(
@@ -368,9 +369,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
     words |= {"concurrent", "both_packages", "same_l3_domain", *_RELATIONS}
     words |= {"smt", "one_thread_per_core", "all_siblings"}
-    # The targets of the selector `spread_over`, by the kind of memory.
-    kinds = ("dram", "hbm", "mcdram", "cxl", "nvm", "spm", "gpu", "unknown")
-    words |= {f"uniform_package_{kind}" for kind in kinds}
+    words |= {name_of_spread_target(kind) for kind in MEMORY_KINDS}
     for document in (*experiments, *forms):
         words |= {*document.get("factors", {}), *document.get("designs", {})}
     for _, load in loads:

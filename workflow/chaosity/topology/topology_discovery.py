@@ -24,6 +24,7 @@ from chaosity.topology.hwloc import HwlocObject, HwlocTree
 from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
 from chaosity.topology.topology_parts import (
     DRAM,
+    UNKNOWN,
     Core,
     CoreKind,
     Die,
@@ -49,6 +50,8 @@ _CPU_LESS = "CPU-less"
 _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
 # From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
 _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
+# What `Node.kind` of a node with memory can be.
+MEMORY_KINDS = (*_RANKS, UNKNOWN)
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
 # In the HMAT, nodes of one technology differ by a few per cent, those of different ones by far
 # more.
@@ -248,7 +251,7 @@ def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
     if node.has_cpus:
         return DRAM
     if node.item is None:
-        return "unknown"
+        return UNKNOWN
     return _CPU_LESS if near <= provided else DRAM
 
 

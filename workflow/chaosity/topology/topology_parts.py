@@ -349,7 +349,7 @@ class OpenclDevice:
 
     @property
     def memory_sharing_text(self) -> str:
-        """Return whose memory the device uses and how the host shares it; empty if unknown."""
+        """Return as text whether the device has its own memory or the host's; empty if unknown."""
         unified = {True: "the host's memory", False: "its own memory", None: ""}
         shared = self.shared_virtual_memory
         sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
