@@ -57,10 +57,10 @@ def test_hosts_with_their_own_and_evaluated_variables(tmp_path, monkeypatch):
         "  vars:\n"
         "    chaosity_storage_file: {directory: /x, bytes: 99999999}\n"
         "    lab: '{{ inventory_dir }}/keys'\n"
+        "    ansible_ssh_private_key_file: '{{ lab }}/{{ inventory_hostname }}'\n"
         "  hosts:\n"
         "    a:\n"
         "      ansible_user: \"{{ lookup('env', 'THE_USER') }}\"\n"
-        "      ansible_ssh_private_key_file: '{{ lab }}/id'\n"
         "      ansible_port: 2201\n"
         "    milan: {chaosity_topology: b.xml, ansible_host: 10.0.0.1}\n",
     )
@@ -69,7 +69,7 @@ def test_hosts_with_their_own_and_evaluated_variables(tmp_path, monkeypatch):
     assert (b.name, b.topology_source) == ("milan", "b.xml")
     assert set(a.variables) == {"chaosity_storage_file"}
     assert a.connection_variables == {
-        "ansible_ssh_private_key_file": f"{tmp_path}/keys/id",
+        "ansible_ssh_private_key_file": f"{tmp_path}/keys/a",
         "ansible_port": 2201,
         "ansible_user": "bench",
     }

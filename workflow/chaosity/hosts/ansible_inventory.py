@@ -101,8 +101,9 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     expression = f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_VALUES))}) }}}}"
     command = [
         *(*ansible_command("ansible"), "--inventory", inventory, "--playbook-dir", str(ROOT)),
-        # The action runs on this machine, and connects to no host.
-        *("::1", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": expression})),
+        # The action connects to no host. It runs for a host of the inventory, since Ansible then
+        # evaluates how to connect to it, which variables such as `inventory_dir` can say.
+        *("all[0]", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": expression})),
     ]
     # The answer may hold passwords, so it must not be in a log.
     own = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_LOG_PATH": os.devnull}
@@ -120,6 +121,8 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     if answer.returncode or "Unable to parse" in answer.stderr:
         raise _unreadable(answer.stderr + answer.stdout, inventory)
     found: dict[str, dict[str, Any]] = {}
+    if not answer.stdout.strip():  # an inventory without hosts
+        return found
     with malformed_as_user_error("Ansible prints no values", inventory):
         values = json.loads(answer.stdout[answer.stdout.index("{") :])["msg"] or ""
         for host, name, value in map(json.loads, values.splitlines()):
