@@ -10,7 +10,7 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.simulation.machine_model import MachineModel, true_values
-from machines import shipped_machine, shipped_topology
+from machines import planned, shipped_machine, shipped_topology
 
 PROGRAMS = load_benchmark("chaosity_tasks")["simulation"]["programs"]
 
@@ -60,3 +60,17 @@ def test_all_cores_are_faster_until_the_controllers_are_full(runs_per_second):
         rel=0.01,
     )
     assert found["matmul"] > found["stencil"] > found["spmv"]
+
+
+def test_first_touch_by_one_thread_leaves_all_pages_on_its_node():
+    """One controller serves what all workers' controllers serve with uniform-workers."""
+    host = planned("opteron_6272", experiments=["page_placement"], all_points=True)
+    rows = host.true_table.where(replicate=1, load="work", metric="elements_per_second").rows
+    alone = rows[rows["point"].str.endswith("triad")]
+    rates = alone.groupby(["initiator", "target"])["value"].median().unstack()
+    ratio = rates["first_touch"] / rates["uniform_workers"]
+    assert ratio["node0"] == 1.0
+    assert ratio["nodes0-1"] == pytest.approx(1 / 2)
+    assert ratio["nodes0-7"] == pytest.approx(1 / 8)
+    settled = rates["autonuma"] / rates["uniform_workers"]  # shares of pages have three digits
+    assert settled.to_numpy() == pytest.approx(1.0, abs=1e-3)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidy_rows import tidy_rows
 
+from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.config import read_config
 from chaosity.statistics.curves import (
@@ -298,8 +299,8 @@ def test_the_analysis_says_which_anomalies_of_size_it_could_not_find(sizes, mode
 
 
 def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows():
-    """The means of ranks 0, 2, 4 and 6 in concurrent mode over serial mode, without sizes above."""
-    working_set = {**read_config()["working_set"], "sweep_at_most_bytes": 4 * GIB}
+    """The means of ranks 0, 2, 4 and 6 in concurrent mode over serial mode, and the inversion."""
+    working_set = {**read_config()["working_set"], "sweep_at_most_bytes": 16 * GIB}
     config: Any = {"working_set": working_set, "levels": {"latency_by_size": {"pages": 1}}}
     host = planned(
         "epyc_7a53", faults=None, all_points=True, experiments=["latency_by_size"], **config
@@ -315,6 +316,12 @@ def test_half_of_the_l3_domains_wait_beside_others_as_the_document_shows():
         waits = (concurrent - serial).sort_index(key=lambda names: names.str[2:].astype(int))
         assert waits.to_numpy()[::2] == pytest.approx(expected, abs=12)
         assert waits.to_numpy()[1::2] == pytest.approx(0, abs=0.5)
+    inversions = [
+        found.components
+        for found in host.findings(1).anomalies
+        if found.kind == AnomalyKind.INVERSION
+    ]
+    assert inversions == [("node0",)]
 
 
 def test_curves_without_noise_have_a_narrow_interval_at_the_crossover():

@@ -69,6 +69,11 @@ class SimulatedPrograms(TypedDict, total=False):
 
     Only counters of cache misses see these accesses. Default: 0.
     """
+    one_thread_touches_if: dict[str, NumberTemplate]
+    """Values of parameters with which one thread touches all pages first.
+
+    With first touch, the pages are then all on the first node of the program's cores.
+    """
     shares_work: bool
     """Whether the threads divide the work equally and wait for the slowest thread."""
     accesses_as: str

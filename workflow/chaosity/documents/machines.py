@@ -208,7 +208,10 @@ FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_core": _kind("core remaining"),
     "slow_host": _kind("remaining"),
     "swapped_distances": _kind("nodes"),
-    "waiting_l3_domains": _kind("l3_domains wait_ns from_bytes"),
+    "waiting_l3_domains": _kind(
+        "l3_domains wait_ns from_bytes",
+        optional_keys=frozenset({"smallest_bytes", "largest_bytes"}),
+    ),
 }
 # Keys that every fault may have.
 KEYS_OF_EACH_FAULT = frozenset({"fault", "host", "since"})
@@ -253,6 +256,10 @@ class Fault(TypedDict):
     """Time in ns that is added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
     """Size of a working set whose accesses wait a fifth of `wait_ns`."""
+    smallest_bytes: NotRequired[Positive]
+    """Size of the smallest working set whose accesses wait; default: no limit."""
+    largest_bytes: NotRequired[Positive]
+    """Size of the largest working set whose accesses wait; default: no limit."""
     host: NotRequired[str]
     """The only host of a fleet that has the fault; default: each host has it."""
     since: NotRequired[str]

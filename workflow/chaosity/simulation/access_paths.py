@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from chaosity.documents.machines import Fault
 from chaosity.records.record_format import DriveFacts, Load, OpenclTargetDevice
-from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.machine_description import (
     WITHOUT_LIMIT,
     HitShares,
@@ -26,6 +25,7 @@ from chaosity.simulation.machine_description import (
 from chaosity.simulation.simulated_loads import (
     accesses_own_node_only,
     block_bytes,
+    page_shares_by_node,
     processing_units_of_load,
     read_written_and_counted_shares,
     simulated_program,
@@ -150,11 +150,11 @@ class AccessPaths:
                 yield LoadFlow(load["name"], self._device_flow(load, device))
         elif "latency_ns" in load["metrics"]:
             # A pointer chase has one access in flight, which hardly loads the machine.
-            for path in self.memory_flows(load, hits, memory_shares_by_node(load["placement"])):
+            for path in self.memory_flows(load, hits, page_shares_by_node(load)):
                 limit = LINE_BYTES / (self._idle.access_ns(load, hits) * 1e-9)
                 yield LoadFlow(path.load, replace(path.flow, limit=limit))
         else:
-            yield from self.memory_flows(load, hits, memory_shares_by_node(load["placement"]))
+            yield from self.memory_flows(load, hits, page_shares_by_node(load))
 
     def add_capacities_of_stand_in_files(self, load: Load) -> None:
         """Add capacities of files that replace drives; no link limits a file, as it has no slot."""
@@ -278,7 +278,7 @@ class AccessPaths:
         drives = self.machine.get("drives")
         if drives is None:
             return
-        shares = memory_shares_by_node(load["placement"])
+        shares = page_shares_by_node(load)
         rate = drives["read_bytes_per_second"]
         if load["writes"]:
             rate = drives.get("write_bytes_per_second", rate)

@@ -31,8 +31,11 @@ from chaosity.documents.machines import (
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.records.record_format import DriveFacts, Load
-from chaosity.runner.point_measurement import memory_shares_by_node
-from chaosity.simulation.simulated_loads import passes_over_arrays, processing_units_of_load
+from chaosity.simulation.simulated_loads import (
+    page_shares_by_node,
+    passes_over_arrays,
+    processing_units_of_load,
+)
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
 KIND = "simulated_machine"
@@ -391,7 +394,7 @@ class IdleMachine:
         """Return the latency of dependent accesses in the idle machine, in ns."""
         from_caches = sum(share * nanoseconds for share, nanoseconds in hits)
         near = self.node_of(min(processing_units_of_load(load)))
-        shares = memory_shares_by_node(load["placement"])
+        shares = page_shares_by_node(load)
         memory = sum(share * self.memory_ns(near, node) for node, share in shares.items())
         if load.get("levels", {}).get("pages") == "base":
             within = _share_within(load["memory_bytes"], _TLB_BYTES)
@@ -406,18 +409,23 @@ class IdleMachine:
         wait was fitted to measurements; nothing else in the model explains it.
         """
         unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
-        node, wait = self.node_of(unit), 0.0
+        node, size, wait = self.node_of(unit), load["memory_bytes"], 0.0
         for fault in self._waiting:
-            if l3_of_pu.get(unit) in fault["l3_domains"] and any(
-                self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
-                for each in loads
-                if _is_of_cores(each)
-                and each["memory_bytes"] > self.topology.data_cache_bytes.get((unit, 3), 0)
-                for other in processing_units_of_load(each)
+            waits = fault.get("smallest_bytes", 0) <= size <= fault.get("largest_bytes", math.inf)
+            if (
+                waits
+                and l3_of_pu.get(unit) in fault["l3_domains"]
+                and any(
+                    self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
+                    for each in loads
+                    if _is_of_cores(each)
+                    and each["memory_bytes"] > self.topology.data_cache_bytes.get((unit, 3), 0)
+                    for other in processing_units_of_load(each)
+                )
             ):
-                beyond = 1 - _share_within(load["memory_bytes"], fault["from_bytes"])
+                beyond = 1 - _share_within(size, fault["from_bytes"])
                 wait += fault["wait_ns"] * beyond
-        return wait * memory_shares_by_node(load["placement"]).get(node, 0.0) * self._slowdown
+        return wait * page_shares_by_node(load).get(node, 0.0) * self._slowdown
 
     def random_read_ns(self, load: Load, drive: DriveFacts) -> float:
         """Return the time of a random read of an idle drive, in ns.
@@ -427,7 +435,7 @@ class IdleMachine:
         cores = self.node_of(min(processing_units_of_load(load)))
         near = cores if drive["node"] is None else drive["node"]
         ways = self.memory_ns(cores, near)
-        for node, share in memory_shares_by_node(load["placement"]).items():
+        for node, share in page_shares_by_node(load).items():
             ways += share * self.memory_ns(near, node)
         return self.machine["drives"]["read_latency_ns"] * self._slowdown + ways
 

@@ -17,7 +17,6 @@ from datetime import date
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
 from chaosity.records.record_format import Load, MetricSourceWithUpperBound, Point
-from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.simulation.access_paths import (
     LINE_BYTES,
     AccessPaths,
@@ -35,6 +34,7 @@ from chaosity.simulation.machine_description import (
 from chaosity.simulation.simulated_loads import (
     begins_with_placement_search,
     block_bytes,
+    page_shares_by_node,
     processing_units,
     processing_units_of_load,
     read_written_and_counted_shares,
@@ -189,7 +189,7 @@ class MachineModel:
         queue = self.machine["latency_ns"].get("queue", 0.0)
         unit = min(processing_units_of_load(load))
         waiting = 0.0
-        for node, share in memory_shares_by_node(load["placement"]).items():
+        for node, share in page_shares_by_node(load).items():
             # If a node spans packages, only a part of the accesses uses a link.
             for name, part in self._paths.memory_uses(unit, node, 1.0, 0.0).items():
                 full = min(fair.utilisation.get(name, 0.0), _FULLEST)
@@ -202,13 +202,13 @@ class MachineModel:
 
     def own_node_share(self, load: Load) -> float:
         """Return the share of a load's accesses that are to the core's own node."""
-        pages, units = memory_shares_by_node(load["placement"]), processing_units_of_load(load)
+        pages, units = page_shares_by_node(load), processing_units_of_load(load)
         shares = ((self._idle.node_of(u), self._paths.access_shares(load, u, pages)) for u in units)
         return sum(own.get(node, 0.0) for node, own in shares) / len(units)
 
     def miss_share_by_counter(self, load: Load) -> Mapping[str, float]:
         """Return counter -> share of a load's accesses that it counts, beyond the caches."""
-        pages, units = memory_shares_by_node(load["placement"]), processing_units_of_load(load)
+        pages, units = page_shares_by_node(load), processing_units_of_load(load)
         near = sum(pages.get(self._idle.node_of(unit), 0.0) for unit in units) / len(units)
         shared = shared_access_share(load)
         # A line that another node's cache holds comes from there, not from memory.

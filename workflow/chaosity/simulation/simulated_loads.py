@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import cast
+from typing import Literal, cast
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.benchmarks import BenchmarkDocument, SimulatedProgram, SimulatedPrograms
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.place.page_placement import shift_shares_to_workers
+from chaosity.place.page_placement import FIRST_TOUCH, shift_shares_to_workers
 from chaosity.records.record_format import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 
@@ -61,12 +61,27 @@ def accesses_own_node_only(load: Load) -> bool:
 
     With requested shares of pages by node, all cores access all nodes.
     """
-    if "shares" in load["placement"]:
-        return False
+    return "shares" not in load["placement"] and _has_values(load, "own_node_if")
+
+
+def _has_values(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]) -> bool:
+    """Return whether a load has the values that its benchmark's file names below a key."""
     parameters = _read_benchmark(load["benchmark"]).get("parameters", {})
     values = {**parameters, **load.get("levels", {})}
-    wanted = _simulated_programs(load).get("own_node_if")
+    wanted = _simulated_programs(load).get(key)
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
+
+
+def page_shares_by_node(load: Load) -> dict[int, float]:
+    """Return node -> share of a load's pages, as the kernel of a simulated machine places them.
+
+    If one thread touches all pages first, they are all on its node, the first of the workers.
+    AutoNUMA has moved the pages of a load to the nodes of all workers before the load counts.
+    """
+    policy, workers = load["target"].get("name"), load["initiator"]["nodes"]
+    if policy == FIRST_TOUCH and workers and _has_values(load, "one_thread_touches_if"):
+        return {workers[0]: 1.0}
+    return memory_shares_by_node(load["placement"])
 
 
 def shared_access_share(load: Load) -> float:
@@ -139,7 +154,7 @@ def begins_with_placement_search(load: Load) -> bool:
 
 def with_data_to_worker_proximity(load: Load, dwp: float) -> Load:
     """Return the load with its pages moved towards its workers by a data-to-worker proximity."""
-    shares = memory_shares_by_node(load["placement"])
+    shares = page_shares_by_node(load)
     moved = shift_shares_to_workers(shares, load["initiator"]["nodes"], dwp)
     by_node = {str(node): share for node, share in moved.items()}
     return {**load, "placement": {**load["placement"], "shares": by_node}}

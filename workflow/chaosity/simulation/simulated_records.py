@@ -52,7 +52,6 @@ from chaosity.records.record_format import (
     make_verdict,
 )
 from chaosity.runner.metric_values import Samples
-from chaosity.runner.point_measurement import memory_shares_by_node
 from chaosity.runner.record_checks import check_record
 from chaosity.runner.tool_output import json_path_steps
 from chaosity.simulation.machine_description import MACHINE_FILE
@@ -64,6 +63,7 @@ from chaosity.simulation.machine_model import (
     UnknownMetricError,
     true_values,
 )
+from chaosity.simulation.simulated_loads import page_shares_by_node
 from chaosity.topology.topology_model import read_topology
 
 # The text that is written for a character class of a pattern.
@@ -361,7 +361,7 @@ def _load_record(
     units = parse_cpu_list(placement["cpus"])
     pages = {
         str(node): round(load["memory_bytes"] * share)
-        for node, share in memory_shares_by_node(placement).items()
+        for node, share in page_shares_by_node(load).items()
     }
     return {
         **load,
