@@ -21,7 +21,7 @@ PLAYBOOK = @mkdir -p build/provisioned; id -un >/dev/null 2>&1 || { \
 .PHONY: help run demo test test-thorough test-all test-tools lab lab-down lab-test slurm-test fresh-test golden fuzz provision environment redfish lint format docs site bench lock clean distclean delete-results
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^##@ / {print "\n" substr($$0, 5) ":"} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 # Time of the measurements of a host, such as 2h; auto is 30 minutes, and more only where the node
 # matrices need more. A plan that takes less time is measured completely. A config or
@@ -57,6 +57,8 @@ ifneq ($(wildcard $(PROVISIONED)),)
 DUE += $(if $(shell find $(PROVISIONED) -type f -perm -u+x),provision_each_time)
 endif
 
+##@ Use
+
 run: .venv/run.installed $(DONE) ## set up, measure this machine for about half an hour at most, or BUDGET=2h, and report; the last line is the path of the report
 	@$(BIN)/snakemake $(SNAKEMAKE_ARGUMENTS) $(MEASURED)
 	@$(BIN)/chaosity reports
@@ -71,6 +73,15 @@ demo: .venv/run.installed ## simulate the server of the paper and report its fau
 	@$(BIN)/snakemake --config inventory=inventories/demo results=$(DEMO)
 	@$(BIN)/chaosity reports --results $(DEMO)
 
+provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
+	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)
+
+environment: .venv/test.installed ## make the virtual environment, test tools included
+
+redfish: .venv/firmware.installed ## add to the environment what playbooks/firmware.yml needs; half a gigabyte
+
+##@ Test a change
+
 # Tests marked `alone` measure, pin threads or change a setting of the kernel, so nothing runs next to them.
 HERE = not fresh and not lab and not slurm
 FAST = $(HERE) and not thorough
@@ -84,7 +95,7 @@ ALONE = $(BIN)/pytest $$(grep -rl --include='test_*.py' 'mark\.alone' tests) $(P
 # Properties are tried on other examples each time. A failure prints its example: add it to the test.
 RANDOM = --hypothesis-profile=random
 
-test: test-tools ## set up and run every kind of test once: 10 to 18 minutes on two cores
+test: test-tools ## set up and run every kind of test once: 7 to 18 minutes on two cores
 	$(ON_ALL_CORES) '$(FAST) and not alone'
 	$(ALONE) '$(FAST) and alone'
 
@@ -115,12 +126,8 @@ FRESH_RELEASES ?= bookworm trixie
 fresh-test: ## set the last commit up in a bare Debian 12 and 13, measure and test there, 10 minutes each; needs root; FRESH_RELEASES=trixie for one
 	@sh tests/fresh/run.sh $(FRESH_RELEASES)
 
-environment: .venv/test.installed ## make the virtual environment, test tools included
-
-redfish: .venv/firmware.installed ## add to the environment what playbooks/firmware.yml needs; half a gigabyte
-
-provision: .venv/run.installed ## prepare the inventory's hosts as it declares: tools, kernels, runner, settings of host and firmware
-	$(PLAYBOOK) -i $(PROVISIONED) provision.yml -e provisioned_file=$(DONE)
+lint: .venv/test.installed ## run every linter and format check
+	$(BIN)/pytest tests/unit/test_lint.py
 
 golden: .venv/test.installed ## write the transcripts of tests/golden anew and show what changed: 2 minutes; GOLDEN=fleet for one subject
 	@CHAOSITY_WRITE_GOLDEN=1 $(BIN)/pytest --numprocesses auto --quiet tests/golden $(if $(GOLDEN),-k '$(GOLDEN)')
@@ -131,8 +138,7 @@ fuzz: .venv/test.installed ## give every parser sixty times as much changed and 
 	$(BIN)/pytest --numprocesses auto --dist worksteal --hypothesis-profile=many $(PYTEST_ARGUMENTS) \
 		$$(grep -rl --include='test_*.py' check_any_input tests)
 
-lint: .venv/test.installed ## run every linter and format check
-	$(BIN)/pytest tests/unit/test_lint.py
+##@ Write files
 
 docs: .venv/run.installed ## write docs/reference from the commands, types, experiments and benchmarks
 	$(BIN)/python docs/write_reference.py
@@ -153,6 +159,8 @@ lock: .venv/run.installed ## bring uv.lock in line with pyproject.toml; LOCK_ARG
 	@$(BIN)/uv lock $(LOCK_ARGUMENTS)
 # The addresses of another index are of use to nobody else.
 	@sed -E -i 's#(registry = ")[^"]*#\1https://pypi.org/simple#; s#(url = ")https://[^/"]*/(.*/)?packages/#\1https://files.pythonhosted.org/packages/#' uv.lock
+
+##@ Remove files
 
 clean: ## remove what was built: build/ .snakemake/ and caches; results/ stays
 # A machine must not go on without the files that it is made of.

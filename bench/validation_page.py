@@ -107,7 +107,7 @@ def _part(result: Mapping[str, Any]) -> Iterator[str]:
         known = f"the results were committed in `{result['recorded']}`"
         commit, unknown = "", f"; the commit of the run is unknown; {known}"
     machine = f", on {result['machine']}" if result["machine"] else ""
-    pairs = f", {result['pairs']} pairs or seeds" if (result["pairs"] or 1) > 1 else ""
+    pairs = f", {result['pairs']} repetitions" if (result["pairs"] or 1) > 1 else ""
     time = f", {result['seconds']} s" if result["seconds"] else ""
     yield f"### {result['part']}\n\n{about}\n"
     yield f"*{result['date']}{commit}{machine}{pairs}{time}{unknown}.*\n"

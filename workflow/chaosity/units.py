@@ -95,7 +95,7 @@ def format_quantity(metric: str, value: float | None) -> str:
 
 
 def interval_hidden_by_rounding(metric: str, value: float, low: float, high: float) -> str | None:
-    """Return an interval as "± 0.1 %" if rounding like the value would make both ends equal.
+    """Return an interval as "± 0.1 %" if its ends, rounded as the value is, are equal.
 
     Return None if the rounded ends differ.
     """

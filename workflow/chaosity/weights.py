@@ -172,7 +172,7 @@ class WeightsComparison:
 def compare_alone_and_contended_weights(
     alone: NodeMatrix, contended: NodeMatrix, workers: Sequence[int]
 ) -> WeightsComparison:
-    """Return the canonical weights of workers from both matrices.
+    """Return two sets of page weights of the workers, one from each matrix.
 
     In the matrix `alone` each path was measured alone; in the matrix `contended` all these workers
     read at once. The expected bandwidths follow from `contended`, since a program that uses the

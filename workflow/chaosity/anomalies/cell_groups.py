@@ -84,7 +84,7 @@ class ComparedCells(Generic[Name]):
 
     @property
     def departing_mask(self) -> Mask:
-        """Mask of the cells whose loss is larger than half of the smallest loss that is reported.
+        """Mask of the cells whose loss is above half of the limit from which losses are reported.
 
         Noise may hide the other half of a loss.
         """

@@ -72,7 +72,7 @@ class AnomalyTestResult:
 def find_slow_initiators_and_memory(
     rows: Measurements, core_kinds: Mapping[str, str], units: Mapping[int, str]
 ) -> AnomalyTestResult:
-    """Find slow processing units, cores and L3 domains, and memory that is slow for all of them.
+    """Find slow processing units, cores and L3 domains, and memory that is slow for all initiators.
 
     `rows` must be valid rows of loads that ran alone and accessed one memory node each, from slices
     with several initiators per node. `core_kinds` is the kind of core of each initiator, where the
@@ -139,8 +139,8 @@ def find_slow_drives_and_drive_paths(
 ) -> AnomalyTestResult:
     """Find slow drives, slow paths to drives, and drives that another node reads faster.
 
-    `rows` must be valid rows of loads that ran alone on single drives, without stand-in files. A
-    drive that is not in `models` (drive -> model) is not compared.
+    `rows` must be valid rows of loads that ran alone on single drives, not on files in their place.
+    A drive that is not in `models` (drive -> model) is not compared.
     """
     check = AnomalyTestResult("drive")
     for where, part in rows.comparable_slices():
@@ -330,8 +330,9 @@ class PackageLinkCells(TidyTableSliceCells):
     def _limits_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that both packages of a cell allow; NaN within a package.
 
-        What a package gets from its own memory shows what its memory and its cores allow. Pages lie
-        on all nodes of the target in turn, so its slowest node limits the whole load.
+        The bandwidth of a package from its own memory is the limit that its memory and its cores
+        set. Pages lie on all nodes of the target in turn, so its slowest node limits the whole
+        load.
         """
         most = np.full(self.labels.shape, np.nan)
         own: dict[str, dict[int, float]] = {}  # kernel -> package -> score on its own memory

@@ -86,7 +86,7 @@ def _packages_of_places(
 
 
 def _merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Return one anomaly for each kind and place: without doubt, if possible, and with most cells.
+    """Keep one anomaly of each kind and place: if possible one without doubt, with most cells.
 
     One slow component can cause several anomalies: one kernel shows that a node's memory is slow
     for all nodes, and another kernel shows that this memory is slow for its own node.

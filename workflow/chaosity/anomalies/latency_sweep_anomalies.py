@@ -235,8 +235,8 @@ def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> It
     must be clearly below zero, and its lead at this size clearly above this mean. The scatter is
     computed from the differences between an initiator's leads at neighbouring smaller sizes, for
     all initiators together. The two tests of an initiator are corrected for the number of all
-    comparisons (Bonferroni). The level is 5 % if the data have a single replicate block, else
-    `HOST_FALSE_ALARM_LEVEL`.
+    comparisons (Bonferroni). The significance level is 5 % if the size was measured in a single
+    block, else `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for possible in possible_of_nodes:

@@ -158,8 +158,8 @@ def _mismatch(
     """Return a SLIT mismatch of node pairs; its initiator and target are those of the first pair.
 
     The loss is what a program loses when it places memory by the firmware's table: the difference
-    of the `scores`. `others` are the pairs that the `pairs` are compared with. If `pairs` and
-    `others` have memory of different kinds, the advice names no cable.
+    of the `scores`. `others` are the pairs that the `pairs` are compared with. If only some pairs
+    access memory without processing units, the advice names this and no cable.
     """
     kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
     worse, better = sorted(scores)

@@ -114,7 +114,7 @@ def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
 
 
 def _check_end(path: Path) -> None:
-    """Raise an error of `MALFORMED` if a file is empty or cut."""
+    """Raise a ValueError if a file is empty or its end is missing."""
     with path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - _END_BYTES))

@@ -16,36 +16,47 @@ from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
-# Command -> its help in one line. The module `chaosity.cli.COMMAND` defines the command, unless
-# `_OTHER_MODULES` names another module.
-COMMANDS = {
-    "advise": "Advise where a program should run, and what it gets there.",
-    "anomalies": "Find faults of a machine in a matrix or in results.",
-    "anova": "Show which factors explain the differences in a CSV file.",
-    "check": "Check a host against its map in less than a minute.",
-    "compare": "Compare two selections of measurements, or find outlier hosts.",
-    "discover": "Discover a host in one configuration of its firmware.",
-    "explain": "Print how a value came about, down to the raw numbers.",
-    "export": "Export results for other programs.",
-    "fit": "Fit the description of a simulated machine to a host.",
-    "history": "Show since when a host is slow, and what changed then.",
-    "measure": "Measure one point.",
-    "next-round": "Choose what a host measures next within its budget.",
-    "overview": "Write the HTML page of all hosts and configurations.",
-    "place": "Run a program with its pages on the nodes that a policy names.",
-    "plan": "Show which points would be measured, and for how long.",
-    "predict": "Predict what a run left unmeasured.",
-    "profile": "Keep the results of all hosts in a database, and share them.",
-    "published": "Draw figures from measurements that others published.",
-    "report": "Write the HTML report of a host.",
-    "reports": "Print the worst problem of each host and its report's path.",
-    "schema": "Print the keys of a kind of YAML document, as JSON schema.",
-    "show": "Show bandwidth and latency matrices of a host in the terminal.",
-    "simulate": "Write all records of simulated hosts at once.",
-    "tidy": "Make the table of all measured values from the records.",
-    "topology": "Show the topology of a host.",
-    "weights": "Compute interleave weights from measured bandwidths.",
+# Section of the help -> command -> its help in one line. The module `chaosity.cli.COMMAND` defines
+# the command, unless `_OTHER_MODULES` names another module.
+SECTIONS = {
+    "Look at results": {
+        "reports": "Print the worst problem of each host and its report's path.",
+        "show": "Show bandwidth and latency matrices of a host in the terminal.",
+        "explain": "Print how a value came about, down to the raw numbers.",
+        "topology": "Show the topology of a host.",
+        "report": "Write the HTML report of a host.",
+        "overview": "Write the HTML page of all hosts and configurations.",
+    },
+    "Find faults and changes": {
+        "check": "Check a host against its map in less than a minute.",
+        "history": "Show since when a host is slow, and what changed then.",
+        "compare": "Compare two selections of measurements, or find outlier hosts.",
+        "anomalies": "Find faults of a machine in a matrix or in results.",
+        "anova": "Show which factors explain the differences in a CSV file.",
+    },
+    "Use the map of a host": {
+        "advise": "Advise where a program should run, and what it gets there.",
+        "place": "Run a program with its pages on the nodes that a policy names.",
+        "weights": "Compute interleave weights from measured bandwidths.",
+        "predict": "Predict what a run left unmeasured.",
+        "export": "Export results for other programs.",
+        "profile": "Keep the results of all hosts in a database, and share them.",
+    },
+    "Plan, simulate, and read what others measured": {
+        "plan": "Show which points would be measured, and for how long.",
+        "schema": "Print the keys of a kind of YAML document, as JSON schema.",
+        "simulate": "Write all records of simulated hosts at once.",
+        "fit": "Fit the description of a simulated machine to a host.",
+        "published": "Draw figures from measurements that others published.",
+    },
+    "Steps of a run (Snakemake runs them)": {
+        "discover": "Discover a host in one configuration of its firmware.",
+        "next-round": "Choose what a host measures next within its budget.",
+        "measure": "Measure one point.",
+        "tidy": "Make the table of all measured values from the records.",
+    },
 }
+COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
 _OTHER_MODULES = {
     **dict.fromkeys(("discover", "measure", "next-round", "plan"), "campaign"),
     **dict.fromkeys(("schema", "simulate", "tidy"), "campaign"),
@@ -78,9 +89,11 @@ class LazyCommandGroup(click.Group):
         return next(command for command in commands if command.name == name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of all commands, each with its line of help in `COMMANDS`."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
+        """Write the commands by section, each with its line of help."""
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
 @click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``chaosity compare``: two selections cell by cell, or the outlier hosts of three and more."""
+"""``chaosity compare``: compare two selections cell by cell, or find outlier hosts among more."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
     out; `chaosity show RESULTS | less -S` shows all of them.
 
     With --svg, the drawing is that of the report: packages, nodes, memory and drives in their
-    places, with what `chaosity anomalies` finds in red and what is predicted hatched.
+    places. Findings of `chaosity anomalies` are red, and predicted values are hatched.
     """
     from chaosity.export.main_matrices import (
         DRIVE_BANDWIDTH,
@@ -96,7 +96,7 @@ def _print_heading(host: MeasuredHost) -> None:
 
 
 def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> None:
-    """Print the columns of a matrix that fit into a line, and the first missing values."""
+    """Print the columns of a matrix that fit into a line, and why the first gaps have no value."""
     scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
 
     def shown(node: int, target: str) -> Text:

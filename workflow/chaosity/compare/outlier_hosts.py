@@ -150,7 +150,7 @@ def scatter_and_median_of_other_hosts(
 
 
 def _variance_of_others(values: _Values) -> _Values:
-    """Return, for each value, the variance of the other values of its row; NaN if only one."""
+    """Return, for each value, the variance of the others of its row; NaN without two others."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):

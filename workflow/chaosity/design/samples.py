@@ -1,4 +1,4 @@
-"""Pick even samples of levels, sets or points, and collect notes on what a plan leaves out."""
+"""Pick evenly spread samples of levels, sets or points, and collect notes on what a plan omits."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class LevelsComparedInCaption(TypedDict):
 
 
 class Bound(TypedDict):
-    """An upper bound of the marks, measured at other points of the experiment: a dashed line.
+    """A dashed line: an upper bound of the figure's values, measured at other points.
 
     The caption gives the lowest bound along x. The bound is one value for all x and series or, with
     `along_x`, a line for each series. The median counts if several points give a bound.

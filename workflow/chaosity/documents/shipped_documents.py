@@ -99,7 +99,7 @@ def load_existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
 
 
 def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:
-    """Check that derived metrics refer to existing loads, and have unused names without a unit."""
+    """Check derived metrics: the load exists, and the name is not taken and ends with no unit."""
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]

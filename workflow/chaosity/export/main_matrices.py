@@ -305,7 +305,7 @@ def read_bandwidths_alone_and_contended(
         workers: worker nodes.
 
     Raises:
-        UserError: the path has no bandwidths, or a unit is given for a tidy table.
+        UserError: the file or folder has no bandwidths, or `unit` is given without a CSV file.
     """
     if path.suffix != ".parquet" and not path.is_dir():
         return read_matrix_csv(path, "bandwidth", unit), None

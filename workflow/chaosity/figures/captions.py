@@ -179,7 +179,7 @@ def _ratios_to_base(
 
 
 def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
-    """Return a list of ratios as text, each followed by its own text.
+    """Return one text that lists ratios, each followed by the text of its pair.
 
     Ratios that are not clearly different from 1 are only counted. If more than `most` ratios are
     clearly different, only the smallest and the largest are listed.

@@ -401,7 +401,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
 
 
 def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Move marks that have the same position apart, in order of value, so that all are visible."""
+    """Spread marks at the same position, in order of their medians, so that all are visible."""
     values = np.sort(table["position"].unique())
     if not len(values):
         return table

@@ -126,7 +126,7 @@ def mark_location_text(
 
 
 def mark_place_for_csv(mark: FigureMark, data: FigureData) -> str:
-    """Return the place of a mark in the names that the CSV has: "node3 -> node5"."""
+    """Return the place of a mark, written with the names of the CSV: "node3 -> node5"."""
     return mark_location_text(mark, data, "{} -> {}".format)
 
 

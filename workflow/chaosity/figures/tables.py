@@ -104,7 +104,7 @@ def figure_csv_table(data: FigureData) -> pd.DataFrame:
 
 
 def _lead_columns(data: FigureData) -> dict[str, str]:
-    """Return column of the CSV -> column of the marks, for the columns that say where a mark is."""
+    """Return CSV column -> column of `data.marks`, for columns with a mark's place and levels."""
     found: dict[str, str] = {axis.column: role for role, axis in data.axes.items()}
     if data.spec.has_measured_x or data.spec.kind == "table":
         found = {"initiator": "initiator", "target": "target"} | found

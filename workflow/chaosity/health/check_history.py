@@ -1,7 +1,8 @@
 """Keep the values of a host's checks, and find since when it is slower and what changed then.
 
-The series of each checked point is divided at its change points. Changes of several points whose
-dates can be the same night are reported as one, with the component that explains them all.
+The values of each checked point, in order of time, are divided where their level changed. Changes
+of several points whose dates can be the same night are reported as one, with the component that
+explains them all.
 """
 
 from __future__ import annotations

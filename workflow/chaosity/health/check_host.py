@@ -282,14 +282,18 @@ class HostCheck:
             record = self._measure(check, number + replicate)
             value, reason, disturbed = _value_of_record(record, check)
             if value is None:
-                result.failed["/".join(check.key)] = reason or "it has no value"
+                result.failed["/".join(check.key)] = reason or "the record has no value"
             return value, disturbed
 
         values = measure_and_judge(chosen, self.expectation, measure, has_time)
         result.values = compare_with_equal_hosts(values, self.recent, self.equals)
+        if not values and not result.failed:
+            what = "the time of the check is too short for a measurement"
+            raise UserError(what, str(self.folder), "allow more time with --seconds")
         if not values:
-            first = next(iter(result.failed.values()), "the time is too short")
-            raise UserError(f"no measurement of the check is valid: {first}", str(self.folder))
+            name, reason = next(iter(result.failed.items()))
+            what = f"no measurement of the check is valid: {name}: {reason}"
+            raise UserError(what, str(self.folder), "remove this cause and check again")
         done = {"/".join(value.check.key) for value in values} | set(result.failed)
         result.left_for_next_check += [check for check in chosen if "/".join(check.key) not in done]
         append_check(self.folder, result.moment, result.values, self.records)

@@ -95,7 +95,8 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
         UserError: the inventory is missing, or Ansible cannot read it or evaluate a value.
     """
     if not Path(inventory).exists():
-        raise UserError("the inventory does not exist", inventory)
+        remedy = "name an inventory, such as inventories/localhost"
+        raise UserError("the inventory does not exist", inventory, remedy)
     if shared := _read_shared_answer(inventory):
         return shared
     expression = f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_VALUES))}) }}}}"
@@ -200,7 +201,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     """
     found = _evaluated_variables(inventory)
     if not found:
-        raise UserError("the inventory has no host", inventory)
+        raise UserError("the inventory has no host", inventory, "name a host below all: hosts:")
     if odd := [name for name in found if not _HOST_NAME.fullmatch(name)]:
         remedy = "use letters, digits and _ . : @ -, and put the address in ansible_host"
         raise UserError(f"the name {odd[0]!r} cannot be used for a host", inventory, remedy)

@@ -304,7 +304,7 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str,
 
 
 def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
-    """Return ratios of the best and worst places of configuration `number` to those of the first.
+    """Return ratios of configuration `number` to the first one, at the best and worst places.
 
     All ratios are tested together, since some of many ratios are large by chance.
     """

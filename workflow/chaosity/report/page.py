@@ -251,7 +251,7 @@ def report_page(run: Run) -> ReportPage:
 
 
 def _files(run: Run) -> Facts:
-    """Return words for a file -> its path relative to the report, for the existing files."""
+    """Return description of a file -> its path relative to the report, for the existing files."""
     files = {
         name: path
         for name, path in texts_of_yaml_file("report")["files"].items()

@@ -163,7 +163,7 @@ def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
 
 
 def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield a check of the median clocks of nodes under loads on all their cores."""
+    """Yield a check that compares the median clocks of nodes while loads run on all their cores."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
     known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])

@@ -44,8 +44,8 @@ def _parse_arguments() -> argparse.Namespace:
 def put_tools_folder_first_in_path(folder: Path | None) -> None:
     """Put a folder with programs first in PATH; by default, ``kernels`` beside the zipapp.
 
-    The zipapp's own folder comes second, because loads may start chaosity-place in it. If sudo
-    started this program, PATH loses each folder in which users other than root may write.
+    The zipapp's own folder comes second, because it has chaosity-place, which loads may start. If
+    sudo started this program, PATH loses each folder in which users other than root may write.
 
     Raises:
         UserError: sudo started this program, and users other than root may write in a folder that

@@ -77,7 +77,7 @@ _CLASS_TEXTS = {
 class _OutputWriter:
     """Collects the values of a load's output, and writes the output as the tool would.
 
-    The load's sources say where each value is in the output.
+    Each `OutputValueSource` of the load says where a value is in the output.
     """
 
     def __init__(self, load: Load) -> None:

@@ -137,7 +137,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 def with_variance_priors(measurements: Measurements) -> Measurements:
     """Return the rows with the prior of their cell, estimated from all cells of each kind.
 
-    Any selection of the returned rows has the same intervals.
+    So a cell's interval stays the same, whichever other cells are selected later.
     """
     sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
     columns = zip(PRIOR, vars(sample.prior).values(), strict=True)

@@ -24,7 +24,7 @@ different peaks. The frontier of each block is joined by monotone cubic interpol
 logarithm of the latency (Fritsch and Carlson, 1980). Straight lines would be too high between the
 points of a curve that bends upwards. The interval has all bandwidths around the crossover at which
 Welch's test at 5 % finds no difference between the configurations (Fieller's method). The interval
-contains the scatter of latency and of bandwidth, since each block has a curve of its own. Blocks of
+accounts for the scatter of latency and of bandwidth, since each block has its own curve. Blocks of
 two configurations are not pairs. A crossover is reported only if each configuration is clearly
 lower on one side of it. Welch's tests are made at many bandwidths, so their level is divided by the
 number of measured points (Bonferroni).
@@ -164,7 +164,7 @@ def _quantity(quantity: str, x: Values, y: Values) -> float | str:
 
 
 def _unloaded(x: Values, y: Values) -> float | str:
-    """Return the latency without other loads, or with so small ones that they do not matter."""
+    """Return the latency at no other load, or at the least one if it is small; else why not."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))

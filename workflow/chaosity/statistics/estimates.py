@@ -140,7 +140,7 @@ def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
 
 
 def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
-    """Return the prior of cells that scatter alike, however few, from their own variances.
+    """Return the prior from the own variances of any number of cells, as if all scattered alike.
 
     The common variance is a median, which a few disturbed cells do not move.
     """

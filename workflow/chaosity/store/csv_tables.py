@@ -285,7 +285,8 @@ def _read_cells(
                 value = _parse_positive_number(text, place, *noun_and_remedy)
                 cells.append((place, (initiator, target), value))
     if not cells:
-        raise UserError("the file has no number", str(path))
+        remedy = "write numbers; an empty cell or - was not measured"
+        raise UserError("no cell has a value", str(path), remedy)
     return tuple(initiators), targets, cells
 
 

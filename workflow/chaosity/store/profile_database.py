@@ -119,7 +119,9 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
                 connection.commit()
     except duckdb.Error as error:  # which a damaged file causes at any time
         reason = f"the database is damaged: {first_line_of_duckdb_error(error)}"
-        raise UserError(reason, str(path), "make it again with chaosity profile") from error
+        raise UserError(
+            reason, str(path), "move the file away, then run chaosity profile collect"
+        ) from error
 
 
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
@@ -283,8 +285,8 @@ def _build_profile(path: Path) -> ProfileTables | None:
     if len(owners) > 1:
         raise UserError("the table has several hosts or configurations", str(path))
     if Measurements(table).is_simulated:
-        remedy = "a profile database has only measured values"
-        raise UserError("the table is of a simulated host", str(path), remedy)
+        wrong = "the table is of a simulated host, and profiles have only measured values"
+        raise UserError(wrong, str(path), "name the results of a real host")
     if table.empty or not (table["status"] == VALID).any():
         return None
     host, configuration = (str(name) for name in owners.iloc[0])

@@ -513,9 +513,10 @@ def split_measurements_at_component_changes(
 ) -> pd.DataFrame:
     """Return the measurements of points whose components changed, with a period for each state.
 
-    In each period, the last valid attempt of each replicate counts. Only attempts that are new or
-    changed since the last call are read, see `kept_readings`. The folders are those of the plan's
-    points, of the records with their attempts, and of the component files with their history.
+    In each period, the last valid record of each replicate counts, the current one included. Only
+    attempts that are new or changed since the last call are read, see `kept_readings`. The folders
+    are those of the plan's points, of the records with their attempts, and of the component files
+    with their history.
     """
     histories = read_component_histories(components)
     rows: list[Row] = []

@@ -195,10 +195,13 @@ def read_parquet_table(
         with _database_in_memory(os.getpid()).cursor() as connection:
             relation = connection.read_parquet(str(path))
             if exact:
-                found = zip(relation.columns, map(str, relation.types), strict=True)
-                if differ := sorted({*found} ^ {*duckdb_column_types(columns).items()}):
-                    wrong = f"the column {differ[0][0]!r} is missing, unknown or of another type"
-                    raise UserError(wrong, where)
+                found = dict(zip(relation.columns, map(str, relation.types), strict=True))
+                wanted = duckdb_column_types(columns)
+                for name, kind in sorted({*found.items()} ^ {*wanted.items()}):
+                    wrong = f"has the type {found.get(name)}, not {wanted.get(name, kind)}"
+                    if name not in found or name not in wanted:
+                        wrong = "is missing" if name in wanted else "is unknown"
+                    raise UserError(f"the column {name!r} {wrong}", where)
             _check_size(relation, where)
             table: pd.DataFrame = relation.df()
     except duckdb.Error as error:

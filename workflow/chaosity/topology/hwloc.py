@@ -60,8 +60,8 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
     stated = root.get("version", "1.0")  # a file of version 1 names no version
     major = stated.partition(".")[0]
     if not major.isdigit():
-        wrong = f"the file has the format version {stated!r}, which is not a version of hwloc's XML"
-        raise UserError(wrong, str(path))
+        wrong = f"{stated!r} is not a format version of hwloc's XML"
+        raise UserError(wrong, str(path), "write the file with `lstopo --of xml FILE`")
     if major == "2" and not any(map(shutil.which, LSTOPO_PROGRAMS)):
         return root  # format 2 needs no conversion, so a simulated host needs no hwloc
     if int(major) > installed_hwloc_version()[0]:

@@ -102,7 +102,7 @@ def kind_of_value(load: Load, metric: str, loads: int) -> str:
 
 
 def departs(difference: float, scale: float) -> bool:
-    """Return whether a value departs from the model: by 5 %, and by many deviations of all values.
+    """Return whether a value is more than 5 % and more than 5 standard deviations off the model.
 
     Args:
         difference: of the logarithms of value and model.
@@ -122,7 +122,7 @@ class ModelValues:
 
 
 class ModelOfPoints:
-    """The model, evaluated at the cells that are fitted.
+    """Evaluates the model at the cells to which it is fitted.
 
     Args:
         topology: the topology of the host.
