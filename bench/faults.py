@@ -1,7 +1,8 @@
 """How often faults of known size are found on simulated machines, and how often a finding is none.
 
-Machines are those of ``tests/faulty_machines.py``: equal parts differ by 0.5 %, replicates by 2 %,
-blocks drift by 3 %, and one replicate in a hundred loses a tenth, as much as a fault would take.
+Machines are those of ``tests/support/faulty_machines.py``: equal parts differ by 0.5 %, replicates
+by 2 %, blocks drift by 3 %, and one replicate in a hundred loses a tenth, as much as a fault would
+take.
 Recall is the share of machines whose fault is found, precision the share of the findings that are
 about the fault.
 """

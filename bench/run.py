@@ -31,7 +31,7 @@ BENCH = Path(__file__).resolve().parent
 RESULTS = BENCH / "results"
 # The parts use each other, helpers of the tests, and the maker of topologies.
 sys.path[:0] = map(
-    str, (BENCH, BENCH.parent / "tests", BENCH.parent / "templates/machines/topologies")
+    str, (BENCH, BENCH.parent / "tests/support", BENCH.parent / "templates/machines/topologies")
 )
 
 # Each module says which parts it has; a part that takes an hour runs only if it is named.

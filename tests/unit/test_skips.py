@@ -36,13 +36,13 @@ def test_a_skip_that_is_not_listed_fails(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "expected_skips", "-p", "no:cacheprovider", "-q"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(root / "tests")},
+        env={**os.environ, "PYTHONPATH": str(root / "tests/support")},
         capture_output=True,
         text=True,
         check=False,
     )
     assert "1 failed, 1 skipped, 1 xfailed, 1 error" in done.stdout, done.stdout
-    assert "not in tests/expected_skips.py: ../data is not here" in done.stdout
+    assert "not in tests/support/expected_skips.py: ../data is not here" in done.stdout
 
 
 @pytest.mark.parametrize(

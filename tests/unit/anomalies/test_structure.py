@@ -13,7 +13,7 @@ from chaosity.store.csv_tables import NodeMatrix
 from faulty_machines import BANDWIDTH, LATENCY
 
 PACKAGES = ("local", "same package", "other package")
-# What each layout of tests/faulty_machines.py is: names of the classes, and the packages.
+# What each layout of tests/support/faulty_machines.py is: names of the classes, and the packages.
 EXPECTED = {
     "two packages": (("local", "remote"), None),
     "2 packages x 2 nodes": (PACKAGES, ((0, 1), (2, 3))),

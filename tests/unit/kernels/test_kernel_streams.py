@@ -157,7 +157,7 @@ def test_the_sites_openmp_variables_change_nothing(bandwidth: Path, cpus: str):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="mbind has another number")
 def test_a_container_that_forbids_memory_policies_is_named(bandwidth: Path, cpu: str, root: Path):
-    filtered = [sys.executable, root / "tests/denied_system_calls.py", "237"]
+    filtered = [sys.executable, root / "tests/support/denied_system_calls.py", "237"]
     command = [bandwidth, *arguments("copy", cpu, 1 << 20, "--memory-nodes", "0")]
     said = refusal([*filtered, *command])
     assert "the container forbids memory policies; add CAP_SYS_NICE" in said

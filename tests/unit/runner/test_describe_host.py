@@ -77,7 +77,7 @@ def test_without_hwloc_there_is_no_description(monkeypatch):
     "program", ["chaosity-run --describe", "chaosity-place --policy first_touch --workers 0 true"]
 )
 def test_a_container_that_forbids_memory_policies_is_reported_before_all_points(program, root):
-    filtered = [sys.executable, root / "tests/denied_system_calls.py", "237,238,239"]
+    filtered = [sys.executable, root / "tests/support/denied_system_calls.py", "237,238,239"]
     name, *arguments = program.split()
     command = [*filtered, Path(sys.executable).with_name(name), *arguments]
     answer = subprocess.run(command, input="", capture_output=True, text=True, check=False)

@@ -115,7 +115,7 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
         ("from,0,node0\n0,40,10\n", "row 1: target node 0 has two columns"),
         ("from,0,total\n0,40,10\n", "row 1: column 'total' is not a node"),
         ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is not a node"),
-        ("from,0,1\n0,-,\n", "m.csv: the file has no number"),
+        ("from,0,1\n0,-,\n", "m.csv: no cell has a value"),
         (b"from,0\n0,\xff\n", "m.csv: the file is not a CSV file"),
         ("from 0 1\n0 40 10\n1 20 40\n", "commas, semicolons or tabs separate the columns"),
         (f"x,node0\nnode{'9' * 5000},1\n", "is not a node"),
@@ -186,7 +186,7 @@ def test_a_written_matrix_is_read_back(tmp_path_factory, initiators, targets, ru
     path = tmp_path_factory.mktemp("matrix") / "m_GBps.csv"
     path.write_text("\n".join(lines) + "\n")
     if not expected:
-        with pytest.raises(UserError, match="has no number"):
+        with pytest.raises(UserError, match="no cell has a value"):
             read_matrix_csv(path, "bandwidth")
         return
     found = read_matrix_csv(path, "bandwidth")

@@ -57,7 +57,7 @@ NO_TOPOLOGY = {
         lambda text: text.replace('type="Machine"', 'type="Submarine"', 1),
         ["hwloc", "cannot read the topology"],
     ),
-    "version": (lambda _: V3.replace("3.0", "x"), ["format version 'x'"]),
+    "version": (lambda _: V3.replace("3.0", "x"), ["'x' is not a format version"]),
 }
 
 

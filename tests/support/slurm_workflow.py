@@ -24,7 +24,7 @@ ENVIRONMENT = {
     "PYTHONUNBUFFERED": "1",
 }
 HOSTS = ("nodea", "nodeb")
-INVENTORY = Path(__file__).parent / "slurm" / "hosts.yml"
+INVENTORY = Path(__file__).parents[1] / "slurm" / "hosts.yml"
 
 
 def command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:

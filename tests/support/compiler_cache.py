@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Goes with the other things that were built, by `make clean`.
 OBJECTS = ROOT / "build/compiled"
 

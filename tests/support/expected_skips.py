@@ -64,6 +64,6 @@ def pytest_runtest_makereport(
         if not is_expected(reason):
             report.outcome = "failed"
             report.longrepr = (
-                f"skipped for a reason that is not in tests/expected_skips.py: {reason}"
+                f"skipped for a reason that is not in tests/support/expected_skips.py: {reason}"
             )
     return report

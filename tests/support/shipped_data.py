@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_DATA = Path(__file__).resolve().parent / "data"
+_DATA = Path(__file__).resolve().parents[1] / "data"
 # Measurements of real machines, as tables.
 PUBLISHED_TABLES = _DATA / "published"
 # Topologies of real machines: hwloc's XML, captured /sys, and known facts on each.
