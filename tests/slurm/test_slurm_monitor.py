@@ -190,9 +190,12 @@ def test_a_busy_node_is_not_checked_and_a_job_ends_a_check(monitor: Monitor) -> 
 
 
 def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, before: str) -> None:
-    monitor.install()
+    collector = monitor.nodea.parent.parent / "node_exporter"
+    collector.mkdir()
+    monitor.install(monitor_textfile_directory=str(collector))
     assert "HealthCheckProgram=/usr/local/sbin/chaosity-monitor" in CONFIGURATION.read_text()
-    assert monitor.play().count("changed") == 0
+    assert monitor.play(monitor_textfile_directory=str(collector)).count("changed") == 0
+    (collector / "chaosity_nodea.prom").touch()  # a check may have written it already
     again = play(monitor.root, "-i", INVENTORY, playbook="tests/slurm/slurm.yml")
     assert (again.status, again.count("changed")) == (0, 0), again.said
     for path in (PROGRAM, *SETTINGS.iterdir(), SETTINGS):
@@ -202,6 +205,7 @@ def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, befo
     assert outcome.status == 0, outcome.said
     assert CONFIGURATION.read_text() == before
     assert traces_of_monitor() == []
+    assert [*collector.iterdir()] == []
     assert monitor.play(monitor_state="absent").count("changed") == 0
 
 

@@ -362,4 +362,6 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     if max(disturbed, wide) < _HALF:
         return ""
     shares = {"disturbed": disturbed if disturbed >= _HALF else None, "wide": wide}
-    return text_of_macro("anomalies", "unusable", **shares, remedy=advice_text("unusable"))
+    folder = "/".join(map(str, measurements.rows[["host", "configuration"]].iloc[0]))
+    remedy = advice_text("unusable").format(folder)
+    return text_of_macro("anomalies", "unusable", **shares, remedy=remedy)
