@@ -227,6 +227,8 @@ def test_an_access_says_whose_memory_it_is():
         access_in_words("package0", "nodes4-7") == "package 0 to the memory of nodes 4, 5, 6 and 7"
     )
     assert access_in_words("node1", "node3drives") == "node 1 to the drives of node 3"
+    spread = "node 1 to all memory of the package (DRAM)"
+    assert access_in_words("node1", "uniform_package_dram") == spread
 
 
 def test_places_of_one_kind_are_listed_by_number():

@@ -193,12 +193,16 @@ def node_name(index: int) -> str:
     return str(PlaceName("node", (index,)))
 
 
+# Begin of the name of pages on all nodes of a package; the kind of memory follows.
+_SPREAD = "uniform_package_"
+
+
 def name_of_spread_target(memory_kind: str) -> str:
     """Return the name of pages in equal shares on all nodes of a package with a kind of memory.
 
     An example is `uniform_package_dram`.
     """
-    return f"uniform_package_{memory_kind.lower()}"
+    return f"{_SPREAD}{memory_kind.lower()}"
 
 
 def nodes_name(indices: Iterable[int]) -> str:
@@ -258,6 +262,9 @@ def place_in_words(name: int | str) -> str:
     """
     if isinstance(name, int):
         return f"node {name}"
+    if name.startswith(_SPREAD):
+        kind = name.removeprefix(_SPREAD)
+        return f"all memory of the package ({kind.upper() if kind.isalpha() else kind})"
     begin, is_link, path = name.rpartition("link ")
     ends = path.split("->")
     if len(ends) == 2 and not begin:
