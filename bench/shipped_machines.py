@@ -208,6 +208,8 @@ def shown(times: int, number: int) -> str:
 
 
 def _experiments(fault: Fault) -> tuple[str, ...]:
+    if fault["fault"] == "slow_l3_domain":
+        return (*MEMORY, "l3_domain_bandwidth")
     return STORAGE if "drive" in fault["fault"] or "port" in fault["fault"] else MEMORY
 
 
@@ -225,6 +227,9 @@ def planted(topology: Topology, machine: MachineDescription, remaining: float) -
     of_node = [core for core in topology.cores if topology.node_of_pu[min(core.cpus)] == middle]
     yield {"fault": "slow_node", "node": middle, "remaining": remaining}
     yield {"fault": "slow_core", "core": of_node[0].index, "remaining": remaining}
+    domains = [core.l3 for core in topology.cores if core.package == of_node[0].package]
+    if "l3_domain_bytes_per_second" in machine["memory"] and len({*domains}) > 2:
+        yield {"fault": "slow_l3_domain", "l3_domain": of_node[0].l3, "remaining": remaining}
     if "package_to_package_bytes_per_second" in machine.get("links", {}):
         near, far = [package.os_index for package in topology.packages][:2]
         yield {
@@ -338,6 +343,8 @@ def is_named(anomaly: Anomaly, fault: Fault, topology: Topology) -> bool:
             node = topology.node_of_pu[min(core.cpus)]
             own = re.compile(rf"(pu{min(core.cpus)}|node{node}(_.*)?)$")
             return any(map(own.match, names))
+        case "slow_l3_domain":
+            return f"l3_{fault['l3_domain']}" in names
         case "slow_link":
             wanted = {fault["from_package"], fault["to_package"]}
             return any(packages_of_path(name, topology) == wanted for name in names)

@@ -193,6 +193,11 @@ def node_name(index: int) -> str:
     return str(PlaceName("node", (index,)))
 
 
+def l3_domain_name(index: int) -> str:
+    """Return the name of an L3 domain: `l3_4`."""
+    return str(PlaceName("l3", (index,)))
+
+
 # Begin of the name of pages on all nodes of a package; the kind of memory follows.
 _SPREAD = "uniform_package_"
 
@@ -203,6 +208,11 @@ def name_of_spread_target(memory_kind: str) -> str:
     An example is `uniform_package_dram`.
     """
     return f"{_SPREAD}{memory_kind.lower()}"
+
+
+def is_spread_target(name: str) -> bool:
+    """Return whether a name is one of `name_of_spread_target`."""
+    return name.startswith(_SPREAD)
 
 
 def nodes_name(indices: Iterable[int]) -> str:

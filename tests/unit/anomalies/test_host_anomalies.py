@@ -252,6 +252,44 @@ def test_a_fault_is_one_finding_with_the_name_of_its_part(fault, components):
         assert [one.components for one in host.findings(seed).anomalies] == [components]
 
 
+LINK_OF_L3_DOMAIN = {"fault": "slow_l3_domain", "l3_domain": 5, "remaining": 0.5}
+
+
+@pytest.mark.parametrize("remaining", [0.06, 0.2, 0.5])
+def test_paths_to_the_drives_of_a_node_are_one_finding_however_slow_they_are(remaining):
+    """Below a quarter of their capacity, they are slower than a single drive."""
+    fault = {"fault": "slow_drive_path", "drive_node": 7, "remaining": remaining}
+    host = planned("epyc_7413", "epyc_7413_nps4", [fault], experiments=STORAGE)
+    assert [one.components for one in host.findings(1).anomalies] == [("node7",)]
+
+
+@pytest.mark.parametrize("remaining", [0.1, 0.5])
+def test_drives_are_not_slow_if_their_port_is(remaining):
+    drives = ("drive-0000-71-00-0", "drive-0000-72-00-0")
+    fault = {"fault": "slow_port", "drives": [*drives], "remaining": remaining}
+    experiments = (*STORAGE, "interference")
+    host = planned("epyc_7413", "epyc_7413_nps4", [fault], experiments=experiments)
+    assert [one.components for one in host.findings(1).anomalies] == [("node7", *drives)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "components"),
+    [
+        ({**LINK_OF_L3_DOMAIN, "remaining": 0.1}, ("l3_5",)),
+        # Its cores get no more from the memory of their node, which has no other L3 domain.
+        (LINK_OF_L3_DOMAIN, ("l3_5",)),
+        ({**LINK_OF_L3_DOMAIN, "remaining": 0.85}, ("l3_5",)),
+        # This memory limits what the L3 domains of its package read, and the buffers of its node.
+        ({"fault": "slow_node", "node": 5, "remaining": 0.3}, ("node5",)),
+        ({"fault": "slow_node", "node": 5, "remaining": 0.1}, ("node5",)),
+    ],
+)
+def test_a_slow_link_of_an_l3_domain_and_slow_memory_are_told_apart(fault, components):
+    experiments = (*MEMORY, *STORAGE, "bandwidth_scaling", "l3_domain_bandwidth")
+    host = planned("epyc_7413", "epyc_7413_nps4", [fault], experiments=experiments)
+    assert [one.components for one in host.findings(1).anomalies] == [components]
+
+
 def test_a_sparse_matrix_has_no_slit_mismatch_and_no_slow_path():
     host = planned("epyc_7413", "epyc_7413_nps4", experiments=MEMORY)
     measured = host.table(1)

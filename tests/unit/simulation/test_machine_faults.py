@@ -49,6 +49,22 @@ def test_a_fault_leaves_the_stated_share(fault, seen_by, expected):
     assert rate(model(fault), seen_by) == pytest.approx([expected])
 
 
+def test_a_slow_link_limits_an_l3_domain_and_no_other():
+    domain = TOPOLOGY.l3_of_pu[0]
+    fault: Fault = {"fault": "slow_l3_domain", "l3_domain": domain, "remaining": 0.5}
+    memory = {**MACHINE["memory"], "l3_domain_bytes_per_second": 30e9}
+    machine: MachineDescription = {**MACHINE, "memory": memory, "faults": [fault]}
+    other = next(unit for unit, own in TOPOLOGY.l3_of_pu.items() if own != domain)
+    node = TOPOLOGY.node_of_pu[other]
+    slow = MachineModel(machine, TOPOLOGY, "host", date(2026, 11, 1))
+    cores = [
+        ",".join(str(unit) for unit, own in TOPOLOGY.l3_of_pu.items() if own == each)
+        for each in (domain, TOPOLOGY.l3_of_pu[other])
+    ]
+    found = rate(slow, load("a", cores[0], 0), load("b", cores[1], node))
+    assert found == pytest.approx([15e9, 30e9])
+
+
 def test_a_shared_path_is_slow_for_the_drives_of_its_nodes_together_and_only_into_the_package():
     fault: Fault = {
         "fault": "shared_drive_path",

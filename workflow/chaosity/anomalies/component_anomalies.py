@@ -32,6 +32,7 @@ from chaosity.place_names import (
 )
 from chaosity.store.measurements import SLICE, Measurements, less_is_better
 from chaosity.text_templates import text_of_macro
+from chaosity.topology.topology_model import OTHER_PACKAGE
 from chaosity.units import format_count
 
 
@@ -117,6 +118,31 @@ def _slow_on_memory(
     return cells.build_anomaly(departure, "path_of_units", (source, target), (path,))
 
 
+def find_slow_l3_domain_links(
+    rows: Measurements, node_of_l3_domain: Mapping[str, int]
+) -> AnomalyTestResult:
+    """Find slow links between L3 domains and the rest of the machine.
+
+    `rows` must be valid rows of L3 domains that read alone, from all nodes of their package at the
+    same time: a single node can be slower than the link. The initiator has the name of its node if
+    the node has no other domain.
+    """
+    names = {node_name(node): domain for domain, node in node_of_l3_domain.items()}
+    check = AnomalyTestResult("L3 domain")
+    for where, part in rows.comparable_slices():
+        # Domains of one package read the same memory, so slow memory slows all of them.
+        cells = TidyTableSliceCells(part.rows, where, ("target", "target_nodes", "threads"))
+        check.add_tested_cells(cells, axis=0)
+        suspects = list(cells.initiators_or_targets_as_suspects("initiator", 0))
+        for departure in cells.find_departing_suspects_and_cells(suspects, cells.untested):
+            initiator, _ = cells.cells.initiator_and_target(departure.cells[0])
+            domain = names.get(initiator, initiator)
+            check.anomalies.append(
+                cells.build_anomaly(departure, "l3_domain_link", (domain,), (domain,))
+            )
+    return check
+
+
 def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
     """Return the processing unit of a name such as node3_threads1; None for several units."""
     count, nodes = thread_count_and_nodes_of_name(initiator)
@@ -166,6 +192,14 @@ def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
         if len(set(drives)) > 1 and len(nodes) > 1:
             masks = [cells.cells.mask_of_either_end(target=drive) for drive in drives]
             yield SuspectedComponent("node", node, np.any(masks, axis=0))
+            far = [
+                (cells.cells.rows.index(source), cells.cells.columns.index(drive))
+                for (source, drive), first in cells.first_rows.items()
+                if drive in drives and first["relation"] == OTHER_PACKAGE
+            ]
+            if len(far) > 1:
+                mask = mask_of_cells(far, cells.cells.measured_mask.shape)
+                yield SuspectedComponent("paths to node", node, mask)
 
 
 def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
@@ -180,6 +214,8 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
         return cells.build_anomaly(departure, "units_on_drives", (source,), (source,))
     drives, node = sorted({name for _, name in names}), str(departure.suspect.name)
     owner, own = (f"node {node}", [f"node{node}"]) if node else ("no known node", [])
+    if departure.suspect.part == "paths to node":
+        return cells.build_anomaly(departure, "drives_of_other_package", (owner,), tuple(own))
     shared = "drives_with_shared_parts"
     return cells.build_anomaly(departure, shared, (len(drives), owner), (*own, *drives))
 

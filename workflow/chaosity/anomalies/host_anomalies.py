@@ -29,6 +29,7 @@ from chaosity.anomalies.component_anomalies import (
     AnomalyTestResult,
     find_slow_drives_and_drive_paths,
     find_slow_initiators_and_memory,
+    find_slow_l3_domain_links,
     find_slow_links,
     package_of_nodes,
     package_read_and_write_bandwidths,
@@ -43,7 +44,15 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
-from chaosity.place_names import node_name, packages_of_link, place_in_words, pu_name
+from chaosity.place_names import (
+    is_spread_target,
+    l3_domain_name,
+    node_name,
+    packages_of_link,
+    parse_place_name,
+    place_in_words,
+    pu_name,
+)
 from chaosity.store.measurements import Measurements, is_percentile, less_is_better
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
@@ -57,6 +66,8 @@ _MORE_LOSS = 1.5
 # A path that gets less than this share of what a slow link carries is slow for another reason than
 # the link. Somewhat less is normal for other kernels, and for data of which less is in caches.
 _SAME_RATE = 0.75
+# Triad counts three quarters of the bytes that it moves, and its rate has noise.
+_COUNTED_BY_TRIAD = 0.7
 # If the paths of a node lose as much as a link, or less by at most this many percentage points, the
 # node is the reason for both losses.
 _SAME_LOSS_PERCENT = 5.0
@@ -71,6 +82,7 @@ class _HostPlaces:
     # Node, or name of an initiator or target -> its package, see `_packages_of_places`.
     packages: Mapping[int | str, int]
     first_units: Mapping[int, str]  # node -> its first processing unit
+    node_of_l3_domain: Mapping[str, int]
 
 
 def _packages_of_places(
@@ -94,8 +106,10 @@ def _merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
         suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
+        # Slow memory of a node and slow reads of drives by this node are two findings.
         place = () if suspected else (anomaly.initiator, anomaly.target)
-        by_place.setdefault((anomaly.kind, anomaly.components, place), []).append(anomaly)
+        key = anomaly.kind, anomaly.components, place, _is_on_drives(anomaly)
+        by_place.setdefault(key, []).append(anomaly)
     merged = []
     for similar in by_place.values():
         first, *others = sorted(similar, key=_merge_rank)
@@ -107,11 +121,18 @@ def _merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
     return merged
 
 
-def _merge_rank(anomaly: Anomaly) -> tuple[bool, int, bool, float, float]:
-    """Sort key: without doubt first, then most cells, whole nodes before parts, most confidence."""
+def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, float]:
+    """Sort key: without doubt first, then links of L3 domains, then most cells and confidence.
+
+    Whole nodes come before parts of them. Of paths to drives, the largest loss comes first, since
+    sets of drives show more of it than single drives.
+    """
     by_units = isinstance(anomaly.initiator, str)
+    on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and _is_on_drives(anomaly)
     return (
         bool(anomaly.doubt),
+        not _is_l3_domain_link(anomaly),
+        -anomaly.loss_as_share_of_better_value if on_path_to_drives else 0.0,
         -len(anomaly.cells),
         by_units,
         -anomaly.confidence,
@@ -174,13 +195,15 @@ def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -
     return bool(shared or set(anomaly.cells) & set(cause.cells))
 
 
-def _limits_its_end(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
     """Return whether a slow component (`cause`) limits all cells of an anomaly with fewer cells.
 
     Slow memory limits all paths to it, and all cores that use it.
     """
     if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
         return False
+    if _is_l3_domain_of_all_cells(anomaly, cause, places):
+        return False  # the cores get what the link carries, so they are not the reason
     if less_is_better(cause.metric) != less_is_better(anomaly.metric):
         return False
     ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
@@ -248,12 +271,82 @@ def _has_several_nodes(node: int, places: _HostPlaces) -> bool:
     return nodes.count(places.packages[node]) > 1
 
 
+def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether all accesses of an anomaly use the slow link of an L3 domain (`cause`).
+
+    They get what it carries. They are by the domain, or by some cores of its node.
+    """
+    if not _is_l3_domain_link(cause):
+        return False
+    [domain], initiators = cause.components, _ends(anomaly.cells)[0]
+    nodes = {_node_of_initiator(name, places) for name in initiators}
+    same = initiators == {domain} or nodes == {places.node_of_l3_domain.get(domain, -1)}
+    enough = anomaly.observed >= _COUNTED_BY_TRIAD * cause.observed
+    return same and anomaly.metric == cause.metric and enough
+
+
+def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
+    """Return whether a slow link of an L3 domain (`cause`) slows all cores of its package together.
+
+    Only packages with more than two domains are tested, so the cores lose less than half as much.
+    """
+    if not _is_l3_domain_link(cause):
+        return False
+    [domain], links = _ends(cause.cells)[0], map(packages_of_link, anomaly.components)
+    ends = {package for link in links for package in link or ()}
+    loss = anomaly.loss_as_share_of_better_value
+    return places.packages.get(domain) in ends and loss <= cause.loss_as_share_of_better_value / 2
+
+
+def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+    """Return whether slow memory (`cause`) has the buffers for slow reads of drives (`anomaly`)."""
+    if cause.kind != AnomalyKind.SLOW_COMPONENT or _is_on_drives(cause) >= _is_on_drives(anomaly):
+        return False
+    memory, readers = _ends(cause.cells)[1], _ends(anomaly.cells)[0]
+    if anomaly.kind == AnomalyKind.REMOTE_BETTER:
+        readers = _ends(anomaly.cells[-1:])[0]  # the slow reader; the cell before it is the better
+    loses_more = cause.loss_as_share_of_better_value >= anomaly.loss_as_share_of_better_value
+    return len(memory) == 1 and memory == readers and loses_more
+
+
+def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
+    """Return whether a slow drive alone gets what it gets together with others (`cause`)."""
+    among = set(anomaly.components) < set(cause.components) and _is_on_drives(anomaly)
+    same_metric = anomaly.metric == cause.metric and _is_on_drives(cause)
+    return among and same_metric and anomaly.observed >= _SAME_RATE * cause.observed
+
+
+def _is_on_drives(anomaly: Anomaly) -> bool:
+    """Return whether the accesses of an anomaly read or write drives."""
+    places = (parse_place_name(target) for _, target in anomaly.cells if isinstance(target, str))
+    return any(place.is_single_drive or place.kind.endswith("drives") for place in places if place)
+
+
+def _is_l3_domain_link(anomaly: Anomaly) -> bool:
+    """Return whether an L3 domain is slow although it reads from many memory nodes at a time."""
+    return any(is_spread_target(str(target)) for _, target in anomaly.cells)
+
+
+def _node_of_initiator(name: str, places: _HostPlaces) -> int | None:
+    """Return the node of a node's name, of some threads of one node, or of its first unit."""
+    place = parse_place_name(name)
+    if place is None:
+        return None
+    nodes = place.nodes_in_name or thread_count_and_nodes_of_name(name)[1]
+    nodes = nodes or [node for node, unit in places.first_units.items() if unit == name]
+    return nodes[0] if len(nodes) == 1 else None
+
+
 _Rule = Callable[[Anomaly, Anomaly, _HostPlaces], bool]
 _OF_SLOW_PARTS: tuple[_Rule, ...] = (
     _limits_its_end,
     _is_one_of_its_threads,
     _is_link_of_all_cells,
     _is_node_behind_link,
+    _is_l3_domain_of_all_cells,
+    _is_l3_domain_behind_link,
+    _is_memory_of_its_buffers,
+    _is_shared_by_its_drive,
 )
 # Kind of an anomaly -> the rules by which another anomaly may explain it.
 _RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
@@ -262,7 +355,7 @@ _RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
     AnomalyKind.CONTENTION: (_is_one_of_its_threads,),
     AnomalyKind.INVERSION: (_is_one_of_its_threads,),
     AnomalyKind.ADDING_DRIVES: (_has_all_cells,),
-    AnomalyKind.REMOTE_BETTER: (_has_a_cell_or_component,),
+    AnomalyKind.REMOTE_BETTER: (_has_a_cell_or_component, _is_memory_of_its_buffers),
 }
 
 
@@ -288,6 +381,8 @@ class HostComponentFacts:
     core_kinds: Mapping[str, str] = field(default_factory=dict)
     # Node -> name of its first processing unit, which runs the loads of a single thread.
     first_units: Mapping[int, str] = field(default_factory=dict)
+    # Name of each L3 domain with processing units of one node only -> this node.
+    node_of_l3_domain: Mapping[str, int] = field(default_factory=dict)
     # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
     # Node -> components of its drives.
@@ -324,7 +419,19 @@ def host_component_facts(
     first_units: dict[int, str] = {}
     for pu, node in sorted(topology.node_of_pu.items()):
         first_units.setdefault(node, pu_name(pu))
-    return HostComponentFacts(packages, of_node, models, kinds, first_units, descriptions, drives)
+    nodes_of_l3: dict[str, set[int]] = {}
+    for pu, domain in topology.l3_of_pu.items():
+        nodes_of_l3.setdefault(l3_domain_name(domain), set()).add(topology.node_of_pu.get(pu, -1))
+    return HostComponentFacts(
+        packages,
+        of_node,
+        models,
+        kinds,
+        first_units,
+        {domain: min(nodes) for domain, nodes in nodes_of_l3.items() if len(nodes) == 1},
+        descriptions,
+        drives,
+    )
 
 
 def why_results_are_unusable(measurements: Measurements) -> str:
@@ -369,6 +476,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         weakest = share_of_weakest_node_by_package(memory, parts.packages)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
         structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)
+        spread = rows.select(rows.rows["target"].map(is_spread_target).astype(bool))
+        kinds[_MEMORY].append(find_slow_l3_domain_links(spread, parts.node_of_l3_domain))
         if _LINKS in kinds:
             kinds[_LINKS].append(find_slow_links(between, weakest))
         # Rows with buffers on a third node are left out: the relation of cores and drives does not
@@ -389,7 +498,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for check in checks
         for anomaly in check.anomalies
     ]
-    places = _HostPlaces(_packages_of_places(rows, parts.package_of_node), parts.first_units)
+    packages = _packages_of_places(rows, parts.package_of_node)
+    places = _HostPlaces(packages, parts.first_units, parts.node_of_l3_domain)
     merged = _without_explained_anomalies(_merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     certain = [anomaly for anomaly in merged if not anomaly.doubt]

@@ -162,6 +162,7 @@ FaultName = Literal[
     "slow_drive_path",
     "shared_drive_path",
     "slow_core",
+    "slow_l3_domain",
     "slow_host",
     "swapped_distances",
     "waiting_l3_domains",
@@ -206,6 +207,9 @@ FAULT_KINDS: dict[FaultName, FaultKind] = {
         "drive_nodes to_package remaining", needs_drives=True, capacity=_REMOTE_DRIVES
     ),
     "slow_core": _kind("core remaining"),
+    "slow_l3_domain": _kind(
+        "l3_domain remaining", capacity=("memory", "l3_domain_bytes_per_second")
+    ),
     "slow_host": _kind("remaining"),
     "swapped_distances": _kind("nodes"),
     "waiting_l3_domains": _kind(
@@ -221,7 +225,7 @@ PART_OF_FAULT_KEY = {
     **dict.fromkeys(("from_package", "to_package"), "package"),
     **dict.fromkeys(("drive", "drives"), "drive"),
     "core": "core",
-    "l3_domains": "L3 domain",
+    **dict.fromkeys(("l3_domain", "l3_domains"), "L3 domain"),
 }
 
 
@@ -250,6 +254,8 @@ class Fault(TypedDict):
     """Number of the slow core."""
     nodes: NotRequired[Annotated[list[Index], Field(min_length=2, max_length=2)]]
     """The two nodes whose rows in the SLIT are swapped."""
+    l3_domain: NotRequired[Index]
+    """Number of the L3 domain with the slow link."""
     l3_domains: NotRequired[Annotated[SomeIndexes, MinLen(1)]]
     """Numbers of the L3 domains whose accesses wait."""
     wait_ns: NotRequired[Positive]

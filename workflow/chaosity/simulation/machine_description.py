@@ -214,6 +214,8 @@ def affected_resources(
             return [fault["drive"]]
         case "slow_core":
             return [f"core{fault['core']}"]
+        case "slow_l3_domain":
+            return [f"l3_{fault['l3_domain']}"]
         case "slow_host":
             return list(capacities)
         case "slow_drive_path":
