@@ -31,6 +31,14 @@ def test_a_fault_is_named_by_the_findings(fault: Fault, remaining: float) -> Non
     assert faults_of_findings(host.findings(1), host.topology) == [fault]
 
 
+def test_a_slow_link_of_an_l3_domain_is_named_by_the_findings() -> None:
+    fault = Fault(fault="slow_l3_domain", l3_domain=5)
+    experiments = ["memory_bandwidth", "l3_domain_bandwidth"]
+    faulty: Fault = {**fault, "remaining": 0.6}
+    host = planned("epyc_7413", "epyc_7413_nps4", [faulty], experiments=experiments)
+    assert faults_of_findings(host.findings(1), host.topology) == [fault]
+
+
 def test_a_healthy_host_has_no_fault() -> None:
     host = planned("two_packages")
     assert faults_of_findings(host.findings(1), host.topology) == []

@@ -76,6 +76,8 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
             yield Fault(fault="slow_core", core=place.indices[0])
         elif place.kind == "pu":
             yield Fault(fault="slow_core", core=topology.core_of_pu[place.indices[0]].index)
+        elif place.kind == "l3":
+            yield Fault(fault="slow_l3_domain", l3_domain=place.indices[0])
         elif place.kind == "node" and all(target == place for target in places):
             yield Fault(fault="slow_node", node=place.indices[0])
 

@@ -159,6 +159,7 @@ PARAMETERS = (
 _CAPACITY_OF_FAULT = {
     "slow_node": "memory.package_bytes_per_second",
     "slow_core": "memory.core_bytes_per_second",
+    "slow_l3_domain": "memory.l3_domain_bytes_per_second",
     "slow_link": "links.package_to_package_bytes_per_second",
     "slow_drive": "drives.read_bytes_per_second",
     "slow_port": "drives.read_bytes_per_second",
