@@ -1,14 +1,8 @@
-"""Find all anomalies of a host in its tidy table, and which of them explains another.
-
-A finding explains a second one if all cells of the second finding use the component of the first,
-and lose no more than this component costs them. There is one rule for each way in which cells use a
-component. The rules `_limits_its_end`, `_is_link_of_all_cells` and `_is_node_behind_link` decide
-whether a link is slow, or the memory of a node, for example because a module is missing.
-"""
+"""Find all anomalies of a host in its tidy table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,11 +10,8 @@ import numpy as np
 
 from chaosity.anomalies.anomaly_results import (
     Anomaly,
-    AnomalyKind,
-    CellNames,
     Findings,
     adjust_confidence_and_add_doubt,
-    loss_text,
     no_problems_text,
     reason_for_unusable_results,
     without_disturbed_replicates,
@@ -31,10 +22,8 @@ from chaosity.anomalies.component_anomalies import (
     find_slow_initiators_and_memory,
     find_slow_l3_domain_links,
     find_slow_links,
-    package_of_nodes,
     package_read_and_write_bandwidths,
     share_of_weakest_node_by_package,
-    thread_count_and_nodes_of_name,
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.latency_sweep_anomalies import (
@@ -44,320 +33,22 @@ from chaosity.anomalies.latency_sweep_anomalies import (
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
 from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
+from chaosity.anomalies.merged_anomalies import (
+    HostPlaces,
+    merge_findings_of_one_place,
+    packages_of_places,
+    without_explained_anomalies,
+)
 from chaosity.place_names import (
     is_spread_target,
     l3_domain_name,
-    node_name,
-    packages_of_link,
-    parse_place_name,
     place_in_words,
     pu_name,
 )
 from chaosity.store.measurements import Measurements, is_percentile, less_is_better
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
-from chaosity.units import format_count, metric_in_words
-
-# Anomalies of one place by several kernels, metrics or experiments are merged into one, which has
-# at most this many sentences on the anomalies merged into it.
-_MAX_ALSO = 3
-# A path that loses more than this many times what its slow node loses has a fault of its own.
-_MORE_LOSS = 1.5
-# A path that gets less than this share of what a slow link carries is slow for another reason than
-# the link. Somewhat less is normal for other kernels, and for data of which less is in caches.
-_SAME_RATE = 0.75
-# Triad counts three quarters of the bytes that it moves, and its rate has noise.
-_COUNTED_BY_TRIAD = 0.7
-# If the paths of a node lose as much as a link, or less by at most this many percentage points, the
-# node is the reason for both losses.
-_SAME_LOSS_PERCENT = 5.0
-# Kinds of anomalies that explain no other anomaly.
-_NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
-
-
-@dataclass(frozen=True)
-class _HostPlaces:
-    """Which places of a host lie within which other places."""
-
-    # Node, or name of an initiator or target -> its package, see `_packages_of_places`.
-    packages: Mapping[int | str, int]
-    first_units: Mapping[int, str]  # node -> its first processing unit
-    node_of_l3_domain: Mapping[str, int]
-
-
-def _packages_of_places(
-    rows: Measurements, package_of_node: Mapping[int, int]
-) -> dict[int | str, int]:
-    """Return node, or name of an initiator or target -> its package; only places in one package."""
-    found: dict[int | str, int] = dict(package_of_node.items())
-    for end in ("initiator", "target"):
-        places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
-        for name, nodes in places.itertuples(index=False):
-            found[str(name)] = package_of_nodes(nodes, package_of_node)
-    return {place: package for place, package in found.items() if package >= 0}
-
-
-def _merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Keep one anomaly of each kind and place: if possible one without doubt, with most cells.
-
-    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
-    for all nodes, and another kernel shows that this memory is slow for its own node.
-    """
-    by_place: dict[object, list[Anomaly]] = {}
-    for anomaly in found:
-        suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-        # Slow memory of a node and slow reads of drives by this node are two findings.
-        place = () if suspected else (anomaly.initiator, anomaly.target)
-        key = anomaly.kind, anomaly.components, place, _is_on_drives(anomaly)
-        by_place.setdefault(key, []).append(anomaly)
-    merged = []
-    for similar in by_place.values():
-        first, *others = sorted(similar, key=_merge_rank)
-        also = dict.fromkeys(
-            f"Also by {_source_text(other)}: {loss_text(other.metric, other.loss_percent)}."
-            for other in others
-        )
-        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
-    return merged
-
-
-def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, float]:
-    """Sort key: without doubt first, then links of L3 domains, then most cells and confidence.
-
-    Whole nodes come before parts of them. Of paths to drives, the largest loss comes first, since
-    sets of drives show more of it than single drives.
-    """
-    by_units = isinstance(anomaly.initiator, str)
-    on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and _is_on_drives(anomaly)
-    return (
-        bool(anomaly.doubt),
-        not _is_l3_domain_link(anomaly),
-        -anomaly.loss_as_share_of_better_value if on_path_to_drives else 0.0,
-        -len(anomaly.cells),
-        by_units,
-        -anomaly.confidence,
-        -anomaly.loss_as_share_of_better_value,
-    )
-
-
-def _source_text(anomaly: Anomaly) -> str:
-    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
-    kernel = anomaly.where.get("kernel")
-    metric = metric_in_words(anomaly.metric).lower()
-    return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
-
-
-def _without_explained_anomalies(found: Sequence[Anomaly], places: _HostPlaces) -> list[Anomaly]:
-    """Return the anomalies that no other anomaly explains, with sentences on what each explains."""
-    causes_of = {
-        number: [
-            cause
-            for cause, other in enumerate(found)
-            if cause != number and _explains(other, anomaly, places)
-        ]
-        for number, anomaly in enumerate(found)
-    }
-    shown = [number for number, causes in causes_of.items() if not causes]
-    sentences: dict[int, list[str]] = {number: [] for number in shown}
-    for number, causes in causes_of.items():
-        # A suspicion explains no finding, and an explained anomaly explains no other anomaly.
-        usable = [
-            cause
-            for cause in causes
-            if not causes_of[cause] and (found[number].doubt or not found[cause].doubt)
-        ]
-        if usable:
-            best = max(usable, key=lambda cause: found[cause].confidence)
-            sentences[best].append(found[number].sentence)
-        else:
-            sentences.setdefault(number, [])
-    return [_with_explained(found[number], also) for number, also in sentences.items()]
-
-
-def _with_explained(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
-    more = len(sentences) - _MAX_ALSO
-    rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
-    return replace(anomaly, also=(*anomaly.also, *sentences[:_MAX_ALSO], *rest))
-
-
-def _explains(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether the anomaly `cause` explains `anomaly`."""
-    rules = _RULES.get(AnomalyKind(anomaly.kind), ())
-    return cause.kind not in _NEVER_CAUSES and any(rule(cause, anomaly, places) for rule in rules)
-
-
-def _has_all_cells(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
-    return set(anomaly.cells) <= set(cause.cells)
-
-
-def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
-    shared = set(anomaly.components) & set(cause.components)
-    return bool(shared or set(anomaly.cells) & set(cause.cells))
-
-
-def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether a slow component (`cause`) limits all cells of an anomaly with fewer cells.
-
-    Slow memory limits all paths to it, and all cores that use it.
-    """
-    if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
-        return False
-    if _is_l3_domain_of_all_cells(anomaly, cause, places):
-        return False  # the cores get what the link carries, so they are not the reason
-    if less_is_better(cause.metric) != less_is_better(anomaly.metric):
-        return False
-    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
-    shared = any(len(own) == 1 and own == other for own, other in ends)
-    most = _MORE_LOSS * cause.loss_as_share_of_better_value
-    return shared and anomaly.loss_as_share_of_better_value <= most
-
-
-def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
-    """Return the names of all initiators of the cells, and of all their targets."""
-    return [
-        {node_name(end) if isinstance(end, int) else end for end in ends}
-        for ends in zip(*cells, strict=True)
-    ]
-
-
-def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether a slow unit (`cause`) runs a thread of an anomaly that loses no more."""
-    _, nodes = thread_count_and_nodes_of_name(anomaly.components[0])
-    is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
-    loss = cause.loss_as_share_of_better_value
-    return is_thread and anomaly.loss_as_share_of_better_value <= loss
-
-
-def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether all reads of an anomaly use a slow link (`cause`) and get what it carries."""
-    across = _is_across(cause, anomaly, places, both_ways=False)
-    return across and anomaly.observed >= _SAME_RATE * cause.observed
-
-
-def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether paths of one node (`cause`) lose as much as a link (`anomaly`) seems to lose.
-
-    The package of this node has several nodes, and the loads that test the link have pages on all
-    of them, so a slow node also slows these loads. The paths may have either direction of the link.
-    """
-    if (
-        _is_across(cause, anomaly, places, both_ways=False)
-        or not _is_across(anomaly, cause, places, both_ways=True)
-        or cause.observed >= _SAME_RATE * anomaly.observed
-    ):
-        return False
-    of_one_node = any(
-        isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
-        for side in zip(*cause.cells, strict=True)
-    )
-    return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
-
-
-def _is_across(link: Anomaly, anomaly: Anomaly, places: _HostPlaces, *, both_ways: bool) -> bool:
-    """Return whether all reads of an anomaly use a link in its slow direction, or in any direction.
-
-    Any direction counts with `both_ways`.
-    """
-    slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
-    slow += [pair[::-1] for pair in slow if both_ways]
-    package = places.packages.get
-    used = [(package(target), package(source)) for source, target in anomaly.cells]
-    return bool(used) and anomaly.metric == link.metric and all(each in slow for each in used)
-
-
-def _has_several_nodes(node: int, places: _HostPlaces) -> bool:
-    """Return whether the package of a node has other nodes."""
-    nodes = [package for place, package in places.packages.items() if isinstance(place, int)]
-    return nodes.count(places.packages[node]) > 1
-
-
-def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether all accesses of an anomaly use the slow link of an L3 domain (`cause`).
-
-    They get what it carries. They are by the domain, or by some cores of its node.
-    """
-    if not _is_l3_domain_link(cause):
-        return False
-    [domain], initiators = cause.components, _ends(anomaly.cells)[0]
-    nodes = {_node_of_initiator(name, places) for name in initiators}
-    same = initiators == {domain} or nodes == {places.node_of_l3_domain.get(domain, -1)}
-    enough = anomaly.observed >= _COUNTED_BY_TRIAD * cause.observed
-    return same and anomaly.metric == cause.metric and enough
-
-
-def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: _HostPlaces) -> bool:
-    """Return whether a slow link of an L3 domain (`cause`) slows all cores of its package together.
-
-    Only packages with more than two domains are tested, so the cores lose less than half as much.
-    """
-    if not _is_l3_domain_link(cause):
-        return False
-    [domain], links = _ends(cause.cells)[0], map(packages_of_link, anomaly.components)
-    ends = {package for link in links for package in link or ()}
-    loss = anomaly.loss_as_share_of_better_value
-    return places.packages.get(domain) in ends and loss <= cause.loss_as_share_of_better_value / 2
-
-
-def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
-    """Return whether slow memory (`cause`) has the buffers for slow reads of drives (`anomaly`)."""
-    if cause.kind != AnomalyKind.SLOW_COMPONENT or _is_on_drives(cause) >= _is_on_drives(anomaly):
-        return False
-    memory, readers = _ends(cause.cells)[1], _ends(anomaly.cells)[0]
-    if anomaly.kind == AnomalyKind.REMOTE_BETTER:
-        readers = _ends(anomaly.cells[-1:])[0]  # the slow reader; the cell before it is the better
-    loses_more = cause.loss_as_share_of_better_value >= anomaly.loss_as_share_of_better_value
-    return len(memory) == 1 and memory == readers and loses_more
-
-
-def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: _HostPlaces) -> bool:
-    """Return whether a slow drive alone gets what it gets together with others (`cause`)."""
-    among = set(anomaly.components) < set(cause.components) and _is_on_drives(anomaly)
-    same_metric = anomaly.metric == cause.metric and _is_on_drives(cause)
-    return among and same_metric and anomaly.observed >= _SAME_RATE * cause.observed
-
-
-def _is_on_drives(anomaly: Anomaly) -> bool:
-    """Return whether the accesses of an anomaly read or write drives."""
-    places = (parse_place_name(target) for _, target in anomaly.cells if isinstance(target, str))
-    return any(place.is_single_drive or place.kind.endswith("drives") for place in places if place)
-
-
-def _is_l3_domain_link(anomaly: Anomaly) -> bool:
-    """Return whether an L3 domain is slow although it reads from many memory nodes at a time."""
-    return any(is_spread_target(str(target)) for _, target in anomaly.cells)
-
-
-def _node_of_initiator(name: str, places: _HostPlaces) -> int | None:
-    """Return the node of a node's name, of some threads of one node, or of its first unit."""
-    place = parse_place_name(name)
-    if place is None:
-        return None
-    nodes = place.nodes_in_name or thread_count_and_nodes_of_name(name)[1]
-    nodes = nodes or [node for node, unit in places.first_units.items() if unit == name]
-    return nodes[0] if len(nodes) == 1 else None
-
-
-_Rule = Callable[[Anomaly, Anomaly, _HostPlaces], bool]
-_OF_SLOW_PARTS: tuple[_Rule, ...] = (
-    _limits_its_end,
-    _is_one_of_its_threads,
-    _is_link_of_all_cells,
-    _is_node_behind_link,
-    _is_l3_domain_of_all_cells,
-    _is_l3_domain_behind_link,
-    _is_memory_of_its_buffers,
-    _is_shared_by_its_drive,
-)
-# Kind of an anomaly -> the rules by which another anomaly may explain it.
-_RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
-    AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
-    AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,
-    AnomalyKind.CONTENTION: (_is_one_of_its_threads,),
-    AnomalyKind.INVERSION: (_is_one_of_its_threads,),
-    AnomalyKind.ADDING_DRIVES: (_has_all_cells,),
-    AnomalyKind.REMOTE_BETTER: (_has_a_cell_or_component, _is_memory_of_its_buffers),
-}
-
+from chaosity.units import format_count
 
 # Kinds of places that tests cover, as sentences name them.
 _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
@@ -498,9 +189,9 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         for check in checks
         for anomaly in check.anomalies
     ]
-    packages = _packages_of_places(rows, parts.package_of_node)
-    places = _HostPlaces(packages, parts.first_units, parts.node_of_l3_domain)
-    merged = _without_explained_anomalies(_merge_findings_of_one_place(doubted), places)
+    packages = packages_of_places(rows, parts.package_of_node)
+    places = HostPlaces(packages, parts.first_units, parts.node_of_l3_domain)
+    merged = without_explained_anomalies(merge_findings_of_one_place(doubted), places)
     merged.sort(key=lambda each: -each.loss_as_share_of_better_value * each.confidence)
     certain = [anomaly for anomaly in merged if not anomaly.doubt]
     tested = {
