@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from chaosity.place_names import place_in_words
 from lab_workflow import SERVER, Pipeline, placed
 from published_schemas import schema_errors
 from virtual_lab import replace_or_slow_drive
@@ -81,9 +82,10 @@ def test_the_slow_drive_is_the_first_finding(measured: Pipeline) -> None:
     first = findings(measured)[0]
     assert (first["kind"], first["components"]) == ("slow_component", [drive])
     assert first["loss_percent"] == pytest.approx(80.0, abs=3.0)
-    assert f"{drive} is slow" in json.dumps(measured.summary(SERVER)["worst"][0])
+    sentence = f"{place_in_words(drive).capitalize()} is slow"
+    assert sentence in json.dumps(measured.summary(SERVER)["worst"][0])
     html = measured.path(f"{SERVER}/nps4/report.html").read_text()
-    assert measured.slow in html[html.index(f"{drive} is slow") :][:2000]
+    assert measured.slow in html[html.index(sentence) :][:2000]
 
 
 def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
