@@ -57,7 +57,7 @@ class Placed:
 @pytest.fixture(scope="module")
 def host(server):
     """The server, with the program whose best placement is known, and its settings as found."""
-    text = (Path(__file__).parent.parent / "placement_sensitive_program.py").read_bytes()
+    text = (Path(__file__).parents[1] / "support/placement_sensitive_program.py").read_bytes()
     server.says(f"echo {base64.b64encode(text).decode()} | base64 -d > {IMAGINED}")
     found = Placed(server)
     before = int(found.says("cat", BALANCING))

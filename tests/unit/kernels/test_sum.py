@@ -219,7 +219,7 @@ def test_too_little_memory_that_may_be_locked_is_said(summing: Path, drives: lis
 def test_rings_that_are_forbidden_are_said(summing: Path, drives: list[Path], cpu: str):
     """A filter of system calls, as containers have, in a child that starts the program."""
     needs_rings(summing, drives, cpu)
-    child = Path(__file__).parents[2] / "denied_system_calls.py"
+    child = Path(__file__).parents[2] / "support/denied_system_calls.py"
     command = [sys.executable, child, "425", summing, "--cpus", cpu, *on(drives)]
     ended = subprocess.run(command, capture_output=True, text=True)
     if ended.returncode == 77:

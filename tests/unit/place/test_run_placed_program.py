@@ -24,7 +24,7 @@ from chaosity.runner.build_zipapp import zipapp_bytes
 from chaosity.runner.point_measurement import measure_point as measured
 from wait_until_true import wait_until
 
-IMAGINED = str(Path(__file__).resolve().parents[2] / "placement_sensitive_program.py")
+IMAGINED = str(Path(__file__).resolve().parents[2] / "support/placement_sensitive_program.py")
 ALLOCATES = "import time; x = bytearray(8 << 20); print('allocated', flush=True); "
 # Many short sleeps take longer on a busy machine, where chaosity-place also looks less often.
 ALLOCATES += "[time.sleep(0.05) for _ in range(14)]"

@@ -23,7 +23,7 @@ from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
 from wait_until_true import wait_until
 
-IMAGINED = str(Path(__file__).resolve().parents[2] / "placement_sensitive_program.py")
+IMAGINED = str(Path(__file__).resolve().parents[2] / "support/placement_sensitive_program.py")
 # Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
