@@ -202,14 +202,10 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
 
         return score
 
-    def score_bound(place: Place) -> float:
-        value = machine.best_possible_value(place, request)
-        return 1 / value if metric == LATENCY else value
-
     found = candidates.best_place_by_node_set(
         score_by(machine.predicted_value),
         score_by(machine.sure_value),
-        score_bound,
+        lambda place: machine.highest_memory_bandwidth(place, request),
     )
     best = max(value for value, _ in found.values())
 

@@ -40,6 +40,10 @@ _TRIED_OF_PACKAGES = 2
 # Of single nodes that are alike, so many are tried: one is enough for the best place, the others
 # are shown as equally good.
 _TRIED_ALIKE = 3
+# A place is not tried if an upper bound of its score is below this share of the best expected
+# score. The sure score of the best place can be below its expected score, but rarely by more than
+# this.
+_SURELY_WORSE = 0.7
 # Of the memory nodes without cores of a place, so many are tried: those that are used least.
 _OTHER_MEMORY = 3
 # Share of a node's memory that a program can get; the kernel and the page cache need the rest.
@@ -304,22 +308,18 @@ class CandidatePlaces:
             key = tuple(sorted(nodes))
             if key in found:
                 return
-            tried: list[ScoredPlace] = []
-            for bound, place in sorted(
-                ((score_bound(place), place) for place in self.places_on(key)),
-                key=_score,
-                reverse=True,
-            ):
-                best, best_place = max(tried, key=_score, default=(0.0, place))
-                simpler = self.simplicity(place, key) < self.simplicity(best_place, key)
-                if bound <= best * (1 + (-EQUAL if simpler else EQUAL)):
-                    continue
-                value = expected_score(place)
-                if value > best * (1 - EQUAL):
-                    tried.append((math.sqrt(value * sure_score(place)), place))
-            if tried:
-                least = max(map(_score, tried)) * (1 - EQUAL)
-                equal = [own for own in tried if own[0] >= least]
+            expected: list[ScoredPlace] = []
+            for place in sorted(self.places_on(key), key=score_bound, reverse=True):
+                best = max(map(_score, expected), default=0.0)
+                if score_bound(place) > best * _SURELY_WORSE:
+                    expected.append((expected_score(place), place))
+            sure: list[ScoredPlace] = []
+            for value, place in sorted(expected, key=lambda own: -own[0]):
+                if not sure or value > max(sure, key=_score)[0] * (1 - EQUAL):
+                    sure.append((math.sqrt(value * sure_score(place)), place))
+            if sure:
+                least = max(map(_score, sure)) * (1 - EQUAL)
+                equal = [own for own in sure if own[0] >= least]
                 found[key] = min(equal, key=lambda own: self.simplicity(own[1], key))
 
         def try_first(nodes: Sequence[int]) -> float:

@@ -289,54 +289,18 @@ class MachineMap:
         """Return the value if each capacity is only what was measured through it; see `value`."""
         return self._as_measured(self._value(self._sure_model, loads, beside), loads)
 
-    def best_possible_value(self, place: Place, request: Request) -> float:
-        """Return a bandwidth or a latency that the program cannot exceed in a place.
-
-        It takes little time, since it asks the parts of the machine one by one: cores, memory and
-        drives, without links and without other programs. The latency is that of the idle machine.
-        """
-        if request.goal == "drives":
-            return self._highest_drive_bandwidth(place)
-        if request.goal == "latency":
-            size = request.memory_bytes
-            loads = self.loads("program", place, metric=LATENCY, memory_bytes=size)
-            return self._as_measured(fmean(map(self.model.model.idle_latency_ns, loads)), loads)
-        if request.memory_bytes < _BEYOND_CACHES:
+    def highest_memory_bandwidth(self, place: Place, request: Request) -> float:
+        """Return the highest bandwidth that the memory of a place can give; infinity if unknown."""
+        if request.goal != "bandwidth" or request.memory_bytes < _BEYOND_CACHES:
             return math.inf
         one_core = self.loads("program", Place(place.cpus[:1], place.shares), request.kernel)
         reads, writes, counted = read_written_and_counted_shares(one_core[0])
-        capacities, memory = self.model.model.capacities, self.model.model.machine["memory"]
-        used = reads + writes * memory.get("write_cost", 1.0)
-        rates = [
-            capacities[f"node{node}"] / share / used
-            for node, share in place.shares.items()
-            if share
-        ]
-        rates.append(self._speed_of_cores(place) * memory["core_bytes_per_second"])
-        return min(rates) * counted
-
-    def _highest_drive_bandwidth(self, place: Place) -> float:
-        """Return the most that the drives of a place, their ports and the cores can give."""
-        capacities = self.model.model.capacities
-        drives = self.model.model.machine["drives"]
-        by_node: dict[int | None, float] = {}
-        for name in place.drives:
-            component, node = self.drives[name]["component"], self.drives[name]["node"]
-            alone = min(
-                capacities.get(component, 1.0) * drives["read_bytes_per_second"],
-                capacities.get(f"{component}_link", math.inf),
-            )
-            by_node[node] = by_node.get(node, 0.0) + alone
-        rate = sum(
-            min(own, capacities.get(f"drives{node}", math.inf)) for node, own in by_node.items()
+        model = self.model.model
+        used = reads + writes * model.machine["memory"].get("write_cost", 1.0)
+        rates = (
+            model.capacities[f"node{node}"] / share for node, share in place.shares.items() if share
         )
-        per_core = drives.get("core_bytes_per_second", math.inf)
-        return min(rate, self._speed_of_cores(place) * per_core)
-
-    def _speed_of_cores(self, place: Place) -> float:
-        """Return the number of the cores of a place; slow ones count for less."""
-        cores = {self.topology.core_of_pu[unit].index for unit in place.cpus}
-        return sum(self.model.model.capacities[f"core{core}"] for core in cores)
+        return min(rates, default=math.inf) / used * counted
 
     def expected_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.

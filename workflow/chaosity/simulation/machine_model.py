@@ -196,10 +196,6 @@ class MachineModel:
                 waiting += share * part * queue * full / (1 - full)  # M/M/1, time in the queue
         return self._idle.access_ns(load, hits) + missed_share(hits) * waiting
 
-    def idle_latency_ns(self, load: Load) -> float:
-        """Return the latency of a load's dependent accesses while nothing else runs, in ns."""
-        return self._idle.access_ns(load, self._idle.hit_shares(load, [load]))
-
     def own_node_share(self, load: Load) -> float:
         """Return the share of a load's accesses that are to the core's own node."""
         pages, units = page_shares_by_node(load), processing_units_of_load(load)
