@@ -279,7 +279,7 @@ def test_drives_are_not_slow_if_their_port_is(remaining):
         # Its cores get no more from the memory of their node, which has no other L3 domain.
         (LINK_OF_L3_DOMAIN, ("l3_5",)),
         ({**LINK_OF_L3_DOMAIN, "remaining": 0.85}, ("l3_5",)),
-        # This memory limits what the L3 domains of its package read, and the buffers of its node.
+        # All L3 domains of the package read from this memory, and reads of drives go into it.
         ({"fault": "slow_node", "node": 5, "remaining": 0.3}, ("node5",)),
         ({"fault": "slow_node", "node": 5, "remaining": 0.1}, ("node5",)),
     ],

@@ -58,7 +58,7 @@ def parse_running_load(
 
 
 def checked_request(machine: MachineMap, request: Request) -> Request:
-    """Check a request; return it with the names of drives as in points, not nvme0n1.
+    """Check a request; return it with the names that points have for drives such as nvme0n1.
 
     Raises:
         UserError: a part of the request is wrong.

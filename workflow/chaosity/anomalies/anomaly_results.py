@@ -125,6 +125,12 @@ class Anomaly(_JsonResult):
         return share / (1.0 + share) if less_is_better(self.metric) else share
 
     @property
+    def is_on_drives(self) -> bool:
+        """Return whether accesses of the anomaly read or write drives."""
+        targets = (parse_place_name(str(target)) for _, target in self.cells)
+        return any(target is not None and target.has_drives for target in targets)
+
+    @property
     def suspected_words(self) -> str:
         """What is suspected, as a heading such as "Slow component: node 3".
 
@@ -136,8 +142,7 @@ class Anomaly(_JsonResult):
         if self.kind != AnomalyKind.SLOW_PATH or first.startswith("link "):
             kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
             return f"{kind}: {places_in_words(places)}"
-        targets = [parse_place_name(str(target)) for _, target in self.cells]
-        if any(place is not None and place.has_drives for place in targets):
+        if self.is_on_drives:
             if is_path:
                 path = f"{place_in_words(source)} reading the drives of {place_in_words(sink)}"
             elif first == self.target and self.initiator is not None:

@@ -188,18 +188,21 @@ def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
     nodes: dict[str, list[str]] = {}
     for (_, drive), first in cells.first_rows.items():
         nodes.setdefault(str(first["target_nodes"]), []).append(drive)
+    far = mask_of_cells(
+        (
+            (cells.cells.rows.index(source), cells.cells.columns.index(drive))
+            for (source, drive), first in cells.first_rows.items()
+            if first["relation"] == OTHER_PACKAGE
+        ),
+        cells.cells.measured_mask.shape,
+    )
     for node, drives in nodes.items():
         if len(set(drives)) > 1 and len(nodes) > 1:
             masks = [cells.cells.mask_of_either_end(target=drive) for drive in drives]
-            yield SuspectedComponent("node", node, np.any(masks, axis=0))
-            far = [
-                (cells.cells.rows.index(source), cells.cells.columns.index(drive))
-                for (source, drive), first in cells.first_rows.items()
-                if drive in drives and first["relation"] == OTHER_PACKAGE
-            ]
-            if len(far) > 1:
-                mask = mask_of_cells(far, cells.cells.measured_mask.shape)
-                yield SuspectedComponent("paths to node", node, mask)
+            own = np.any(masks, axis=0)
+            yield SuspectedComponent("node", node, own)
+            if (own & far).sum() > 1:
+                yield SuspectedComponent("paths to node", node, own & far)
 
 
 def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:

@@ -72,7 +72,7 @@ class HostComponentFacts:
     core_kinds: Mapping[str, str] = field(default_factory=dict)
     # Node -> name of its first processing unit, which runs the loads of a single thread.
     first_units: Mapping[int, str] = field(default_factory=dict)
-    # Name of each L3 domain with processing units of one node only -> this node.
+    # Name of each L3 domain that is within one node -> this node.
     node_of_l3_domain: Mapping[str, int] = field(default_factory=dict)
     # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
@@ -110,16 +110,18 @@ def host_component_facts(
     first_units: dict[int, str] = {}
     for pu, node in sorted(topology.node_of_pu.items()):
         first_units.setdefault(node, pu_name(pu))
-    nodes_of_l3: dict[str, set[int]] = {}
-    for pu, domain in topology.l3_of_pu.items():
-        nodes_of_l3.setdefault(l3_domain_name(domain), set()).add(topology.node_of_pu.get(pu, -1))
+    node_of_l3 = {
+        l3_domain_name(domain.index): domain.nodes[0]
+        for domain in topology.l3_domains
+        if len(domain.nodes) == 1
+    }
     return HostComponentFacts(
         packages,
         of_node,
         models,
         kinds,
         first_units,
-        {domain: min(nodes) for domain, nodes in nodes_of_l3.items() if len(nodes) == 1},
+        node_of_l3,
         descriptions,
         drives,
     )

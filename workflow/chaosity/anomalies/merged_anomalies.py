@@ -73,9 +73,9 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
         suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-        # Slow memory of a node and slow reads of drives by this node are two findings.
         place = () if suspected else (anomaly.initiator, anomaly.target)
-        key = anomaly.kind, anomaly.components, place, _is_on_drives(anomaly)
+        # A node whose memory is slow can be another finding than a node that reads drives slowly.
+        key = anomaly.kind, anomaly.components, place, anomaly.is_on_drives
         by_place.setdefault(key, []).append(anomaly)
     merged = []
     for similar in by_place.values():
@@ -95,7 +95,7 @@ def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, 
     sets of drives show more of it than single drives.
     """
     by_units = isinstance(anomaly.initiator, str)
-    on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and _is_on_drives(anomaly)
+    on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and anomaly.is_on_drives
     return (
         bool(anomaly.doubt),
         not _is_l3_domain_link(anomaly),
@@ -196,7 +196,7 @@ def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces)
 
 
 def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether all reads of an anomaly use a slow link (`cause`) and get what it carries."""
+    """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as it is."""
     across = _is_across(cause, anomaly, places, both_ways=False)
     return across and anomaly.observed >= _SAME_RATE * cause.observed
 
@@ -241,7 +241,7 @@ def _has_several_nodes(node: int, places: HostPlaces) -> bool:
 def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether all accesses of an anomaly use the slow link of an L3 domain (`cause`).
 
-    They get what it carries. They are by the domain, or by some cores of its node.
+    The accesses are as fast as this link, and by cores of the domain or of its node.
     """
     if not _is_l3_domain_link(cause):
         return False
@@ -267,7 +267,7 @@ def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlac
 
 def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
     """Return whether slow memory (`cause`) has the buffers for slow reads of drives (`anomaly`)."""
-    if cause.kind != AnomalyKind.SLOW_COMPONENT or _is_on_drives(cause) >= _is_on_drives(anomaly):
+    if cause.kind != AnomalyKind.SLOW_COMPONENT or cause.is_on_drives or not anomaly.is_on_drives:
         return False
     memory, readers = _ends(cause.cells)[1], _ends(anomaly.cells)[0]
     if anomaly.kind == AnomalyKind.REMOTE_BETTER:
@@ -278,15 +278,9 @@ def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -
 
 def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
     """Return whether a slow drive alone gets what it gets together with others (`cause`)."""
-    among = set(anomaly.components) < set(cause.components) and _is_on_drives(anomaly)
-    same_metric = anomaly.metric == cause.metric and _is_on_drives(cause)
+    among = set(anomaly.components) < set(cause.components) and anomaly.is_on_drives
+    same_metric = anomaly.metric == cause.metric and cause.is_on_drives
     return among and same_metric and anomaly.observed >= _SAME_RATE * cause.observed
-
-
-def _is_on_drives(anomaly: Anomaly) -> bool:
-    """Return whether the accesses of an anomaly read or write drives."""
-    places = (parse_place_name(target) for _, target in anomaly.cells if isinstance(target, str))
-    return any(place.is_single_drive or place.kind.endswith("drives") for place in places if place)
 
 
 def _is_l3_domain_link(anomaly: Anomaly) -> bool:

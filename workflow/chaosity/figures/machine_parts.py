@@ -99,7 +99,7 @@ class MachineParts:
     def _place_finding(self, number: int, finding: Anomaly) -> None:
         """Add a finding to the parts that are slow, or to the paths on which parts are slow."""
         targets = [parse_place_name(str(target)) for _, target in finding.cells]
-        of_drives = any(target is not None and target.has_drives for target in targets)
+        of_drives = finding.is_on_drives
         sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
         readers = {str(initiator) for initiator, _ in finding.cells}
         nodes_of_readers = set[str]().union(

@@ -197,10 +197,13 @@ def read_parquet_table(
             if exact:
                 found = dict(zip(relation.columns, map(str, relation.types), strict=True))
                 wanted = duckdb_column_types(columns)
-                for name, kind in sorted({*found.items()} ^ {*wanted.items()}):
-                    wrong = f"has the type {found.get(name)}, not {wanted.get(name, kind)}"
-                    if name not in found or name not in wanted:
-                        wrong = "is missing" if name in wanted else "is unknown"
+                if differ := sorted({*found.items()} ^ {*wanted.items()}):
+                    name = differ[0][0]
+                    wrong = f"has the type {found.get(name)}, not {wanted.get(name)}"
+                    if name not in found:
+                        wrong = "is missing"
+                    elif name not in wanted:
+                        wrong = "is unknown"
                     raise UserError(f"the column {name!r} {wrong}", where)
             _check_size(relation, where)
             table: pd.DataFrame = relation.df()
