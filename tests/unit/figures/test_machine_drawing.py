@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,14 @@ def test_predicted_rates_of_drives_are_hatched(tmp_path):
     _, root = drawn("two_packages", missing=sets, folder=tmp_path)
     hatched = root.xpath("//*[@fill='url(#machine-hatch)']/parent::*/*[1]/text()")
     assert [text.split(": ")[1].split(",")[:2] for text in hatched] == [["predicted", " 20.0 GB/s"]]
+
+
+def test_the_experiment_with_most_pairs_gives_the_rates_that_several_measured():
+    """The largest of five medians would be too large, and buffers elsewhere are another load."""
+    more = ["interference_memory", "storage_sample", "storage_buffers", "interference"]
+    host, _ = measured("two_packages", names=NAMES + more)
+    alone = replace(host, measurements=host.measurements.where(experiment=NAMES))
+    assert draw_machine(MachineParts(host, ())) == draw_machine(MachineParts(alone, ()))
 
 
 def test_configurations_stand_beside_each_other_with_links_to_their_reports():

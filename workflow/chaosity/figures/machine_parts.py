@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -178,7 +179,10 @@ class MachineParts:
 
     @cached_property
     def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
-        """Return (nodes of the cores, nodes of the memory) -> (rate of reads, its source)."""
+        """Return (nodes of the cores, nodes of the memory) -> (rate of reads, its source).
+
+        Of several slices with a pair, the one with the most pairs counts, see `_cells`.
+        """
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
         rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
@@ -288,13 +292,18 @@ class MachineParts:
 
     @cached_property
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
-        """Return nodes of drives -> rate at which one of these nodes reads all these drives."""
+        """Return nodes of drives -> rate at which their fastest node reads all these drives.
+
+        A measured rate counts before a predicted one, and the slice with the most pairs of reader
+        and drives before another slice: the fastest of several slices would be too fast by chance.
+        """
         cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
         if self._left_out is not None:
             predicted = _on_own_drives(Measurements(self._left_out.predictions)).rows
-            cells += predicted.assign(median=predicted["value"], n=0).to_dict("records")  # type: ignore[arg-type]
+            cells += predicted.assign(median=predicted["value"], n=0, pairs=0).to_dict("records")  # type: ignore[arg-type]
         found = {}
-        for cell in sorted(cells, key=lambda cell: (int(cell["drives"]), cell["median"])):
+        rank = itemgetter("drives", "pairs", "median")
+        for cell in sorted(cells, key=rank):
             found[str(cell["target_nodes"])] = Estimate.of_cell(cell)
         return found
 
@@ -367,9 +376,18 @@ class MachineParts:
 
 
 def _cells(rows: Measurements) -> list[dict[str, Any]]:
-    """Summarise rows into cells, and return a mapping for each cell."""
-    found = summarise_cells(rows.rows).to_dict("records") if len(rows) else []
-    return [{str(name): value for name, value in cell.items()} for cell in found]
+    """Summarise rows into cells, and return a mapping for each cell.
+
+    Its `pairs` is the number of pairs of initiator and target in its slice, such as an experiment.
+    Cells of slices with more pairs come later. So if several slices measured a pair, the last cell
+    is that of the slice from which most of the other pairs come, too.
+    """
+    found = []
+    for _, part in rows.comparable_slices():
+        pairs = part.initiator_target_pair_count
+        cells = summarise_cells(part).to_dict("records")
+        found += [{**{str(k): v for k, v in cell.items()}, "pairs": pairs} for cell in cells]
+    return sorted(found, key=itemgetter("pairs"))
 
 
 def _on_own_drives(rows: Measurements) -> Measurements:
