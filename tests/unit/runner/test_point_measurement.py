@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from copy import deepcopy
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -120,6 +121,27 @@ def test_a_slow_version_query_costs_no_measurement(make_point, monkeypatch):
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     assert record["loads"][0]["program"]["version"] is None
     running = subprocess.run(["pgrep", "-f", "sleep 600.25"], capture_output=True, check=False)
+    assert running.stdout == b""
+
+
+def test_a_version_query_that_cannot_run_costs_no_measurement(make_point):
+    point = make_point()
+    point["loads"][0]["needs"] |= {"version": ["no-such-tool", "--version"]}
+    record = measure_point(point, 1)
+    assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
+    assert record["loads"][0]["program"]["version"] is None
+
+
+def test_a_program_of_another_format_leaves_neither_files_nor_processes(make_point, tmp_path):
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    point = make_point(command=[str(program)])
+    point["loads"][0]["needs"] |= {"version": ["sh", "-c", "echo 1.2.3; sleep 0.25"]}
+    opened = len([*Path("/proc/self/fd").iterdir()])
+    assert f"{program} cannot be run" in reason(measure_point(point, 1))
+    assert len([*Path("/proc/self/fd").iterdir()]) == opened
+    running = subprocess.run(["pgrep", "-f", "sleep 0.25"], capture_output=True, check=False)
     assert running.stdout == b""
 
 

@@ -154,6 +154,9 @@ class LoadProcess:
                 start_new_session=True,  # a stop signal reaches all processes that the tool starts
             )
         except OSError as error:
+            self.counters.close_counters()
+            self.stderr.close()
+            _answer_of(self.version)
             raise MeasurementError(f"{program} cannot be run: {error}") from error
         self.guardian.kill_too_if_this_process_is_killed(self.process.pid)
         self.began = time.monotonic()
@@ -412,14 +415,16 @@ def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
-    """Start a process that prints the tool's version; return None without a version command."""
+    """Start a process that prints the tool's version; None if no command does, or it cannot run."""
     if "version" not in need:
         return None
-    return subprocess.Popen(
-        need["version"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,  # a query that is too slow is killed with all that it started
-    )
+    with contextlib.suppress(OSError):  # the values are good without the version
+        return subprocess.Popen(
+            need["version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,  # a query that is too slow is killed with all that it started
+        )
+    return None
