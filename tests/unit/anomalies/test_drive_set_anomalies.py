@@ -138,6 +138,8 @@ def test_a_path_that_two_nodes_share_is_named_with_its_loss_and_initiators():
     assert set(one.cells) == {(f"node{node}", "nodes4,7drives") for node in range(4)}
     assert "Read these drives from their own package" in one.advice
     assert one.evidence_sentence.startswith("Slow together: the drives of nodes 4 and 7; loss")
+    several_sets = replace(one, components=("node7",), target=None)
+    assert several_sets.suspected_words == "Slow together: the drives of node 7"
 
 
 def test_that_a_new_drive_does_not_help_is_said_only_if_each_drive_is_known_to_be_fast():

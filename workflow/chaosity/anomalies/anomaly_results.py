@@ -148,8 +148,8 @@ class Anomaly(_JsonResult):
             elif first == self.target and self.initiator is not None:
                 path = f"{place_in_words(self.initiator)} reading {place_in_words(first)}"
             else:
-                drives = places if self.target is None else [str(self.target)]
-                return f"Slow together: {places_in_words(drives)}"
+                slow = places if self.target is None else [str(self.target)]
+                return f"Slow together: {places_in_words(map(_drives_of_node, slow))}"
         elif is_path:
             path = f"accesses by {place_in_words(source)} to the memory of {place_in_words(sink)}"
             cells = {(_node_name(start), _node_name(end)) for start, end in self.cells}
@@ -180,6 +180,12 @@ class Anomaly(_JsonResult):
 
 def _node_name(place: int | str) -> str:
     return node_name(place) if isinstance(place, int) else place
+
+
+def _drives_of_node(name: str) -> str:
+    """Return the name of a node's drives for the name of a node; another name as it is."""
+    place = parse_place_name(name)
+    return f"{name}drives" if place is not None and place.kind == "node" else name
 
 
 def shared_initiator_and_target(
