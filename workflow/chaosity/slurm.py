@@ -172,8 +172,8 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
     """Return the ``srun`` command of a separate job in which the host of a node describes itself.
 
     The program that runs on the node reads the standard input of ``srun`` and writes to its
-    standard output.
-    If the node is busy, ``srun`` waits as long as the config allows, then fails with a message.
+    standard output. If the node is busy, ``srun`` waits as long as the config allows, then fails
+    with a message.
     """
     queue = {"partition": slurm["partition"], "account": slurm["account"]}
     return [

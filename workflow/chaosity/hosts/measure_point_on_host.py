@@ -212,13 +212,9 @@ def _measure_and_save() -> int:
             return 0
         check_free_space(arguments.record.parent)
         record = measure_replicate(host, point, arguments.replicate, folder)
-        if record["verdict"]["status"] != VALID and host["transport"]["kind"] not in (
-            SSH,
-            SIMULATED,
-        ):
-            _say(
-                f"{name} failed: {record['verdict']['reason']}"
-            )  # a remote runner prints this itself
+        runner_prints_reason = host["transport"]["kind"] in (SSH, SIMULATED)
+        if record["verdict"]["status"] != VALID and not runner_prints_reason:
+            _say(f"{name} failed: {record['verdict']['reason']}")
         _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:

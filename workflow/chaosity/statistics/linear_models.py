@@ -35,8 +35,7 @@ MOST_FACTORS_INTERACTING = 3
 # Most effects that are solved in a model of unbalanced data; more would take seconds.
 _MOST_EFFECTS = 300
 # Indicator columns are independent or exactly dependent, so an eigenvalue below this share of a
-# count is a rounding error.
-# So are eigenvalues below this share of the largest.
+# count, or of the largest eigenvalue, is a rounding error.
 _ROUNDING = 1e-9
 
 
