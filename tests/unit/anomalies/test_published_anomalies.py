@@ -80,6 +80,7 @@ def test_half_of_the_cores_of_an_epyc_show_contention():
     }
     assert all(25.0 < one.loss_percent < 40.0 for one in found)
     assert all(one.confidence <= 0.95 for one in found)
+    assert all("128 MiB" in one.sentence for one in found)
     assert all("the times is 1.0" in one.sentence or "is 0.99" in one.sentence for one in found)
 
 

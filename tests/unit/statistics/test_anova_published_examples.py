@@ -20,18 +20,6 @@ PLANT_GROWTH = {
     "trt1": [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
     "trt2": [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
 }
-# Montgomery, "Design and Analysis of Experiments", the battery: (material, degrees F) -> hours.
-BATTERY = {
-    (1, 15): [130, 155, 74, 180],
-    (1, 70): [34, 40, 80, 75],
-    (1, 125): [20, 70, 82, 58],
-    (2, 15): [150, 188, 159, 126],
-    (2, 70): [136, 122, 106, 115],
-    (2, 125): [25, 70, 58, 45],
-    (3, 15): [138, 110, 168, 160],
-    (3, 70): [174, 120, 150, 139],
-    (3, 125): [96, 104, 82, 60],
-}
 # Venables and Ripley, "Modern Applied Statistics with S", yield of peas; R's npk.
 NPK = {
     1: [(0, 1, 1, 49.5), (1, 1, 0, 62.8), (0, 0, 0, 46.8), (1, 0, 1, 57.0)],
@@ -159,22 +147,3 @@ def test_two_levels_are_compared_by_student():
     interval = expected.confidence_interval(0.95)
     assert (pair.difference.low, pair.difference.high) == pytest.approx(tuple(interval))
     assert pair.adjusted is None
-
-
-def test_two_factors_with_replicates_as_montgomery_has_it():
-    frame = two_way(BATTERY, "material", "temperature")
-    found = analyse_variance(frame, "y", ["material", "temperature"], transform="none")
-    lines = table(found)
-    assert {name: round(total, 2) for name, (_, total) in squares(found).items()} == {
-        "material": 10683.72,
-        "temperature": 39118.72,
-        "material x temperature": 9613.78,
-        "error": 18230.75,
-        "total": 77646.97,
-    }
-    assert [lines[name].degrees_of_freedom for name in lines] == [2, 2, 4, 27, 35]
-    assert round(lines["temperature"].f, 2) == 28.97
-    assert round(lines["material"].p_value, 4) == 0.0020
-    assert round(lines["material x temperature"].p_value, 4) == 0.0186
-    assert found.sums_of_squares == "orthogonal"
-    assert found.notes == ()

@@ -168,11 +168,6 @@ def test_cells_differ_when_they_scatter_more_than_their_replicates(samples, diff
     assert is_variation_between_cells_significant(cells(*samples), ["cell"]) is differ
 
 
-def test_the_median_of_no_values_is_nan():
-    assert math.isnan(Estimate.of_values([]).median)
-    assert Estimate.of_values([]).n == 0
-
-
 @given(st.lists(POSITIVE, min_size=1, max_size=9), st.randoms(use_true_random=False))
 def test_the_order_of_replicates_does_not_matter(values, random):
     shuffled = list(values)
@@ -181,9 +176,3 @@ def test_the_order_of_replicates_does_not_matter(values, random):
     assert one.median == other.median
     if one.low is not None:
         assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
-
-
-def test_whether_cells_differ_is_unknown_without_replicates():
-    assert is_variation_between_cells_significant(cells([1.0], [2.0]), ["cell"]) is None
-    assert is_variation_between_cells_significant(cells([1.0, 2.0]), ["cell"]) is None
-    assert is_variation_between_cells_significant(cells([np.nan], [np.nan]), ["cell"]) is None

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from tidy_rows import tidy_rows
 
+from chaosity.anomalies.latency_sweep_anomalies import select_latency_size_sweeps
 from chaosity.statistics.cell_summary import (
     compare_latency_together_and_alone,
     compare_neighbouring_periods,
@@ -18,7 +19,6 @@ from chaosity.statistics.cell_summary import (
     summarise_corun_to_alone_ratios,
 )
 from chaosity.store.measurements import Measurements
-from shipped_data import PUBLISHED_TABLES
 from table_rows import sweep
 
 
@@ -68,49 +68,24 @@ def test_without_corunning_loads_there_is_no_slowdown():
         assert summarise_corun_to_alone_ratios(measured).empty
 
 
-SWEEP = PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv"
 MIB = 2**20
-
-
-def latencies(found, level, replicates=1):
-    """Rows of initiators of two nodes: latency by (initiator, size in MiB)."""
-    cells = [(*key, value, k) for key, value in found.items() for k in range(1, replicates + 1)]
-    names = [name for name, *_ in cells]
-    return tidy_rows(
-        [value * (1.0 + 0.001 * k) for _, _, value, k in cells],
-        initiator=names,
-        target=[f"node{name[-1]}" for name in names],
-        initiator_nodes=[name[-1] for name in names],
-        replicate=[k for *_, k in cells],
-        x=[size * MIB for _, size, *_ in cells],
-        level=level,
-    )
-
-
-CORES = ("a0", "b0", "a1", "b1")
-ALONE = {(core, size): 10.0 * size for core in CORES for size in (1, 2, 4, 8)}
-
-
-def together(**changes):
-    """As alone, with each core's factors by size."""
-    return {
-        (core, size): value * changes.get(core, {}).get(size, 1.0)
-        for (core, size), value in ALONE.items()
-    }
+CORES = {0: 0, 4: 0, 8: 1, 12: 1}
 
 
 def found(changes, replicates=1):
-    table = pd.concat(
-        [
-            latencies(ALONE, "serial", replicates),
-            latencies(together(**changes), "concurrent", replicates),
-        ]
-    )
-    return compare_latency_together_and_alone(table, "concurrent", "serial")
+    """The comparison of cores of which some take longer, by factors of sizes in MiB, together."""
+
+    def latency(core, size, mode):
+        grown = changes.get(core, {}) if mode == "concurrent" else {}
+        return size / MIB * grown.get(size // MIB, 1.0)
+
+    table = sweep(latency, [MIB * 2**power for power in range(4)], CORES, replicates=replicates)
+    sweeps = select_latency_size_sweeps(Measurements.from_table(table))
+    return compare_latency_together_and_alone(sweeps, "concurrent", "serial")
 
 
 def test_the_ratio_of_a_size_is_the_geometric_mean_over_pairs():
-    result = found({"a0": {4: 2.0}, "b0": {4: 8.0}})
+    result = found({0: {4: 2.0}, 4: {4: 8.0}})
     assert result.ratios[4 * MIB].median == pytest.approx(2.0)
     assert result.ratios[8 * MIB].median == pytest.approx(1.0)
 
@@ -126,35 +101,12 @@ def test_latencies_diverge_where_all_larger_sizes_differ():
 
 def test_an_initiator_that_is_slower_than_others_of_its_node_is_named():
     grown = {4: 1.6, 8: 1.6}
-    result = found({"a0": grown, "a1": {4: 1.02, 8: 1.02}}, replicates=3)
-    assert [one.initiator for one in result.slow] == ["a0"]
+    result = found({0: grown, 8: {4: 1.02, 8: 1.02}}, replicates=3)
+    assert [one.initiator for one in result.slow] == ["pu0"]
     [slow] = result.slow
     assert slow.together.median == pytest.approx(1.6)
     assert slow.together.low == pytest.approx(1.6)
     assert (slow.together.n, slow.alone, slow.nodes) == (3, pytest.approx(1.0), "0")
-
-
-def test_without_pairs_there_is_no_divergence():
-    result = compare_latency_together_and_alone(latencies(ALONE, "serial"), "concurrent", "serial")
-    assert (result.ratios, result.start, result.slow) == ({}, None, ())
-
-
-def test_the_published_sweep_diverges_at_128_mb_with_slow_even_ranks():
-    table = pd.read_csv(SWEEP)
-    sweep = tidy_rows(
-        table["latency_ns"].tolist(),
-        initiator="pu" + table["core"].astype(str),
-        initiator_nodes=table["cpu_node"].astype(str),
-        target="node" + table["mem_node"].astype(str),
-        replicate=1,
-        x=table["size_MB"] * 2.0**20,
-        level=table["mode"],
-    )
-    result = compare_latency_together_and_alone(sweep, "concurrent", "serial")
-    assert result.start == 128 * MIB
-    assert sorted(one.initiator for one in result.slow) == ["pu1", "pu17", "pu33", "pu49"]
-    assert all(1.2 < one.together.median < 1.35 for one in result.slow)
-    assert all(0.98 < one.alone < 1.02 for one in result.slow)
 
 
 # Loads of one name that run together, each on a core of its own.
@@ -173,6 +125,7 @@ def measured():
 def test_corunning_is_compared_with_the_same_core_and_size_alone(measured):
     cells = summarise_cells(measured.where(point="together+4096"))
     assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
+    assert (cells["n"] == 3).all()
     slowdown = summarise_corun_to_alone_ratios(measured)
     for size, slow in ((4096, 1.0), (MIB, 1.5)):
         own = slowdown[slowdown["point"] == f"together+{size}"].set_index("initiator")["median"]
@@ -224,9 +177,3 @@ def test_a_corunning_load_is_compared_with_the_same_load_alone():
     assert found.set_index("load")["median"].to_dict() == pytest.approx(
         {"memory": 0.75, "storage": 0.9}
     )
-
-
-def test_loads_with_one_name_are_separate_cells(measured):
-    cells = summarise_cells(measured.where(point="together+4096"))
-    assert cells["initiator"].tolist() == ["pu0", "pu2", "pu4", "pu6"]
-    assert (cells["n"] == 3).all()
