@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from path_measurements import NODES, alone, measurements, table, together
+from path_measurements import NODES, alone, measurements, together
 
 from chaosity.campaign.measured_page_weights import MeasuredPageWeights, shares_agree
 from chaosity.cli import chaosity
@@ -24,6 +23,8 @@ from chaosity.weights import (
     compare_alone_and_contended_weights,
     find_contended_bandwidth_matrix,
 )
+from machines import run_chaosity
+from table_rows import table
 
 
 @pytest.fixture
@@ -141,22 +142,16 @@ def _alone_matrix():
     return find_contended_bandwidth_matrix(measurements(contended), list(NODES))
 
 
-def run(*arguments):
-    found = CliRunner().invoke(chaosity, ["weights", *arguments])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    return found.output
-
-
 def test_the_command_takes_a_table_and_compares_both_weights(folder):
     path = str(measured(folder, alone(), together([0, 1])) / "measurements.parquet")
-    found = json.loads(run(path, "--workers", "0,1", "--json"))["contended"]
+    command = "weights", path, "--workers", "0,1"
+    found = json.loads(run_chaosity(*command, "--json"))["contended"]
     assert set(found["weights"]) == {"canonical", "canonical_contended"}
     assert sum(found["weights"]["canonical_contended"].values()) == pytest.approx(1.0)
     assert found["largest_difference"]["share"] >= 0.0
     assert set(found["expected_bandwidth_bytes_per_second"]) == set(found["weights"])
-    assert "Largest difference: node" in run(path, "--workers", "0,1")
+    assert "Largest difference: node" in run_chaosity(*command)
     measured(folder, alone())
-    assert json.loads(run(path, "--workers", "0,1", "--json"))["contended"] is None
+    assert json.loads(run_chaosity(*command, "--json"))["contended"] is None
     with pytest.raises(UserError, match="a tidy table has units of its own"):
-        run(path, "--workers", "0", "--unit", "MB/s")
+        chaosity.main(["weights", path, "--workers=0", "--unit=MB/s"], standalone_mode=False)

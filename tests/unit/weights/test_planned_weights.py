@@ -6,13 +6,14 @@ import json
 
 import pytest
 import yaml
-from path_measurements import alone, table, together
+from path_measurements import alone, together
 
 from chaosity.campaign.campaign import Campaign, CommandLine
 from chaosity.design import host_plan as planning
 from chaosity.documents.config import read_config
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import shipped_topology
+from table_rows import table
 
 WEIGHTED = {"canonical", "canonical_contended", "bwap"}
 EXPERIMENT = {

