@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -27,6 +28,7 @@ LOSSES, RUNS = (0.05, 0.1, 0.2, 0.3), (1, 3, 5)
 EIGHT = (faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4))
 STEPPED = (faulty.two_packages(4), faulty.ring(8), faulty.mesh(2, 4), faulty.ring(4))
 Rng = np.random.Generator
+measure = partial(faulty.measure, disturbed=faulty.DISTURBED)
 Cells = frozenset[tuple[object, object]]
 
 
@@ -84,7 +86,7 @@ def healthy(seed: int, n: int) -> Findings:
     """Return the findings on a machine without a fault."""
     rng = np.random.default_rng([seed, n])
     layout = EIGHT[seed % len(EIGHT)]
-    return analyse_matrix(faulty.measure(layout, rng, n=n))
+    return analyse_matrix(measure(layout, rng, n=n))
 
 
 def pair(layout: faulty.Layout, rng: Rng) -> tuple[int, int]:
@@ -99,7 +101,7 @@ def _matrix(make: Callable[[faulty.Layout, Rng, float], faulty.Fault]) -> Callab
     def one(rng: Rng, loss: float, n: int) -> Outcome:
         layout = EIGHT[int(rng.integers(len(EIGHT)))]
         fault = make(layout, rng, loss)
-        matrix = faulty.measure(layout, rng, fault, n=n)
+        matrix = measure(layout, rng, fault, n=n)
         return judged(analyse_matrix(matrix, None, layout.distances()), fault.cells)
 
     return one
@@ -131,7 +133,7 @@ def swapped_nodes(rng: Rng, _: float, n: int) -> Outcome:
         moved, fault = faulty.swapped(layout, *pair(layout, rng))
         if fault.cells:
             break
-    matrix = faulty.measure(moved, rng, fault, n=n)
+    matrix = measure(moved, rng, fault, n=n)
     return judged(analyse_matrix(matrix, layout.packages, layout.distances()), fault.cells)
 
 
@@ -144,7 +146,7 @@ def lying_table(rng: Rng, _: float, n: int) -> Outcome:
         if table[one] != table[other]:
             break
     fault = faulty.lying_table(layout, one, other)
-    matrix = faulty.measure(layout, rng, n=n)
+    matrix = measure(layout, rng, n=n)
     return judged(analyse_matrix(matrix, None, {**table, **fault.entries}), fault.cells)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from chaosity.store.csv_tables import NodeMatrix
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 Pair = tuple[int, int]
-# Machines differ between equal parts, and drift from block to block; one replicate in a hundred is
-# disturbed by something else.
+# Machines differ between equal parts, and drift from block to block; if other programs run, one
+# replicate in a hundred is disturbed.
 NATURAL, DRIFT, DISTURBED, DISTURBANCE = 0.005, 0.03, 0.01, 0.9
 
 
@@ -180,8 +183,9 @@ def measure(
     noise: float = 0.02,
     metric: str = BANDWIDTH,
     local: float = 40e9,
+    disturbed: float = 0.0,
 ) -> NodeMatrix:
-    """A matrix with n replicates, each a block that drifts as a whole.
+    """A matrix with n replicates, each a block that drifts as a whole; some can be disturbed.
 
     Latency is taken to be inverse to bandwidth, from 100 ns locally.
     """
@@ -195,8 +199,37 @@ def measure(
         for j in range(layout.nodes):
             values = truth[i, j] * drift * np.exp(noise * rng.standard_normal(n))
             worse = DISTURBANCE if metric == BANDWIDTH else 1.0 / DISTURBANCE
-            values = np.where(rng.random(n) < DISTURBED, values * worse, values)
+            values = np.where(rng.random(n) < disturbed, values * worse, values)
             samples[i, j] = tuple(float(value) for value in values)
             blocks[i, j] = tuple(range(1, n + 1))
     nodes = tuple(range(layout.nodes))
     return NodeMatrix(metric, nodes, nodes, samples, blocks, "synthetic")
+
+
+def matrix_of(
+    rows: ArrayLike,
+    initiators: tuple[int, ...] | None = None,
+    targets: tuple[int, ...] | None = None,
+    *,
+    n: int = 1,
+    metric: str = BANDWIDTH,
+) -> NodeMatrix:
+    """A matrix without noise, with n equal replicates; NaN and None were not measured."""
+    table: Any = pd.DataFrame(np.array(rows, dtype=float), initiators, targets)
+    samples = {pair: (value,) * n for pair, value in table.stack().dropna().items()}
+    return NodeMatrix(metric, tuple(table.index), tuple(table), samples, {}, "synthetic")
+
+
+def without(matrix: NodeMatrix, pairs: Collection[Pair]) -> NodeMatrix:
+    """The matrix of which some cells were not measured."""
+    blocks = {pair: own for pair, own in matrix.blocks.items() if pair not in pairs}
+    samples = {pair: own for pair, own in matrix.samples.items() if pair not in pairs}
+    return replace(matrix, samples=samples, blocks=blocks)
+
+
+def renamed(matrix: NodeMatrix, names: Sequence[int]) -> NodeMatrix:
+    """The matrix with other numbers of nodes."""
+    samples = {(names[i], names[j]): own for (i, j), own in matrix.samples.items()}
+    blocks = {(names[i], names[j]): own for (i, j), own in matrix.blocks.items()}
+    rows, columns = (tuple(map(names.__getitem__, n)) for n in (matrix.initiators, matrix.targets))
+    return replace(matrix, initiators=rows, targets=columns, samples=samples, blocks=blocks)

@@ -14,18 +14,12 @@ import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.cell_log_scores import score_cells
 from chaosity.anomalies.matrix_anomalies import analyse_matrix, analyse_one_of_matrices
-from chaosity.store.csv_tables import NodeMatrix, read_matrix_csv
+from chaosity.store.csv_tables import read_matrix_csv
 from faulty_machines import BANDWIDTH, LATENCY, measure
 
 REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
 by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)
 few = settings(deadline=None, max_examples=5)
-
-
-@pytest.fixture(autouse=True)
-def undisturbed(monkeypatch):
-    """One replicate in a hundred is disturbed otherwise; see the test of that."""
-    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
 
 
 def rng(seed=3):
@@ -121,29 +115,24 @@ def test_healthy_machines_have_no_anomalies(layout, n, metric):
 def test_cells_that_were_not_measured_make_no_anomaly(layout, gaps):
     random = rng(22)
     complete = measure(layout, random, n=3)
-    lost = {
-        tuple(pair) for pair in random.permutation([*complete.samples])[: min(gaps, layout.nodes)]
-    }
-    kept = {pair: values for pair, values in complete.samples.items() if pair not in lost}
-    blocks = {pair: complete.blocks[pair] for pair in kept}
-    assert analyse_matrix(replace(complete, samples=kept, blocks=blocks)).anomalies == ()
+    lost = [tuple(pair) for pair in random.permutation([*complete.samples])]
+    missing = lost[: min(gaps, layout.nodes)]
+    assert analyse_matrix(faulty.without(complete, missing)).anomalies == ()
 
 
 def test_from_few_cells_a_slow_path_is_only_suspected():
     layout = faulty.full_mesh(4)
     complete = measure(layout, rng(23), faulty.slow_direction(layout, (0, 1), 0.3), n=3)
-    kept = {pair: complete.samples[pair] for pair in complete.samples if 3 not in pair}
-    found = analyse_matrix(replace(complete, samples=kept, blocks={}))
+    found = analyse_matrix(faulty.without(complete, [p for p in complete.samples if 3 in p]))
     assert [one.components for one in found.anomalies] == []
     assert [one.components for one in found.suspicions] == [("node0->node1",)]
     assert "Fewer than 75 % of the cells were measured" in found.suspicions[0].doubt
 
 
-def test_disturbed_replicates_of_healthy_machines_are_not_reported(monkeypatch):
-    monkeypatch.setattr(faulty, "DISTURBED", 0.02)
+def test_disturbed_replicates_of_healthy_machines_are_not_reported():
     random = rng(5)
     alarms = sum(
-        bool(analyse_matrix(measure(layout, random)).anomalies)
+        bool(analyse_matrix(measure(layout, random, disturbed=0.02)).anomalies)
         for layout in faulty.LAYOUTS
         for _ in range(2)
     )
@@ -210,10 +199,7 @@ def test_sixteen_nodes_with_a_slow_direction():
 def test_equal_replicates_have_limited_confidence():
     rows = np.where(np.eye(4) > 0, 40e9, 20e9)
     rows[1, 1] = 32e9
-    samples = {(i, j): (float(rows[i, j]),) * 3 for i in range(4) for j in range(4)}
-    (one,) = analyse_matrix(
-        NodeMatrix(BANDWIDTH, (0, 1, 2, 3), (0, 1, 2, 3), samples, {}, "x")
-    ).anomalies
+    (one,) = analyse_matrix(faulty.matrix_of(rows, n=3)).anomalies
     assert one.confidence == 0.9999
     assert one.loss_percent == pytest.approx(20.0)
 
@@ -252,14 +238,10 @@ def key(found, of=lambda node: node):
 @given(faults, seeds, st.floats(1e-3, 1e3), st.permutations(range(4)), st.permutations(range(4)))
 def test_neither_unit_nor_order_nor_ascending_numbers_matter(fault, seed, factor, rows, columns):
     measured = measure(faulty.two_packages(2), rng(seed), fault)
-    other = {0: 3, 1: 8, 2: 9, 3: 252}
-    samples = {
-        (other[i], other[j]): tuple(factor * v for v in values)
-        for (i, j), values in measured.samples.items()
-    }
-    blocks = {(other[i], other[j]): v for (i, j), v in measured.blocks.items()}
-    nodes = (tuple(map(other.__getitem__, order)) for order in (rows, columns))
-    changed = NodeMatrix(BANDWIDTH, *nodes, samples, blocks, "x")
+    other = (3, 8, 9, 252)
+    samples = {pair: tuple(factor * v for v in own) for pair, own in measured.samples.items()}
+    changed = replace(measured, initiators=tuple(rows), targets=tuple(columns), samples=samples)
+    changed = faulty.renamed(changed, other)
     assert key(analyse_matrix(changed)) == key(analyse_matrix(measured), other.__getitem__)
 
 
@@ -269,12 +251,9 @@ def test_neither_unit_nor_order_nor_ascending_numbers_matter(fault, seed, factor
 def test_equal_nodes_can_change_numbers(seed, order, slow):
     layout = faulty.full_mesh(4)
     measured = measure(layout, rng(seed), faulty.slow_memory(layout, slow, 0.25))
-    samples = {(order[i], order[j]): v for (i, j), v in measured.samples.items()}
-    blocks = {(order[i], order[j]): v for (i, j), v in measured.blocks.items()}
-    renamed = NodeMatrix(BANDWIDTH, measured.initiators, measured.targets, samples, blocks, "x")
     found = key(analyse_matrix(measured), order.__getitem__)
     assert found
-    assert key(analyse_matrix(renamed)) == found
+    assert key(analyse_matrix(faulty.renamed(measured, order))) == found
 
 
 @few
@@ -335,12 +314,7 @@ def test_missing_values_are_no_faults():
             measured = measure(layout, rng(seed), n=3)
             cells = list(measured.samples)
             numbers = rng(seed).choice(len(cells), len(cells) // 8, replace=False)
-            kept = [cell for cell in cells if cells.index(cell) not in numbers]
-            samples = {cell: measured.samples[cell] for cell in kept}
-            blocks = {cell: measured.blocks[cell] for cell in kept}
-            matrix = NodeMatrix(
-                BANDWIDTH, measured.initiators, measured.targets, samples, blocks, "x"
-            )
+            matrix = faulty.without(measured, [cells[number] for number in numbers])
             alarms += bool(analyse_matrix(matrix, layout.packages).anomalies)
     assert alarms <= 1  # of 36; without tolerance for missing values there were 12
 
@@ -351,9 +325,7 @@ def test_two_replicates_that_contradict_each_other_are_no_evidence(values, found
     measured = measure(layout, rng(), n=2, noise=0.005)
     first, second = measured.samples[2, 2]
     samples = {**measured.samples, (2, 2): (first * values[0], second * values[1])}
-    nodes = measured.initiators
-    reported = analyse_matrix(NodeMatrix(BANDWIDTH, nodes, nodes, samples, measured.blocks, "x"))
-    assert bool(reported.anomalies) == found
+    assert bool(analyse_matrix(replace(measured, samples=samples)).anomalies) == found
 
 
 def test_a_block_of_few_cells_has_no_drift():

@@ -23,11 +23,6 @@ HONEST = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def undisturbed(monkeypatch):
-    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
-
-
 def analysed(layout, distances=None, packages=None, **keys):
     return analyse_matrix(measure(layout, np.random.default_rng(4), **keys), packages, distances)
 

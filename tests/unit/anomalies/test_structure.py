@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import faulty_machines as faulty
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
-from chaosity.store.csv_tables import NodeMatrix
-from faulty_machines import BANDWIDTH, LATENCY
+from faulty_machines import BANDWIDTH, LATENCY, matrix_of
 
 PACKAGES = ("local", "same package", "other package")
 # What each layout of tests/support/faulty_machines.py is: names of the classes, and the packages.
@@ -35,20 +32,6 @@ def names(found):
     return tuple(one.name for one in found.groups)
 
 
-def matrix(rows, initiators=None, targets=None, metric=BANDWIDTH):
-    """A single run without noise; NaN was not measured."""
-    table = np.array(rows, dtype=float)
-    initiators = initiators or tuple(range(table.shape[0]))
-    targets = targets or tuple(range(table.shape[1]))
-    samples = {
-        (source, sink): (float(table[i, j]),)
-        for i, source in enumerate(initiators)
-        for j, sink in enumerate(targets)
-        if not np.isnan(table[i, j])
-    }
-    return NodeMatrix(metric, initiators, targets, samples, {}, "synthetic")
-
-
 def test_every_layout_has_an_expectation():
     assert {layout.name for layout in faulty.LAYOUTS} == set(EXPECTED)
 
@@ -57,7 +40,7 @@ def test_every_layout_has_an_expectation():
 @pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
 def test_the_structure_is_seen_without_noise(layout, metric):
     rows = 40e9 * layout.table() if metric == BANDWIDTH else 100.0 / layout.table()
-    found = analyse_matrix(matrix(rows, metric=metric))
+    found = analyse_matrix(matrix_of(rows, metric=metric))
     assert (names(found), found.packages) == EXPECTED[layout.name]
     assert found.anomalies == ()
 
@@ -65,8 +48,7 @@ def test_the_structure_is_seen_without_noise(layout, metric):
 @pytest.mark.parametrize("metric", [BANDWIDTH, LATENCY])
 @pytest.mark.parametrize("n", [1, 5])
 @pytest.mark.parametrize("layout", faulty.LAYOUTS, ids=lambda layout: layout.name)
-def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
-    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+def test_the_structure_is_seen_through_noise(layout, n, metric):
     found = analyse_matrix(faulty.measure(layout, np.random.default_rng(11), n=n, metric=metric))
     assert (names(found), found.packages) == EXPECTED[layout.name]
     assert found.anomalies == ()
@@ -82,13 +64,10 @@ def test_the_structure_is_seen_through_noise(layout, n, metric, monkeypatch):
     ],
     ids=lambda value: getattr(value, "name", None),
 )
-def test_neighbours_are_seen_through_much_noise_and_gaps(layout, missing, monkeypatch):
-    monkeypatch.setattr(faulty, "DISTURBED", 0.0)
+def test_neighbours_are_seen_through_much_noise_and_gaps(layout, missing):
     for seed in range(10):
         full = faulty.measure(layout, np.random.default_rng(seed), n=3, noise=0.08)
-        samples = {pair: own for pair, own in full.samples.items() if pair not in missing}
-        blocks = {pair: own for pair, own in full.blocks.items() if pair not in missing}
-        assert not analyse_matrix(replace(full, samples=samples, blocks=blocks)).anomalies
+        assert not analyse_matrix(faulty.without(full, missing)).anomalies
 
 
 def test_each_cell_is_in_one_group_and_the_best_group_is_first():
@@ -109,13 +88,13 @@ def test_packages_can_have_alternating_nodes():
 
 
 def test_steps_of_a_one_way_ring_are_directed():
-    found = analyse_matrix(matrix(40e9 * faulty.ring(6, one_way=True).table()))
+    found = analyse_matrix(matrix_of(40e9 * faulty.ring(6, one_way=True).table()))
     first = next(one for one in found.groups if one.name == "step 1")
     assert set(first.cells) == {(i, (i + 1) % 6) for i in range(6)}
 
 
 def test_an_interleaved_machine_has_no_structure():
-    found = analyse_matrix(matrix(np.full((4, 4), 40e9)))
+    found = analyse_matrix(matrix_of(np.full((4, 4), 40e9)))
     assert found.structure.startswith("none: all nodes reach all memory equally")
     assert found.verdict.endswith("The matrix has no structure.")
 
@@ -124,7 +103,7 @@ def test_an_interleaved_machine_has_no_structure():
 def test_memory_without_processing_units_is_a_separate_group(targets):
     more = [[20e9 if t == i else 12e9 for t in range(targets)] for i in range(2)]
     rows = [[40e9, 25e9, *more[0]], [25e9, 40e9, *more[1]]]
-    found = analyse_matrix(matrix(rows, targets=(0, 1, 8, 9)[: 2 + targets]))
+    found = analyse_matrix(matrix_of(rows, targets=(0, 1, 8, 9)[: 2 + targets]))
     assert names(found)[:2] == ("local", "remote")
     assert "other memory, rank 1" in names(found)
     assert found.anomalies == ()
@@ -136,7 +115,7 @@ def test_memory_without_processing_units_is_a_separate_group(targets):
 
 def test_an_initiator_without_memory_does_not_change_the_structure():
     rows = [[40e9, 25e9], [25e9, 40e9], [20e9, 12e9]]
-    found = analyse_matrix(matrix(rows, initiators=(0, 1, 2), targets=(0, 1)))
+    found = analyse_matrix(matrix_of(rows, initiators=(0, 1, 2), targets=(0, 1)))
     assert names(found)[:2] == ("local", "remote")
     assert found.anomalies == ()
 
@@ -147,13 +126,13 @@ def test_an_initiator_without_memory_does_not_change_the_structure():
     ids=["1 x 1", "one initiator", "one target"],
 )
 def test_cells_without_comparable_cells_are_not_tested(rows):
-    found = analyse_matrix(matrix(rows))
+    found = analyse_matrix(matrix_of(rows))
     assert found.structure.startswith("unknown")
     assert (found.anomalies, found.detectable_loss_percent) == ((), None)
     assert found.verdict.startswith("Not tested: no cell of ")
 
 
 def test_memory_without_any_local_initiator_is_not_tested():
-    found = analyse_matrix(matrix([[40e9, 20e9], [20e9, 40e9]], targets=(8, 9)))
+    found = analyse_matrix(matrix_of([[40e9, 20e9], [20e9, 40e9]], targets=(8, 9)))
     assert found.structure.startswith("unknown")
     assert found.anomalies == ()

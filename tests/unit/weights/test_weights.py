@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -17,24 +18,16 @@ from chaosity.weights import (
     canonical_weights,
     expected_bandwidth,
 )
+from faulty_machines import BANDWIDTH, matrix_of
 from shipped_data import PUBLISHED_TABLES
 
-BANDWIDTH = "bandwidth_bytes_per_second"
 PENGUIN = PUBLISHED_TABLES / "nes_penguin_stream_triad_5gb_8t.csv"
 PLACEMENTS = PUBLISHED_TABLES / "nes_penguin_stream_16t_placement_long.csv"
 
 
 def matrix(rows: list[list[float | None]], metric: str = BANDWIDTH) -> NodeMatrix:
     """A matrix in GB/s whose initiators and targets are numbered from 0."""
-    cells = {(i, j): v for i, row in enumerate(rows) for j, v in enumerate(row)}
-    return NodeMatrix(
-        metric=metric,
-        initiators=tuple(range(len(rows))),
-        targets=tuple(range(len(rows[0]))),
-        samples={pair: (value * 1e9,) for pair, value in cells.items() if value is not None},
-        blocks={},
-        source="m.csv",
-    )
+    return matrix_of(np.array(rows, dtype=float) * 1e9, metric=metric)
 
 
 TWO = matrix([[40.0, 10.0], [20.0, 40.0]])
@@ -131,7 +124,7 @@ def test_dwp_is_a_share_and_pages_cannot_move_to_workers_without_memory():
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        ([4], r"m\.csv: node 4 is not an initiator; initiators: 0, 1"),
+        ([4], "synthetic: node 4 is not an initiator; initiators: 0, 1"),
         ([0, 0], "worker 0 is named twice"),
         ([], "no worker is given"),
     ],
