@@ -7,8 +7,8 @@ events of a processor is in the files below templates/counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, TemplateError
@@ -42,39 +42,14 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# Texts that are filled in together are separated by this character, which no person writes.
-_SEPARATOR = "\x1f"
 # Jinja2's marks: a text without them is constant.
 _MARKS = ("{{", "{%", "{#")
-
-_Fill = Callable[[Sequence[str]], Any]
 
 
 @lru_cache(maxsize=4096)
 def _compile_template(text: str) -> Template:
     """Return the compiled template of a text; each text is compiled only once."""
     return ENVIRONMENT.from_string(text)
-
-
-def _collect_templates(part: Any, templates: list[str]) -> _Fill:
-    """Append all templates in a part of the benchmark file to `templates`, in their order.
-
-    Returns a function that makes the part from the filled-in templates.
-    """
-    before = len(templates)
-    if isinstance(part, str):
-        if any(mark in part for mark in _MARKS):
-            templates.append(part)
-            return lambda filled: filled[before]
-    elif isinstance(part, Mapping):
-        members = [(key, _collect_templates(value, templates)) for key, value in part.items()]
-        if len(templates) > before:
-            return lambda filled: {key: fill(filled) for key, fill in members}
-    elif isinstance(part, list):
-        items = [_collect_templates(value, templates) for value in part]
-        if len(templates) > before:
-            return lambda filled: [fill(filled) for fill in items]
-    return lambda filled: part
 
 
 class LoadMaker:
@@ -89,15 +64,18 @@ class LoadMaker:
         self.operating_system_of_commands: str = document.get("platform", "linux")
         self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
 
-    def _fill_texts(self, texts: Sequence[str], context: Mapping[str, Any]) -> list[str]:
-        """Return texts with all variables replaced; one template holds all texts, for speed."""
+    def _filled(self, part: Any, context: Mapping[str, Any]) -> Any:
+        """Return a part of the benchmark file with all its templates filled in."""
+        if isinstance(part, Mapping):
+            return {key: self._filled(value, context) for key, value in part.items()}
+        if isinstance(part, list):
+            return [self._filled(value, context) for value in part]
+        if not isinstance(part, str) or not any(mark in part for mark in _MARKS):
+            return part
         try:
-            return _compile_template(_SEPARATOR.join(texts)).render(context).split(_SEPARATOR)
+            return _compile_template(part).render(context)
         except (TemplateError, TypeError) as error:
-            for text in texts:
-                if len(texts) > 1:
-                    self._fill_texts([text], context)  # if this text is wrong, the error names it
-            what = f"the template {texts[0]!r} cannot be filled in: {error}"
+            what = f"the template {part!r} cannot be filled in: {error}"
             raise UserError(what, self.file_path) from error
 
     def _filled_number(self, text: str, filled: str) -> float | None:
@@ -124,25 +102,6 @@ class LoadMaker:
                 metrics[former] = known
         return {**{key: v for key, v in load.items() if key != "notes"}, "metrics": metrics}
 
-    @cached_property
-    def _parts(self) -> tuple[list[str], _Fill]:
-        """Return the templates that every load has, and the function that fills them in."""
-        document = self.document
-        bounds = {name: source.get("at_most") for name, source in document["metrics"].items()}
-        templates: list[str] = []
-        fill = _collect_templates(
-            {
-                "memory_bytes": str(document.get("memory_bytes", 0)),
-                "environment": document.get("environment", {}),
-                "command": document["command"],
-                "metrics": document["metrics"],
-                "valid": document["valid"],
-                "bounds": {name: str(bound) for name, bound in bounds.items()},
-            },
-            templates,
-        )
-        return templates, fill
-
     def make_load(
         self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
     ) -> Load:
@@ -153,16 +112,19 @@ class LoadMaker:
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
-        templates, fill = self._parts
-        filled = fill(self._fill_texts(templates, context) if templates else [])
-        bounds = {key: self._filled_number(key, bound) for key, bound in filled["bounds"].items()}
-        metrics = filled["metrics"].items()
+        environment = self._filled(document.get("environment", {}), context)
+        memory = self._filled(str(document.get("memory_bytes", 0)), context)
+        metrics = {}
+        for metric, source in document["metrics"].items():
+            filled = self._filled(source, context)
+            bound = self._filled_number(metric, str(filled.get("at_most")))
+            metrics[metric] = {**filled, "at_most": bound}
         load = {
-            "memory_bytes": int(self._filled_number("memory_bytes", filled["memory_bytes"]) or 0),
-            "environment": {key: text for key, text in filled["environment"].items() if text},
-            "command": [word for word in filled["command"] if word],
-            "metrics": {name: {**source, "at_most": bounds[name]} for name, source in metrics},
-            "valid": filled["valid"],
+            "memory_bytes": int(self._filled_number("memory_bytes", memory) or 0),
+            "environment": {key: text for key, text in environment.items() if text},
+            "command": [word for word in self._filled(document["command"], context) if word],
+            "metrics": metrics,
+            "valid": self._filled(document["valid"], context),
             "name": name,
             "benchmark": self.name,
             "category": document["category"],
@@ -194,7 +156,7 @@ class LoadMaker:
         """Return the expected duration in seconds of a run with a stopping rule, without set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
-            [filled] = self._fill_texts([given], {**context, "parameters": self.parameters})
+            filled = self._filled(given, {**context, "parameters": self.parameters})
             return self._filled_number(given, filled) or 0.0
         if rule["relative_precision"] is None:
             return rule["max_seconds"]
