@@ -18,7 +18,7 @@ from wait_until_true import wait_until
 
 pytestmark = pytest.mark.alone
 
-SIZE = 64 * 2**20
+SIZE = 16 * 2**20
 READS = [
     *("fio", "--name=job", "--rw=read", "--bs=1m", "--direct=1", "--readonly"),
     *("--filename=drives/drive0", "--output=result.json", "--output-format=json"),
@@ -87,7 +87,7 @@ def test_a_drive_breaks_while_it_is_read(make_point, tmp_path: Path):
     with loop_device(image, size=SIZE) as device:
         image.write_bytes(os.urandom(SIZE))
         runs = point_on(make_point, device, "--time_based", "--runtime=60", "--rate=16m")
-        breaker = while_it_is_read('sleep 2; truncate --size=0 "$0"', image)
+        breaker = while_it_is_read('sleep 0.5; truncate --size=0 "$0"', image)
         verdict = verdict_of(runs)
         breaker.wait()
         assert verdict["status"] == FAILED
@@ -118,8 +118,8 @@ def test_a_drive_disappears_while_it_is_read(make_point, tmp_path: Path):
     with loop_device(tmp_path / "image", size=SIZE) as device:
         gone = tmp_path / "nvme0n1"
         gone.symlink_to(device)
-        runs = point_on(make_point, gone, "--time_based", "--runtime=3")
-        remover = while_it_is_read('sleep 1; rm "$0"', gone)
+        runs = point_on(make_point, gone, "--time_based", "--runtime=2")
+        remover = while_it_is_read('sleep 0.5; rm "$0"', gone)
         verdict = verdict_of(runs)
         remover.wait()
     assert verdict["status"] == FAILED

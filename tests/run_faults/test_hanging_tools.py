@@ -22,7 +22,7 @@ HANGS = 'trap "" TERM INT HUP; sleep 300.5 & while :; do sleep 300.5; done'
 
 @pytest.mark.alone
 def test_a_tool_that_hangs_and_ignores_signals_is_killed_with_its_children(make_point, monkeypatch):
-    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.2)
     point = make_point(
         command=["sh", "-c", HANGS],
         start="spawn",
@@ -42,10 +42,10 @@ def test_a_tool_that_hangs_and_ignores_signals_is_killed_with_its_children(make_
 
 @pytest.mark.alone
 def test_a_tool_that_never_gets_ready_fails_its_point(make_point, monkeypatch):
-    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
-    monkeypatch.setattr(point_measurement, "READY_SECONDS", 1.0)
+    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(point_measurement, "READY_SECONDS", 0.5)
     verdict = measure_point(make_point(command=["sh", "-c", HANGS]), 1)["verdict"]
-    assert "was not ready after 1 s" in str(verdict["reason"])
+    assert "was not ready after 0.5 s" in str(verdict["reason"])
     assert not running("300.5")
     assert measure_point(make_point(), 1)["verdict"]["status"] == VALID
 

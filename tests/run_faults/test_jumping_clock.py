@@ -66,12 +66,12 @@ def test_the_clock_is_set_while_a_point_is_measured(
     step: int,
 ):
     record, environment = tmp_path / "rep1.json", wall_clock(0)
-    stopping = {"relative_precision": None, "min_seconds": 1, "max_seconds": 1}
+    stopping = {"relative_precision": None, "min_seconds": 0.5, "max_seconds": 0.5}
     # The load itself sets the clock, so the step is between the first sample and the last.
     load = make_point(point={"stopping": stopping})
     step_clock = f"open({environment['WALL_CLOCK_OFFSET']!r}, 'w').write('{step}')"
     program = load["loads"][0]["command"][2].replace(
-        "sys.stdin.readline()", f"sys.stdin.readline(); time.sleep(0.5); {step_clock}"
+        "sys.stdin.readline()", f"sys.stdin.readline(); time.sleep(0.2); {step_clock}"
     )
     load["loads"][0]["command"][2] = program
     (tmp_path / "point.json").write_text(json.dumps(load))
@@ -91,7 +91,7 @@ def test_the_clock_is_set_while_a_point_is_measured(
     moved = float(note["detail"].split()[2])
     assert moved == pytest.approx(1000 * DAY, rel=0.01)  # ms
     [run] = found["loads"]
-    assert 1 <= run["ended_monotonic_seconds"] - run["began_monotonic_seconds"] < 30
+    assert 0.5 <= run["ended_monotonic_seconds"] - run["began_monotonic_seconds"] < 30
     rate, _ = metric_values_or_reasons(found)["memory"]["bandwidth_bytes_per_second"]
     assert isinstance(rate, float)
     assert 1e5 < rate < 1e6  # as without a step: 5000 bytes in at least 5 ms

@@ -197,6 +197,6 @@ def test_only_folders_of_this_user_on_this_host_are_removed(make_point, tmp_path
 
 
 def test_a_load_that_ignores_the_stop_signal_is_killed(make_point, monkeypatch):
-    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(load_process, "GRACE_SECONDS", 0.2)
     verdict = measure_point(make_point("deaf"), 1)["verdict"]
     assert "it ignored the stop signal and was killed" in str(verdict["reason"])

@@ -52,6 +52,11 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"budget": "soon"}, {}, "'soon' is not a duration such as 30m, 2h or 1h30m"),
     ({"budget": "0m"}, {}, "budget is zero"),
+    (
+        {"budget": "3s"},
+        {**SIMULATED, "chaosity_topology": XML.format("nps1")},
+        "measuring each cell of the node matrices once takes about",
+    ),
     ({"budget": "1h", "replicates": 5}, {}, "budget and replicates contradict"),
     ({"known_from": ["results"]}, {}, "earlier runs steer only runs with a budget or a precision"),
     ({"precision": "wide"}, {}, "'wide' is not a share such as 2 % or 0.02"),

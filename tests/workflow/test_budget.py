@@ -132,17 +132,6 @@ def test_rounds_go_on_after_a_kill_a_repair_another_run_and_an_upgrade(root: Pat
     assert {name for name, _ in earlier["measurements"]} == {EXPERIMENTS[0]}
 
 
-def test_a_budget_that_the_plan_does_not_allow_is_refused_in_one_sentence(
-    root: Path, tmp_path: Path
-):
-    workflow = RunWithBudget(root, tmp_path)
-    workflow.config["budget"] = "3s"
-    done = workflow.snakemake("--dry-run")
-    assert done.returncode == 2
-    assert "measuring each cell of the node matrices once takes about" in done.stdout
-    assert "Traceback" not in done.stdout
-
-
 @pytest.mark.thorough
 def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
     workflow = Workflow(root, tmp_path)

@@ -18,7 +18,10 @@ def test_measurements_leave_every_byte_of_a_drive(workflow, tmp_path):
     with loop_device(image, filesystem=True) as device:
         before = checksum(image)
         workflow.host(chaosity_extra_drives=[str(device)])
-        workflow.config["experiments"] = ["storage_bandwidth", "interference"]
+        workflow.config |= {
+            "experiments": ["storage_bandwidth", "interference"],
+            "sample": {"interference": 1},
+        }
         workflow.measure()
         assert record(workflow)["verdict"]["status"] == "valid", record(workflow)["verdict"]
         assert checksum(image) == before

@@ -27,7 +27,7 @@ def simulated(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
     workflow = Workflow(root, tmp_path_factory.mktemp("simulated"))
     workflow.host("imagined", **HOST)
     workflow.config["experiments"] = ["memory_bandwidth", "storage_bandwidth"]
-    workflow.config["sample"] = {"storage_bandwidth": 2}
+    workflow.config["sample"] = {"memory_bandwidth": 3, "storage_bandwidth": 1}
     workflow.run()
     return workflow
 
@@ -82,6 +82,22 @@ def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated
     refused = chaosity(simulated, "profile", "collect", "results")
     assert refused.returncode == 2
     assert "the table is of a simulated host" in refused.stderr
+
+
+def test_results_of_this_and_of_older_versions_stay_valid(simulated: Workflow):
+    for component in simulated.folder.glob("results/*/*/components/*.json"):
+        component.touch()
+    # Older versions gave each measurement all components of its point as inputs.
+    changed = 0
+    for metadata in (simulated.folder / ".snakemake/metadata").iterdir():
+        kept = json.loads(metadata.read_text())
+        if kept["rule"] == "measure":
+            components = sorted(simulated.folder.glob("results/*/*/components/*.json"))
+            kept["input"] = [str(path.relative_to(simulated.folder)) for path in components]
+            metadata.write_text(json.dumps(kept))
+            changed += 1
+    assert changed == 4
+    assert simulated.selected() == set()
 
 
 @pytest.mark.thorough
