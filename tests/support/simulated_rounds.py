@@ -21,16 +21,14 @@ from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 from machines import TODAY, SimulatedHost
 
 
-def simulate_rounds(
-    host: SimulatedHost, budget: Budget, seed: int = 0, so_far: MachineSoFar | None = None
-) -> Iterator[MachineSoFar]:
+def simulate_rounds(host: SimulatedHost, budget: Budget, seed: int = 0) -> Iterator[MachineSoFar]:
     """Yield what is known after each round, with the planned time of each measurement.
 
     The true values are in the host's machine, and `seed` gives noise and order.
     """
     model = MachineModel({**host.machine, "seed": seed}, host.topology, host.name, TODAY)
     points = {point_key(point): point for point in host.points}
-    so_far = so_far or MachineSoFar(host.points, host.topology, host.component_facts)
+    so_far = MachineSoFar(host.points, host.topology, host.component_facts)
     outcomes = {}
     while chosen := next_round(so_far, budget, seed):
         rounds = [*so_far.rounds, chosen]

@@ -30,6 +30,7 @@ from chaosity.rounds.budget import (
     point_key,
     point_priorities,
     read_round_choices,
+    replicate_counts,
 )
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import (
@@ -52,6 +53,13 @@ def server(
 ) -> SimulatedHost:
     """A small server, with few experiments."""
     return planned("two_packages", None, faults, all_points=True, experiments=list(experiments))
+
+
+def plan_of(topology_name: str, *experiments: str) -> HostPlan:
+    """The plan of a shipped topology."""
+    topology = shipped_topology(topology_name)
+    config = {**read_config(), "experiments": [*experiments]}
+    return plan_host(PlannedHost("host", configuration_name(topology), topology), config)
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +90,10 @@ def test_the_first_round_measures_every_cell_of_the_node_matrices_once(host, rou
 
 @pytest.mark.parametrize("machine", ["epyc_7413_nps4", "epyc_9575f_nps1"])
 def test_a_budget_leaves_pairs_of_cores_out_before_the_node_matrices(machine):
-    topology = shipped_topology(machine)
-    config = {**read_config(), "experiments": ["core_to_core", "latency_matrix"]}
-    points = plan_host(PlannedHost("host", "x", topology), config).points
-    counts = Counter(
-        (key[0], priority) for key, priority in point_priorities(points, topology).items()
-    )
+    plan = plan_of(machine, "core_to_core", "latency_matrix")
+    topology = plan.host.topology
+    priorities = point_priorities(plan.points, topology)
+    counts = Counter((experiment, priority) for (experiment, _), priority in priorities.items())
     nodes, targets = len(topology.initiator_nodes), len(topology.memory_nodes)
     assert counts["latency_matrix", Priority.MATRIX] == nodes * targets
     assert counts["core_to_core", Priority.MATRIX] == 0
@@ -166,7 +172,7 @@ def test_what_departs_is_measured_again_and_found():
     [*_, last] = simulate_rounds(faulty, Budget(SECONDS))
     assert last.findings is not None
     assert any("node3" in anomaly.components for anomaly in last.findings.anomalies)
-    counts = last.replicates_of(last.rounds)
+    counts = replicate_counts(last.rounds)
     slow = [counts["memory_bandwidth", f"memory=node{node}+node3+triad"] for node in (0, 1, 2)]
     assert min(slow) > 1
     assert max(counts.values()) <= 3
@@ -210,10 +216,8 @@ def test_a_target_precision_repeats_only_wide_intervals():
     few, many = (
         [*simulate_rounds(host, Budget(precision=precision))][-1] for precision in (0.05, 0.012)
     )
-    assert sum(few.replicates_of(few.rounds).values()) < sum(
-        many.replicates_of(many.rounds).values()
-    )
-    assert max(many.replicates_of(many.rounds).values()) > 3
+    assert sum(replicate_counts(few.rounds).values()) < sum(replicate_counts(many.rounds).values())
+    assert max(replicate_counts(many.rounds).values()) > 3
 
 
 def test_references_of_ratios_come_with_their_points():
@@ -222,7 +226,7 @@ def test_references_of_ratios_come_with_their_points():
     related = [point for point in host.points if any("to" in m for m in point.get("relative", []))]
     assert related
     for so_far in simulate_rounds(host, Budget(400.0)):
-        counts = so_far.replicates_of(so_far.rounds)
+        counts = replicate_counts(so_far.rounds)
         for key, count in counts.items():
             for metric in points[key].get("relative", []):
                 if "to" in metric:
@@ -250,21 +254,13 @@ def test_a_file_without_rounds_is_an_error(tmp_path, text):
 # The budget that a config gives a host.
 
 
-def plan_of(topology_name: str) -> HostPlan:
-    """Return the plan of the node matrices of a shipped topology."""
-    topology = shipped_topology(topology_name)
-    names = ["memory_bandwidth", "latency_matrix", "storage_bandwidth"]
-    config = {**read_config(), "experiments": names}
-    return plan_host(PlannedHost("host", configuration_name(topology), topology, {}), config)
-
-
 @pytest.mark.parametrize(
     ("topology", "nodes_take_longer"), [("epyc_7413_nps4", False), ("sixteen_nodes", True)]
 )
 def test_auto_is_half_an_hour_or_what_the_node_matrices_need(
     topology: str, nodes_take_longer: bool
 ):
-    plan = plan_of(topology)
+    plan = plan_of(topology, *FEW)
     config = check_config({**read_config(), "budget": "auto"})
     least = least_budget_seconds(plan.points, plan.host.topology)
     assert (1.25 * least > 1800.0) == nodes_take_longer

@@ -39,6 +39,7 @@ from chaosity.rounds.budget import (
     must_choose_rounds,
     point_key,
     read_round_choices,
+    replicate_counts,
     rounds_of_choices,
 )
 from chaosity.rounds.machine_so_far import (
@@ -49,7 +50,6 @@ from chaosity.rounds.machine_so_far import (
 )
 from chaosity.rounds.next_round import (
     RecordState,
-    RecordStates,
     Replicate,
     describe_round,
     next_round,
@@ -141,9 +141,9 @@ class RoundChooser:
         self.budget = budget_of_config(config, plan)
         self.earlier_cells = _known_before(plan, config["known_from"])
         rounds = rounds_of_choices(self.choices)
-        states = self._record_states(rounds)
+        self._states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}
-        counting = {each for each, state in states.items() if state.is_usable}
+        counting = {each for each, state in self._states.items() if state.is_usable}
         own = [each for each in rounds if not each.earlier]
         self.missing_seconds = sum(
             planned[point_key(point)]
@@ -162,7 +162,9 @@ class RoundChooser:
             missing_seconds=self.missing_seconds,
             is_new=not counting,
         )
-        self.resumed = resume_rounds(plan.points, plan.host.topology, self.budget, rounds, states)
+        self.resumed = resume_rounds(
+            plan.points, plan.host.topology, self.budget, rounds, self._states
+        )
 
     def choose_first(self) -> tuple[RoundChoice, str]:
         """Return what a run measures first, and a text for the terminal, which can be empty.
@@ -185,9 +187,8 @@ class RoundChooser:
 
         The text has the used time, and then `first` or, without `first`, the chosen round.
         """
-        states = self._record_states(rounds)
-        known = self._with_unrequested_records(rounds, states)
-        so_far = self._machine_so_far(known, states)
+        known = self._with_unrequested_records(rounds)
+        so_far = self._machine_so_far(known)
         chosen = next_round(so_far, self.budget, self.config["seed"])
         used = format_duration(so_far.spent_seconds)
         if self.budget.seconds is not None:
@@ -195,11 +196,11 @@ class RoundChooser:
         following = first or "no further round"
         if chosen is not None and not first:
             number = 1 + sum(not each.earlier for each in known)
-            seconds = SecondsOfPoints(so_far).total_of(chosen.measurements)
-            following = describe_round(number, chosen, seconds)
+            expected = SecondsOfPoints(so_far.points, so_far.record_seconds)
+            following = describe_round(number, chosen, expected.total_of(chosen.measurements))
         text = f"{self.plan.host.name}: {used} used; {following}."
         if len(so_far.measured):
-            measured = len(so_far.replicates_of(known))
+            measured = len(replicate_counts(known))
             text += f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
             # Only the report has the list of tests, so this text leaves the list out.
             text += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
@@ -209,7 +210,7 @@ class RoundChooser:
     def _record_states(self, rounds: Sequence[Round]) -> dict[Replicate, RecordState]:
         """Return (point, replicate) -> state of its record, for each record in the folder."""
         histories = read_component_histories(self.components)
-        asked = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
+        asked = replicate_counts(rounds)
         found = {}
         with kept_readings(self.folder, "rounds", writes=self.writes) as kept:
             for point in self.plan.points:
@@ -226,12 +227,10 @@ class RoundChooser:
                     found[key, number] = RecordState(seconds, is_valid, is_outdated)
         return found
 
-    def _with_unrequested_records(
-        self, rounds: Sequence[Round], states: RecordStates
-    ) -> list[Round]:
+    def _with_unrequested_records(self, rounds: Sequence[Round]) -> list[Round]:
         """Return the rounds, and one more round of the records that count and are of no round."""
         # Such records are from runs without a budget, before the first round or between rounds.
-        planned = MachineSoFar((), self.plan.host.topology).replicates_of(rounds)
+        planned, states = replicate_counts(rounds), self._states
         found: list[PointKey] = []
         for point in self.plan.points:
             key = point_key(point)
@@ -242,9 +241,9 @@ class RoundChooser:
         other = Round("records of runs without a budget", tuple(found), earlier=True)
         return [*rounds, other] if found else [*rounds]
 
-    def _machine_so_far(self, rounds: Sequence[Round], states: RecordStates) -> MachineSoFar:
+    def _machine_so_far(self, rounds: Sequence[Round]) -> MachineSoFar:
         """Return what is known of the machine from the records of the rounds."""
-        points, topology = self.plan.points, self.plan.host.topology
+        points, topology, states = self.plan.points, self.plan.host.topology, self._states
         facts = host_component_facts(topology, read_component_documents(self.components))
         measured = missing_rows_of_points(())
         if rounds and (self.folder / "points").exists():
@@ -258,6 +257,6 @@ class RoundChooser:
                 for number in range(1, count + 1)
                 if (key, number) in states and not states[key, number].is_outdated
             ]
-            for key, count in MachineSoFar((), topology).replicates_of(rounds).items()
+            for key, count in replicate_counts(rounds).items()
         }
         return MachineSoFar(points, topology, facts, rounds, measured, seconds, self.earlier_cells)

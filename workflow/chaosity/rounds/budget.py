@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
@@ -84,6 +85,11 @@ def rounds_of_choices(choices: Iterable[RoundChoice]) -> list[Round]:
     return [each for choice in choices for each in choice.rounds]
 
 
+def replicate_counts(rounds: Iterable[Round]) -> Counter[PointKey]:
+    """Return point -> how many replicates of it these rounds measure."""
+    return Counter(key for each in rounds for key in each.measurements)
+
+
 def round_file(folder: Path, number: int) -> Path:
     """Return the path of choice `number` in the results of a host's configuration."""
     return folder / ROUNDS_FOLDER / f"{number}.json"
@@ -140,9 +146,6 @@ def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
         write_round_choice(round_file(folder, 1), RoundChoice(tuple(rounds), is_last=False))
 
 
-NODE, NODES = "node", "nodes"
-# Kinds of initiators with all cores of all nodes of a package or of the machine.
-WHOLE_PARTS = ("package", "machine")
 # Name of the level with the size of a working set. The module `store.measurements` has the same
 # name, but imports pandas.
 _WORKING_SET = "bytes"
@@ -270,9 +273,9 @@ def is_node_matrix_cell(loads: list[Load]) -> bool:
     levels = load.get("levels", {})
     return (
         not others
-        and load["target"]["kind"] == NODE
+        and load["target"]["kind"] == "node"
         and len(load["target"]["nodes"]) == 1
-        and (load["initiator"]["kind"] == NODE or "latency_ns" in load["metrics"])
+        and (load["initiator"]["kind"] == "node" or "latency_ns" in load["metrics"])
         and levels.keys().isdisjoint({_WORKING_SET, _RESPONDER})
     )
 
@@ -290,7 +293,9 @@ def _is_of_packages(loads: list[Load]) -> bool:
     """
     [load, *others] = loads
     return (
-        not others and load["target"]["kind"] == NODES and load["initiator"]["kind"] in WHOLE_PARTS
+        not others
+        and load["target"]["kind"] == "nodes"
+        and load["initiator"]["kind"] in ("package", "machine")
     )
 
 

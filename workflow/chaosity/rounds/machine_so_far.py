@@ -31,6 +31,7 @@ from chaosity.rounds.budget import (
     PointKey,
     Round,
     point_key,
+    replicate_counts,
 )
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import MAD_TO_DEVIATION
@@ -77,37 +78,6 @@ def cells_of_earlier_runs(
     return cells[[*_CELL, "median", "n", "variance"]]
 
 
-def cells_with_known_values(measured: Measurements, known: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the summary of the measured cells, with the columns `known_median`, `known_variance`.
-
-    These two are from `known`, and NaN for cells that `known` lacks. The column `own_variance` has
-    the variance of the logarithm over the cell's own replicates; NaN for one replicate.
-    """
-    cells = _quiet_cells(measured, CELL)
-    cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
-    if known is None:
-        return cells.assign(known_median=np.nan, known_variance=np.nan)
-    names = {"median": "known_median", "variance": "known_variance"}
-    return cells.merge(known.drop(columns="n").rename(columns=names), "left", on=_CELL)
-
-
-def departs_from_earlier_runs(cells: pd.DataFrame) -> pd.Series:
-    """Return whether the median of each cell departs from the median of earlier runs.
-
-    `cells` is the result of `cells_with_known_values`.
-
-    How much two runs usually differ is the median absolute deviation of the differences of all
-    cells of a metric, since few changed cells hardly move it. Two runs differ at least as much as
-    two measurements of one run.
-    """
-    difference = pd.Series(np.log(cells["median"] / cells["known_median"]))
-    kinds = [cells["experiment"], cells["metric"]]
-    centre = difference.groupby(kinds).transform("median")
-    spread = (difference - centre).abs().groupby(kinds).transform("median") * MAD_TO_DEVIATION
-    least = (2.0 * cells["known_variance"].fillna(0.0)) ** 0.5
-    return pd.Series((difference - centre).abs() > _DEPARTURE * np.maximum(spread, least))
-
-
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
     """Return the summary of the cells with values, but not of percentiles, which vary much."""
     rows = measurements.performance_rows()
@@ -139,7 +109,7 @@ class MachineSoFar:
     @property
     def spent_seconds(self) -> float:
         """Return the seconds that the rounds of this budget took, with overheads."""
-        free = self.replicates_of(each for each in self.rounds if each.earlier)
+        free = replicate_counts(each for each in self.rounds if each.earlier)
         return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
             sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
             for key, listed in self.record_seconds.items()
@@ -152,8 +122,34 @@ class MachineSoFar:
 
     @cached_property
     def cells_with_known_values(self) -> pd.DataFrame:
-        """Return the measured cells, with their values in earlier runs if these are known."""
-        return cells_with_known_values(self.measured, self.earlier_cells)
+        """The summary of the measured cells, with the columns `known_median`, `known_variance`.
+
+        These two are from earlier runs, and NaN for cells that earlier runs lack. The column
+        `own_variance` has the variance of the logarithm over the cell's own replicates; NaN for one
+        replicate.
+        """
+        cells, known = _quiet_cells(self.measured, CELL), self.earlier_cells
+        cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
+        if known is None:
+            return cells.assign(known_median=np.nan, known_variance=np.nan)
+        names = {"median": "known_median", "variance": "known_variance"}
+        return cells.merge(known.drop(columns="n").rename(columns=names), "left", on=_CELL)
+
+    @property
+    def cells_departing_from_earlier_runs(self) -> pd.DataFrame:
+        """Return the cells whose median departs from the median of earlier runs.
+
+        How much two runs usually differ is the median absolute deviation of the differences of all
+        cells of a metric, since few changed cells hardly move it. Two runs differ at least as much
+        as two measurements of one run.
+        """
+        cells = self.cells_with_known_values
+        difference = pd.Series(np.log(cells["median"] / cells["known_median"]))
+        kinds = [cells["experiment"], cells["metric"]]
+        centre = difference.groupby(kinds).transform("median")
+        spread = (difference - centre).abs().groupby(kinds).transform("median") * MAD_TO_DEVIATION
+        least = (2.0 * cells["known_variance"].fillna(0.0)) ** 0.5
+        return cells[(difference - centre).abs() > _DEPARTURE * np.maximum(spread, least)]
 
     @property
     def points_with_values(self) -> set[PointKey]:
@@ -173,7 +169,7 @@ class MachineSoFar:
     @cached_property
     def unmeasured(self) -> Measurements:
         """Return the rows, without values, of the points that no round measures."""
-        done = self.replicates_of(self.rounds)
+        done = replicate_counts(self.rounds)
         return missing_rows_of_points(point for point in self.points if not done[point_key(point)])
 
     @cached_property
@@ -191,10 +187,6 @@ class MachineSoFar:
         """Return the measured drive sets whose values contradict those of other sets."""
         return find_contradicted_drive_sets(self._drive_sets)
 
-    def replicates_of(self, rounds: Iterable[Round]) -> Counter[PointKey]:
-        """Return point -> how many replicates of it these rounds measure."""
-        return Counter(key for each in rounds for key in each.measurements)
-
 
 def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
     """Return the rows of unmeasured points for the tidy table, with the status "missing"."""
@@ -209,13 +201,16 @@ class SecondsOfPoints:
 
     For a measured point, this is the median time of its measurements. For other points, it is the
     estimate of the plan, times the typical ratio of measured to estimated time in their experiment.
+    `record_seconds` is (experiment, point) -> duration of each of its records.
     """
 
-    def __init__(self, so_far: MachineSoFar) -> None:
-        estimates = {point_key(point): point["estimated_seconds"] for point in so_far.points}
+    def __init__(
+        self, points: Iterable[Point], record_seconds: Mapping[PointKey, Sequence[float]]
+    ) -> None:
+        estimates = {point_key(point): point["estimated_seconds"] for point in points}
         measured = {
             key: float(np.median(listed))
-            for key, listed in so_far.record_seconds.items()
+            for key, listed in record_seconds.items()
             if listed and key in estimates
         }
         ratios: dict[str, list[float]] = defaultdict(list)

@@ -37,8 +37,9 @@ from chaosity.rounds.budget import (
     kind_of_contention,
     point_key,
     point_priorities,
+    replicate_counts,
 )
-from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints, departs_from_earlier_runs
+from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
 from chaosity.statistics.estimates import FEWEST_CELLS
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
@@ -130,7 +131,7 @@ def resume_rounds(
     for (key, _), each in states.items():
         if each.seconds:
             durations.setdefault(key, []).append(each.seconds)
-    seconds = SecondsOfPoints(MachineSoFar(points, topology, record_seconds=durations))
+    seconds = SecondsOfPoints(points, durations)
     left = float("inf") if budget.seconds is None else budget.seconds
     lacking: list[tuple[int, int, Replicate]] = []
     for index, (key, number) in replicates_of_rounds(rounds):
@@ -207,13 +208,13 @@ class _NextRound:
     def __init__(self, so_far: MachineSoFar, budget: Budget, seed: int) -> None:
         self.so_far, self.budget = so_far, budget
         self.points = {point_key(point): point for point in so_far.points}
-        self.done = so_far.replicates_of(so_far.rounds)
+        self.done = replicate_counts(so_far.rounds)
         # Points without a valid value in any replicate. The next run tries them again; within this
         # run, they could fail again and use up the budget.
         self.with_values = so_far.points_with_values
         self.failed = {key for key, n in self.done.items() if n} - self.with_values
         self.undisturbed = so_far.undisturbed_replicates
-        self.seconds = SecondsOfPoints(so_far)
+        self.seconds = SecondsOfPoints(so_far.points, so_far.record_seconds)
         self.random = random.Random(f"{seed}/{len(so_far.rounds)}")
         self.priority = point_priorities(so_far.points, so_far.topology)
         self.chosen: list[PointKey] = []
@@ -293,9 +294,7 @@ class _NextRound:
         parts = self._parts_of_drive_sets(departing)
         self._take(parts, 0.75 * limit, "{} that show which drives of a slow set are the reason")
         if self.so_far.earlier_cells is not None:
-            cells = self.so_far.cells_with_known_values[
-                departs_from_earlier_runs(self.so_far.cells_with_known_values)
-            ]
+            cells = self.so_far.cells_departing_from_earlier_runs
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
             again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
             self._take(again, limit / 2.0, "{} of what departs from earlier runs")
