@@ -28,6 +28,13 @@ def test_a_host_that_is_only_named_simulated_is_measured(tmp_path):
         run(tmp_path)
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"transport": null}', "[" * 100_000])
+def test_a_damaged_description_of_the_host_is_an_error(tmp_path, text):
+    (tmp_path / "host.json").write_text(text)
+    with pytest.raises(UserError, match=r"host\.json: the file is not a description"):
+        run(tmp_path)
+
+
 def measured(folder: Path, point: dict[str, object]) -> subprocess.CompletedProcess[str]:
     """Run the command without an activated environment."""
     file = folder / "point.json"

@@ -301,8 +301,9 @@ def _is_simulated(point: Path) -> bool:
     """Return whether the ``host.json`` above a point's file says that the host is simulated."""
     for folder in point.absolute().parents:
         if (host := folder / "host.json").exists():
-            transport = json.loads(read_regular_file(host)).get("transport", {})
-            return bool(transport.get("kind") == SIMULATED)
+            with malformed_as_user_error("the file is not a description of a host", str(host)):
+                transport = json.loads(read_regular_file(host)).get("transport", {})
+                return bool(transport.get("kind") == SIMULATED)
     return False
 
 
