@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import yaml
 
 from chaosity.campaign.files_made_again import (
+    describe_repetitions,
     set_damaged_derived_files_aside,
     set_damaged_records_aside,
 )
@@ -291,11 +292,10 @@ class Campaign:
         weights = MeasuredPageWeights(mode.folder, recalculate=self.is_main)
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
-            choices = (
-                read_round_choices(mode.folder) if has_budget_or_precision(self.config) else []
-            )
-            rounds = rounds_of_choices(choices)
-            mode.use_plan(plan_of_rounds(plan, mode.folder, rounds) if rounds else plan)
+            if has_budget_or_precision(self.config):
+                rounds = rounds_of_choices(read_round_choices(mode.folder))
+                plan = plan_of_rounds(plan, mode.folder, rounds) if rounds else plan
+            mode.use_plan(plan)
             return
         if self.writes:
             self._set_aside(host.name, set_damaged_records_aside(plan, mode.folder))
@@ -416,10 +416,11 @@ class Campaign:
 
     def repeated_measurements_text(self) -> str | None:
         """Return a sentence on which records are measured again and why; None if there are none."""
-        from chaosity.campaign.files_made_again import describe_repetitions
-
-        measurements = (job for job in self.needed_jobs() if job.rule.name.endswith("measure"))
-        return describe_repetitions((job, self.point_of(job.wildcards)) for job in measurements)
+        return describe_repetitions(
+            (Path(job.output[0]), job.input.changed_components, self.point_of(job.wildcards))
+            for job in self.needed_jobs()
+            if job.rule.name.endswith("measure")
+        )
 
     def point_of(self, wildcards: Any) -> Point:
         """Return the planned point of the measurement that Snakemake's wildcards name."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from chaosity.campaign.measured_page_weights import FILE as WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
@@ -153,25 +153,15 @@ def _set_aside(path: Path, what: str, again: str) -> str:
 _DEFINED_BY = ("loads", "stopping")
 
 
-class InputsOfMeasurement(Protocol):
-    """The input files of a job that measures, by their names in rule `measure`."""
-
-    changed_components: Iterable[str]
-
-
-class Repetition(Protocol):
-    """A measuring job of Snakemake, with changed components as inputs and a record as output."""
-
-    input: InputsOfMeasurement
-    output: list[str]
-
-
-def describe_repetitions(jobs: Iterable[tuple[Repetition, Point]]) -> str | None:
+def describe_repetitions(
+    measurements: Iterable[tuple[Path, Sequence[str], Point]],
+) -> str | None:
     """Return a sentence on how many records are measured again and why; None if there are none.
 
-    `jobs` are the measurements that are going to run, each with its planned point.
+    `measurements` are going to run: the file of each record, the files of the components that
+    changed, and the planned point.
     """
-    reasons = Counter(_reason(job, point) for job, point in jobs if Path(job.output[0]).exists())
+    reasons = Counter(_reason(*each) for each in measurements if each[0].exists())
     if not reasons:
         return None
     listed = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
@@ -179,12 +169,12 @@ def describe_repetitions(jobs: Iterable[tuple[Repetition, Point]]) -> str | None
     return f"{format_count(reasons.total(), 'record')} {verb} measured again: {listed}"
 
 
-def _reason(job: Repetition, point: Point) -> str:
-    """Return why a record is measured again, as a clause."""
-    if changed := [Path(file).stem for file in job.input.changed_components]:
-        return f"{join_with_and(changed)} changed"
+def _reason(path: Path, changed_components: Sequence[str], point: Point) -> str:
+    """Return why the record in a file is measured again, as a clause."""
+    if changed_components:
+        return f"{join_with_and([Path(file).stem for file in changed_components])} changed"
     try:
-        record = load_record(Path(job.output[0]))
+        record = load_record(path)
     except ValueError:
         return "damaged"
     if record["point"]["definition"] != point["definition"]:

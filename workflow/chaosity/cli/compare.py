@@ -139,28 +139,15 @@ def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
 
 def _print_hosts(result: OutlierHosts, most: int | None) -> None:
     """Print the table of hosts; outliers are red."""
-    rows = [
-        (
-            host.host,
-            _ratio(host.speed),
-            _interval(host.low, host.high),
-            f"{host.clear} of {host.cells}",
-            _ratio(host.worst_ratio),
-            host.worst,
-        )
-        for host in result.hosts[:most]
-    ]
-    styles = ["red" if host.differs else "" for host in result.hosts]
+    rows = []
+    for host in result.hosts[:most]:
+        interval = _interval(host.low, host.high)
+        differing, worst = f"{host.clear} of {host.cells}", _ratio(host.worst_ratio)
+        cells = (host.host, _ratio(host.speed), interval, differing, worst, host.worst)
+        rows.append([styled_text(cell, "red" if host.differs else "") for cell in cells])
     print_line()
-    print_table(
-        [
-            [styled_text(cell, style) for cell in row]
-            for row, style in zip(rows, styles, strict=False)
-        ],
-        ["host"],
-        ["speed", "95 % interval", "cells that differ", "largest ratio"],
-        ["in the cell"],
-    )
+    numbers = ["speed", "95 % interval", "cells that differ", "largest ratio"]
+    print_table(rows, ["host"], numbers, ["in the cell"])
 
 
 def _ratio(value: float | None) -> str:

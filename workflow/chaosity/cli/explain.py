@@ -63,7 +63,6 @@ def explain_value_command(
     """
     from scipy.stats import t
 
-    from chaosity.cli.explain import explain_replicate
     from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
     from chaosity.store.measurements import Measurements
     from chaosity.store.tidy_table_from_records import build_tidy_table

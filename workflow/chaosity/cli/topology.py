@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -92,12 +92,6 @@ def _print_nodes(topology: Topology) -> None:
     cores_of = Counter(node for core in topology.cores for node in core.nodes)
     drives_of = Counter(drive.node for drive in topology.drives)
     gpus_of = Counter(gpu.node for gpu in topology.compute_gpus)
-    numbers = {node.os_index for node in topology.nodes}
-    has = {
-        "side cache": any(node.memory_side_cache_bytes for node in topology.nodes),
-        "drives": bool(numbers & drives_of.keys()),
-        "GPUs": bool(numbers & gpus_of.keys()),
-    }
     rows = []
     for node in topology.nodes:
         number, empty = node.os_index, node.memory_bytes == 0
@@ -118,7 +112,8 @@ def _print_nodes(topology: Topology) -> None:
                 "GPUs": gpus_of[number] or None,
             }
         )
-    heads = [head for head in rows[0] if has.get(head, True)]
+    always = rows[0].keys() - {"side cache", "drives", "GPUs"}
+    heads = [head for head in rows[0] if head in always or any(row[head] for row in rows)]
     print_line("\nNUMA nodes", style="bold")
     print_table(
         [[row[head] for head in heads] for row in rows],
@@ -154,6 +149,10 @@ def _print_devices(topology: Topology) -> None:
         for drive in topology.drives
         if drive.name
     ]
+    _print_kind_of_devices("NVMe drives", "slot name model serial size link node", drives)
+    if bare := Counter(drive.node for drive in topology.drives if not drive.name):
+        print_line("\nNVMe functions without a block device", style="bold")
+        print_line(", ".join(f"{number} on {_node_text(node)}" for node, number in bare.items()))
     gpus = [
         (
             *(gpu.pci, gpu.name, gpu.model),
@@ -162,6 +161,7 @@ def _print_devices(topology: Topology) -> None:
         )
         for gpu in topology.gpus
     ]
+    _print_kind_of_devices("GPUs", "slot name model memory node", gpus)
     opencl = [
         (
             *(device.name, device.device, device.platform),
@@ -170,6 +170,7 @@ def _print_devices(topology: Topology) -> None:
         )
         for device in topology.opencl_devices
     ]
+    _print_kind_of_devices("OpenCL devices", "name device platform type slot memory node", opencl)
     nics = [
         (
             *(nic.pci or "-", nic.name, nic.kind, nic.model),
@@ -177,29 +178,19 @@ def _print_devices(topology: Topology) -> None:
         )
         for nic in topology.nics
     ]
-    bare = Counter(drive.node for drive in topology.drives if not drive.name)
-    functions = [f"{number} on {_node_text(node)}" for node, number in bare.items()]
-    # Title, rows and heads. NVMe functions without a block device have no heads, but a text for
-    # each node.
-    parts: tuple[tuple[str, Sequence[Any], str], ...] = (
-        ("NVMe drives", drives, "slot name model serial size link node"),
-        ("NVMe functions without a block device", functions, ""),
-        ("GPUs", gpus, "slot name model memory node"),
-        ("OpenCL devices", opencl, "name device platform type slot memory node"),
-        ("Network", nics, "slot name kind model rate node"),
-    )
-    for title, rows, heads in parts:
-        if rows:
-            print_line(f"\n{title}", style="bold")
-            if heads:
-                print_table(rows, heads.split(), missing="unknown")
-            else:
-                print_line(", ".join(rows))
+    _print_kind_of_devices("Network", "slot name kind model rate node", nics)
     if accelerators := accelerator_texts(topology):
         print_line("\nAccelerators", style="bold")
     for kind, places, not_measured in accelerators:
         print_line(f"{kind}: {places}", wrap=True)
         print_line(not_measured, wrap=True)
+
+
+def _print_kind_of_devices(title: str, heads: str, rows: Sequence[Sequence[object]]) -> None:
+    """Print a table of devices below a title; nothing without devices."""
+    if rows:
+        print_line(f"\n{title}", style="bold")
+        print_table(rows, heads.split(), missing="unknown")
 
 
 def _node_text(node: int | None) -> str:
