@@ -45,40 +45,34 @@ _FIELDS = {
     "groups": r"(?P<groups>[a-z0-9_]+?)",
     "without": r"(?P<without>\w[\w,-]*)",
 }
-# The patterns of each kind. A name is written with the first pattern of its kind whose fields all
-# have values.
-_FORMS: tuple[tuple[PlaceKind, str], ...] = (
-    ("pu", "pu{index}"),
-    ("core", "core{index}"),
-    ("l3", "l3_{index}"),
-    ("node", "node{index}"),
-    ("package", "package{index}"),
-    ("core_kind", "{word}_cores"),
-    ("core_kind", "kind{index}"),
-    ("machine", "machine"),
-    ("nodes", "nodes{indices}"),
-    ("nodes", "node{indices}"),
-    ("threads", "{groups}_threads{count}"),
-    ("packed", "{groups}_packed{count}"),
-    ("spread", "{groups}_spread{count}"),
-    ("others", "{groups}_without_{without}"),
-    ("drive", "drive-{address}"),
-    ("drive", "drive{index}"),
-    ("disk", "disk-{address}"),
-    ("gpu", "gpu-{address}"),
-    ("gpu", "gpu{index}"),
-    ("file", "file{index}"),
-    ("opencl", "opencl{index}"),
-    ("node_drives", "node{index}drives{count}"),
-    ("node_drives", "node{index}drives"),
-    ("package_drives", "package{index}drives{count}"),
-    ("package_drives", "package{index}drives"),
-    ("unknown_drives", "unknowndrives{count}"),
-    ("unknown_drives", "unknowndrives"),
-    ("nodes_drives", "nodes{indices}drives"),
-    ("nodes_drives", "node{indices}drives"),
-    ("all_drives", "alldrives"),
-)
+# Kind -> its noun in sentences, and the patterns of its names. The noun is empty if the words for a
+# place are more than noun and number, see `_words_of_place`. A name is written with the first
+# pattern of its kind whose fields all have values.
+_KINDS: dict[PlaceKind, tuple[str, ...]] = {
+    "pu": ("processing unit", "pu{index}"),
+    "core": ("core", "core{index}"),
+    "l3": ("L3 domain", "l3_{index}"),
+    "node": ("node", "node{index}"),
+    "package": ("package", "package{index}"),
+    "core_kind": ("cores of kind", "{word}_cores", "kind{index}"),
+    "machine": ("", "machine"),
+    "nodes": ("node", "nodes{indices}", "node{indices}"),
+    "threads": ("", "{groups}_threads{count}"),
+    "packed": ("", "{groups}_packed{count}"),
+    "spread": ("", "{groups}_spread{count}"),
+    "others": ("", "{groups}_without_{without}"),
+    "drive": ("drive", "drive-{address}", "drive{index}"),
+    "disk": ("disk", "disk-{address}"),
+    "gpu": ("GPU", "gpu-{address}", "gpu{index}"),
+    "file": ("file", "file{index}"),
+    "opencl": ("OpenCL device", "opencl{index}"),
+    "node_drives": ("", "node{index}drives{count}", "node{index}drives"),
+    "package_drives": ("", "package{index}drives{count}", "package{index}drives"),
+    "unknown_drives": ("", "unknowndrives{count}", "unknowndrives"),
+    "nodes_drives": ("", "nodes{indices}drives", "node{indices}drives"),
+    "all_drives": ("", "alldrives"),
+}
+_FORMS = [(kind, form) for kind, (_noun, *forms) in _KINDS.items() for form in forms]
 _FIELDS_OF_FORM = {form: frozenset(re.findall(r"{(\w+)}", form)) for _, form in _FORMS}
 _PATTERNS = [(kind, re.compile(form.format_map(_FIELDS), re.ASCII)) for kind, form in _FORMS]
 _GROUP = r"(?:(?:pu|core|l3_|node|package|kind)\d{1,6}|(?:efficiency|performance)_cores|machine)"
@@ -112,8 +106,8 @@ class PlaceName:
             "without": self.without,
         }
         known = {name: value for name, value in fields.items() if value is not None}
-        for kind, form in _FORMS:
-            if kind == self.kind and known.keys() >= _FIELDS_OF_FORM[form]:
+        for form in _KINDS[self.kind][1:]:
+            if known.keys() >= _FIELDS_OF_FORM[form]:
                 return form.format_map(known)
         raise ValueError(f"{self!r} has no name: a part is missing")
 
@@ -243,20 +237,6 @@ def initiator_to_target_name(initiator: str, target: str) -> str:
     return f"{initiator}->{target}"
 
 
-# Words for kinds of places with one index or address; `_words_of_place` has those of other kinds.
-_WORDS: dict[PlaceKind, str] = {
-    "pu": "processing unit",
-    "core": "core",
-    "l3": "L3 domain",
-    "node": "node",
-    "package": "package",
-    "core_kind": "cores of kind",
-    "drive": "drive",
-    "disk": "disk",
-    "gpu": "GPU",
-    "file": "file",
-    "opencl": "OpenCL device",
-}
 # If a text has more numbers than this, neighbouring numbers are written as a range.
 _MOST_NUMBERS = 4
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
@@ -308,9 +288,10 @@ def _words_of_place(place: PlaceName) -> str:
         return f"the {first} of {of}"
     if place.word:
         return f"{place.word} cores"
+    noun = _KINDS[place.kind][0]
     if place.address:
-        return f"{_WORDS[place.kind]} {_PCI_ADDRESS.sub(_PCI_FORM, place.address)}"
-    return _numbered(_WORDS.get(place.kind, "node"), place.indices)
+        return f"{noun} {_PCI_ADDRESS.sub(_PCI_FORM, place.address)}"
+    return _numbered(noun, place.indices)
 
 
 def _words_of_groups(place: PlaceName) -> str:
@@ -336,6 +317,6 @@ def places_in_words(names: Iterable[int | str]) -> str:
     ]
     kinds = {place.kind if place and len(place.indices) == 1 else None for place in places}
     if len(kinds) == 1 and (kind := kinds.pop()) in ("pu", "core", "l3", "node", "package"):
-        return _numbered(_WORDS[kind], [place.indices[0] for place in places if place])
+        return _numbered(_KINDS[kind][0], [place.indices[0] for place in places if place])
     *most, final = map(place_in_words, listed)
     return f"{', '.join(most)} and {final}" if most else final
