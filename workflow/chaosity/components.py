@@ -72,7 +72,7 @@ class ComponentState:
     content: Mapping[str, object] | None  # the document; None while the component did not exist
 
 
-def _read_json_object_or_none(path: Path) -> dict[str, object] | None:
+def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
         return dict(json.loads(_text(path)))
@@ -98,7 +98,7 @@ def record_component_state(path: Path) -> None:
     """
     history = _history_file(path)
     now = utc_now_text()
-    states, content, since = _read_component_states(history), _read_json_object_or_none(path), now
+    states, content, since = _read_component_states(history), read_json_object_or_none(path), now
     # If the clock was ahead and was set back, a state may begin in the future. Then every new
     # record would look older than this state, and Snakemake would measure its point in every run.
     soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
@@ -486,7 +486,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
         OSError: the directory cannot be written. No file is left incomplete.
     """
     fingerprints = directory / _DISCOVERY_FINGERPRINTS
-    before = _read_json_object_or_none(fingerprints) or {}
+    before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
         if not read_regular_file(path).strip(b"\0 \n"):  # a crash, and no person, emptied this file
@@ -540,7 +540,7 @@ def read_component_documents(folder: Path) -> dict[str, _ComponentDocument]:
     A person may have edited a file, so keys may be missing or have unusual values.
     """
     documents = {
-        path.stem: _read_json_object_or_none(path) for path in sorted(folder.glob("[!.]*.json"))
+        path.stem: read_json_object_or_none(path) for path in sorted(folder.glob("[!.]*.json"))
     }
     return {name: document for name, document in documents.items() if document is not None}
 
@@ -575,7 +575,7 @@ def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
 
 def read_host_json(folder: Path) -> Mapping[str, object]:
     """Return ``host.json`` of the host of ``results/HOST/CONFIGURATION``; empty if unreadable."""
-    return _read_json_object_or_none(folder.resolve().parent / "host.json") or {}
+    return read_json_object_or_none(folder.resolve().parent / "host.json") or {}
 
 
 def is_virtual_machine(folder: Path) -> bool:
@@ -588,4 +588,4 @@ def is_virtual_machine(folder: Path) -> bool:
 
 def _system_component(folder: Path) -> _ComponentDocument:
     """Return the system component of ``results/HOST/CONFIGURATION``; empty if there is none."""
-    return _read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}
+    return read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}

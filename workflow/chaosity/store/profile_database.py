@@ -19,8 +19,8 @@ import duckdb
 import pandas as pd
 
 from chaosity import __version__
+from chaosity.components import SYSTEM, read_component_documents, read_json_object_or_none
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
-from chaosity.records.record_files import read_regular_file
 from chaosity.records.record_format import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
@@ -291,13 +291,14 @@ def _build_profile(path: Path) -> ProfileTables | None:
         return None
     host, configuration = (str(name) for name in owners.iloc[0])
     folder = path.parent
-    documents = {file.stem: _read_json(file) for file in folder.glob("components/[!.]*.json")}
+    documents = read_component_documents(folder / "components")
+    topology = read_json_object_or_none(folder / "topology.json") or {}
     identity = hashlib.sha256(f"{host}\0{configuration}".encode()).hexdigest()[:12]
     times = table["measured_at"].dropna().astype(str)
     profile: Row = {
         "host": host,
         "configuration": configuration,
-        **_host_columns(_read_json(folder / "topology.json"), documents.get("system", {})),
+        **_host_columns(topology, documents.get(SYSTEM, {})),
         "origin": LOCAL,
         "measured_from": min(times, default=None),
         "measured_to": max(times, default=""),
@@ -325,7 +326,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     }
 
 
-def _host_columns(document: Row, system: Row) -> Row:
+def _host_columns(document: Mapping[str, object], system: Mapping[str, object]) -> Row:
     """Return the columns that describe a host, from its topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
@@ -357,11 +358,3 @@ def _memory_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
         for slot in modules
     )
     return ", ".join(f"{number} x {kind}" for kind, number in kinds.items() if kind) or None
-
-
-def _read_json(path: Path) -> Row:
-    """Return the JSON document in a file; empty if the file is missing or broken."""
-    try:
-        return dict(json.loads(read_regular_file(path)))
-    except (OSError, *MALFORMED):
-        return {}
