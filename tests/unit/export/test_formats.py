@@ -10,13 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 import pytest
 import yaml
 from click.testing import CliRunner
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_client.parser import text_string_to_metric_families as plain_families
 
 from chaosity.cli import chaosity
 from chaosity.errors import UserError
@@ -171,47 +168,11 @@ def exported(form: str, folder: Path) -> str:
     return found.output
 
 
-@pytest.fixture(scope="module")
-def epyc(tmp_path_factory) -> Path:
-    return whole_map(EPYC, tmp_path_factory.mktemp("measured") / "r")
-
-
 @pytest.mark.parametrize("form", ["fio", "openmetrics", "reframe", "roofline", "slurm"])
 def test_a_map_without_values_is_refused(form, tmp_path):
     other = table(rows(lambda i, j: 1.0, [0], [1], "other_metric"))
     found = CliRunner().invoke(chaosity, ["export", form, str(folder_of(EPYC, other, tmp_path))])
     assert isinstance(found.exception, UserError)
-
-
-def test_duckdb_reads_the_roofline_with_types(epyc, tmp_path):
-    (tmp_path / "roofline.csv").write_text(exported("roofline", epyc))
-    found = duckdb.connect().execute(
-        "SELECT initiator, target, kernel, bandwidth_bytes_per_second, low_bytes_per_second, n "
-        "FROM read_csv(?, strict_mode = true) ORDER BY ALL",
-        [str(tmp_path / "roofline.csv")],
-    )
-    read = found.fetchall()
-    assert len(read) == 64
-    initiator, target, kernel, bandwidth, low, n = read[1]
-    assert (initiator, target, kernel, n) == ("node0", "node1", "triad", 3)
-    assert bandwidth == pytest.approx(32e9) and low < bandwidth
-
-
-def test_prometheus_reads_the_map(epyc):
-    text = exported("openmetrics", epyc)
-    families = {family.name: family for family in text_string_to_metric_families(text)}
-    latency = families["chaosity_map_memory_latency_seconds"]
-    assert (latency.type, latency.unit, len(latency.samples)) == ("gauge", "seconds", 64)
-    values = {
-        (sample.labels["initiator"], sample.labels["target"]): sample.value
-        for sample in latency.samples
-    }
-    assert values["node0", "node4"] == pytest.approx(192e-9)
-    drives = families["chaosity_map_drive_bandwidth_low_bytes_per_second"].samples
-    assert len(drives) == 240 and all(0 < sample.value < 7e9 for sample in drives)
-    assert drives[0].labels["origin"] == "measured"
-    # The textfile collector of node_exporter reads Prometheus's own format.
-    assert sum(len(family.samples) for family in plain_families(text)) == 3 * (64 + 64 + 240) + 1
 
 
 def test_names_of_hosts_cannot_add_keys(tmp_path):

@@ -11,7 +11,6 @@ from lxml import etree
 
 from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment
 from chaosity.errors import UserError
-from chaosity.figures import vega_lite
 from chaosity.figures.figure_data import parse_figure_specs
 from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.records.record_format import FAILED
@@ -89,10 +88,6 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def names(folder: Path, figure: str, column: str) -> list[str]:
-    return list(dict.fromkeys(row[column] for row in rows(folder, figure)))
-
-
 @pytest.mark.thorough
 def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
     for name in sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")):
@@ -129,32 +124,6 @@ def test_a_template_draws_another_kind_of_figure(drawn, tmp_path):
     assert rows(tmp_path, "dots") == rows(folder, "kernels")
     [file] = draw(tmp_path, {**KERNELS, "name": "unknown", "template": "unknown"})
     assert "no template unknown" in str(file.problem)
-
-
-def test_each_role_has_its_layer_and_only_roles_with_rows_are_drawn():
-    roles = ("value", "predicted", "failed", "missing", "left_out", "unmeasured", "absent")
-    cell = {"x": 0.0, "x2": 9.0, "y": 0.0, "y2": 9.0, "xm": 4.5, "ym": 4.5, "value": 1.0}
-    place = {"field": "x", "type": "quantitative"}
-    sizes = ("cell_line", "number_size", "number_up", "note_size", "note_down", "row_size")
-    values = dict.fromkeys((*sizes, "sheet_width", "sheet_height", "dark"), 1.0)
-    values |= {"x": place, "y": {**place, "field": "y"}, "limits": [0.0, 1.0]}
-    values |= {"colour_bar": None, "states": None}
-    for role in roles:
-        shown = {**cell, "role": role, "text": "1", "hover": role}
-        spec = vega_lite.vega_lite_specification(
-            vega_lite.Drawing("heatmap", "t", "", [shown], values)
-        )
-        described = [each for each in spec["layer"] if "description" in each["encoding"]]
-        assert len(described) == 1, role
-        assert role in described[0]["transform"][0]["filter"]
-
-
-def test_a_single_mark_is_a_sentence_and_no_drawing(tmp_path):
-    where = {**NODES, "initiator": "node0", "target": "node0"}
-    [file] = draw(tmp_path, {**HEATMAP, "where": where})
-    assert file.svg is None and file.marks == 1
-    assert "GB/s" in file.sentence
-    assert {path.name for path in tmp_path.glob("nodes*")} == {"nodes.csv"}
 
 
 def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, tmp_path):
@@ -199,14 +168,6 @@ def test_a_figure_that_cannot_be_drawn_says_why(change, problem, tmp_path):
     assert file.svg is None
     assert file.problem is None if problem is None else problem in file.problem
     assert not list(tmp_path.glob("nodes.*"))
-
-
-def test_a_column_of_another_load_can_be_shown(tmp_path):
-    where = {"storage.target_kind": "first_of_node"}
-    figure = {**MAP, "name": "map", "columns": "storage.target", "where": where}
-    [file] = draw(tmp_path, figure | {"combine": "median"}, name="interference")
-    assert file.problem is None
-    assert names(tmp_path, "map", "storage.target") == [f"node{n}drives1" for n in range(4)]
 
 
 def test_two_figures_of_one_name_and_two_hosts_in_a_table_are_errors(tmp_path):

@@ -116,14 +116,6 @@ def test_the_published_sweep_has_the_slow_cores_of_its_document(tmp_path):
     assert serial.rows[0][4].text == "10.5"
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("loaded")
-    point = next(p["point"] for p in host().points if p["point"].endswith("read100+share-50"))
-    table = host().table(1, failed={point: "killed"})
-    return folder, draw(table, "loaded_latency", folder, "loaded_latency"), point
-
-
 def test_rates_of_several_loads_of_a_name_add_up(tmp_path):
     one = healthy().where(experiment="loaded_latency")
     other = one.where(load="traffic")
