@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from expansions import expansion, tried
+from expansions import expand, memory_load, plan_of, tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design import host_plan as plan_module
+from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost, plan_host, positions_in_random_order
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.documents.shipped_documents import load_experiment
@@ -21,11 +22,6 @@ from chaosity.records.record_files import replicate_numbers
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
-
-
-def with_orders(points, replicates, seed):
-    orders = positions_in_random_order(replicates, seed)
-    return [{**point, "orders": order} for point, order in zip(points, orders, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -98,16 +94,15 @@ def test_names_of_points_are_short_enough_for_files(plan):
 
 @given(st.lists(st.integers(1, 6), max_size=40), st.integers(0, 2**31))
 def test_order_is_a_permutation_within_each_block(replicates, seed):
-    points = [{"point": str(i)} for i in range(len(replicates))]
-    ordered = with_orders(points, replicates, seed)
-    assert [len(point["orders"]) for point in ordered] == replicates
-    assert [list(replicate_numbers(point))[-1] for point in ordered] == replicates
+    orders = positions_in_random_order(replicates, seed)
+    assert [len(own) for own in orders] == replicates
+    assert [list(replicate_numbers({"orders": own}))[-1] for own in orders] == replicates
     before = 0
     for block in range(max(replicates, default=0)):
-        places = [point["orders"][block] for point in ordered if len(point["orders"]) > block]
+        places = [own[block] for own in orders if len(own) > block]
         assert sorted(places) == list(range(before, before + len(places)))
         before += len(places)
-    assert ordered == with_orders(points, replicates, seed)
+    assert orders == positions_in_random_order(replicates, seed)
 
 
 def test_an_experiment_may_be_measured_more_often_than_the_others(
@@ -150,7 +145,7 @@ def test_counts_follow_from_the_machine(tmp_path_factory, config, packages, node
     shape = f"pack:{packages} numa:{nodes} core:{cores} pu:{pus}"
     subprocess.run(["lstopo", "--input", shape, "--of", "xml", str(path)], check=True)
     topology = discover_topology(str(path))
-    plan = plan_host(PlannedHost("made", "x", topology), config, ["memory_bandwidth"])
+    plan = plan_of(topology, config, "memory_bandwidth")
     total = packages * nodes
     groups = {frozenset(p) for p in _initiator_sets(packages, nodes, cores, pus)}
     triad = [p for p in plan.points if p["point"].endswith("+triad")]
@@ -174,30 +169,37 @@ def _initiator_sets(packages, nodes, cores, pus):
     yield machine
 
 
+DRIVES = {"category": "storage_bandwidth", "target": {"drives": {"each": "drive"}}}
+
+
 @pytest.mark.parametrize(
     ("load", "message"),
     [
-        ({"initiator": {"names": ["node9"]}, "target": {"each": "node"}}, "no initiator 'node9'"),
-        ({"initiator": {"each": "node"}, "target": {"names": ["node9"]}}, "no memory node 'node9'"),
-        ({"initiator": {"each": "node"}, "target": {"drives": {"names": ["d9"]}}}, "no drive 'd9'"),
+        ({"initiator": {"names": ["node9"]}}, "no initiator 'node9'"),
+        ({"initiator": {"names": ["nodes0-99"]}}, "no initiator 'nodes0-99'"),
+        ({"initiator": {"same_as": "b.initiator"}}, "no earlier load has b.initiator"),
+        ({"initiator": {}}, "give exactly one key that says what to select"),
         (
-            {"initiator": {"same_as": "storage.initiator"}, "target": {"each": "node"}},
-            "no earlier load has storage.initiator",
+            {"initiator": {"each": "node", "in_each_set_of": "node"}},
+            "in_each_set_of needs loads that run together",
         ),
+        ({"target": {"names": ["node9"]}}, "no memory node 'node9'"),
+        ({"target": {"drives": {"names": ["d9"]}}}, "no drive 'd9'"),
+        ({"target": {"opencl": {"names": ["opencl1"]}}}, "no OpenCL device 'opencl1'"),
+        ({"target": {"policies": ["canonnical"]}}, "'canonnical'.*did you mean canonical"),
+        ({"kernel": ["trida"]}, "no kernel trida"),
+        ({"vary": {"page": ["thp"]}}, "has no parameter 'page'.*did you mean pages"),
+        ({"buffers": {"each": "node"}}, "only loads on drives"),
         (
-            {"initiator": {"each": "node"}, "target": {"each": "node"}, "kernel": ["trida"]},
-            "no kernel trida",
+            {**DRIVES, "vary": {"buffers": ["own"]}, "buffers": {"each": "node"}},
+            "vary also has the key buffers",
         ),
-        (
-            {"initiator": {}, "target": {"each": "node"}},
-            "give exactly one key that says what to select",
-        ),
+        ({**DRIVES, "buffers": {"names": ["node9"]}}, "no memory node 'node9'"),
     ],
 )
-def test_what_a_host_does_not_have_is_said(config, paper_host, load, message):
-    usual = {"category": "memory_bandwidth", "kernel": ["triad"]}
+def test_what_a_host_or_a_benchmark_does_not_have_is_said(config, resources, load, message):
     with pytest.raises(UserError, match=message):
-        expansion(paper_host, config).expand_experiment(tried(d={"memory": {**usual, **load}}))
+        expand(resources, config, tried(d={"memory": memory_load(**load)}))
 
 
 def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
@@ -207,17 +209,14 @@ def test_kernels_that_a_benchmark_lacks_become_a_note(config, paper_host):
     assert not any(name.endswith("+read") for name in names(plan, "memory_bandwidth"))
 
 
-def test_two_silent_loads_are_left_out_with_a_note(config, paper_host, monkeypatch):
-    experiment = load_experiment("interference")
-    expanding = expansion(paper_host, config, paper_host.drives_to_measure(Path("r")))
-    for benchmark in expanding.benchmarks.values():
-        monkeypatch.setattr(
-            benchmark, "document", {k: v for k, v in benchmark.document.items() if k != "progress"}
-        )
-    points = expanding.expand_experiment(experiment)
+def test_two_silent_loads_are_left_out_with_a_note(config, resources):
+    silent = load_benchmark_of_each_category(config)
+    for benchmark in silent.values():
+        benchmark.document.pop("progress", None)
+    points, notes = expand(resources, config, load_experiment("interference"), **silent)
     assert points
     assert all(len(point["loads"]) == 1 for point in points)
-    assert any("report no progress" in note for note in expanding.plan_notes.note_texts)
+    assert any("report no progress" in note for note in notes)
 
 
 @given(st.lists(st.integers(), unique=True), st.integers(-2, 40))
@@ -265,48 +264,58 @@ def writable(drives: list[NvmeDrive], *names: str, extra: tuple[str, ...] = ()) 
 
 # The serial number of a drive is the end of another one.
 ENDS = [drive(1, "S64GNE0T123"), drive(2, "123"), drive(3, "3")]
+# Two namespaces of one drive.
+SPACES = [drive(1, "S1"), drive(1, "S1", namespace=2)]
+# udev replaces some signs, and a serial number can have an underscore.
+SIGNS = [drive(1, "A/B 7_x"), drive(2, "7_x"), drive(3, "x", model="ACME 1 A B 7")]
+# A drive without a model or serial number has no link.
+UNKNOWN = [drive(1, "S1", model=None), drive(2, None), drive(3, "")]
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("drives", "name", "freed"),
     [
-        "S64GNE0T123",
-        "nvme-ACME_1_S64GNE0T123",
-        "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123",
-        "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123_1",
+        (ENDS, "S64GNE0T123", "S64GNE0T123"),
+        (ENDS, "nvme-ACME_1_S64GNE0T123", "S64GNE0T123"),
+        (ENDS, "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123", "S64GNE0T123"),
+        (ENDS, "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123_1", "S64GNE0T123"),
+        (SIGNS[:2], "nvme-ACME_1_A_B_7_x", "A/B 7_x"),
+        (SIGNS, "7_x", "7_x"),
+        (UNKNOWN, "S1", "S1"),
     ],
 )
-def test_a_name_frees_one_drive(name):
-    assert writable(ENDS, name) == ["S64GNE0T123"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "T123",  # an end of a serial number
-        "nvme-OTHER_S64GNE0T123",  # another model
-        "nvme-ACME_1_S64GNE0T1234",
-        "nvme-ACME_1_S64GNE0T123_2",  # another namespace
-        "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123-part1",
-        "/dev/disk/by-path/nvme-ACME_1_S64GNE0T123",
-        "/dev/nvme1n1",
-        "S64GNE0T123 ",
-        "{{ x }}",
-        "/",
-    ],
-)
-def test_a_name_that_fits_no_drive_is_an_error(name):
-    with pytest.raises(UserError, match="names no drive of this host; give a drive's serial") as at:
-        writable(ENDS, name)
-    assert "host h, chaosity_destructive_drives" in str(at.value)
-    assert "S64GNE0T123, 123, 3" in str(at.value)
+def test_a_name_frees_one_drive(drives, name, freed):
+    assert writable(drives, name) == [freed]
 
 
 @pytest.mark.parametrize(
     ("drives", "name"),
     [
-        ([drive(1, "S1"), drive(1, "S1", namespace=2)], "S1"),
-        ([drive(1, "S1"), drive(1, "S1", namespace=2)], "nvme-ACME_1_S1_2"),
+        (ENDS, "T123"),  # an end of a serial number
+        (ENDS, "nvme-OTHER_S64GNE0T123"),  # another model
+        (ENDS, "nvme-ACME_1_S64GNE0T1234"),
+        (ENDS, "nvme-ACME_1_S64GNE0T123_2"),  # another namespace
+        (ENDS, "/dev/disk/by-id/nvme-ACME_1_S64GNE0T123-part1"),
+        (ENDS, "/dev/disk/by-path/nvme-ACME_1_S64GNE0T123"),
+        (ENDS, "/dev/nvme1n1"),
+        (ENDS, "S64GNE0T123 "),
+        (ENDS, "{{ x }}"),
+        (ENDS, "/"),
+        *((UNKNOWN, name) for name in ("nvme-_S1", "nvme-ACME_1_", "", "nvme-")),
+    ],
+)
+def test_a_name_that_fits_no_drive_is_an_error(drives, name):
+    with pytest.raises(UserError, match="names no drive of this host; give a drive's serial") as at:
+        writable(drives, name)
+    assert "host h, chaosity_destructive_drives" in str(at.value)
+    assert ", ".join(each.serial for each in drives if each.serial) in str(at.value)
+
+
+@pytest.mark.parametrize(
+    ("drives", "name"),
+    [
+        (SPACES, "S1"),
+        (SPACES, "nvme-ACME_1_S1_2"),
         ([drive(1, "0000"), drive(2, "0000", model="B")], "nvme-B_0000"),
         ([drive(1, "B_C", model="A"), drive(2, "C", model="A_B")], "nvme-A_B_C"),
         ([drive(1, "S_1"), drive(2, "S")], "nvme-ACME_1_S_1"),
@@ -315,20 +324,6 @@ def test_a_name_that_fits_no_drive_is_an_error(name):
 def test_a_name_that_fits_several_drives_is_an_error(drives, name):
     with pytest.raises(UserError, match=r"can mean several drives \(nvme1n1, nvme"):
         writable(drives, name)
-
-
-def test_signs_that_udev_replaces_and_underscores_in_the_serial_number():
-    drives = [drive(1, "A/B 7_x"), drive(2, "7_x"), drive(3, "x", model="ACME 1 A B 7")]
-    assert writable(drives[:2], "nvme-ACME_1_A_B_7_x") == ["A/B 7_x"]
-    assert writable(drives, "7_x") == ["7_x"]
-
-
-def test_a_drive_without_a_model_or_serial_number_has_no_link():
-    drives = [drive(1, "S1", model=None), drive(2, None), drive(3, "")]
-    assert writable(drives, "S1") == ["S1"]
-    for name in ("nvme-_S1", "nvme-ACME_1_", "", "nvme-"):
-        with pytest.raises(UserError, match="names no drive"):
-            writable(drives, name)
 
 
 def test_other_block_devices_are_named_by_the_path_of_the_inventory():

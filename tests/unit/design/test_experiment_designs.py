@@ -6,35 +6,34 @@ import json
 from dataclasses import replace
 
 import pytest
-from expansions import expansion
+from expansions import expand, plan_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.chosen_loads import PlannedDrive
-from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.design.host_plan import HostPlan
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import ROOT, load_experiment
+from chaosity.documents.shipped_documents import load_experiment
 from chaosity.errors import UserError
 from chaosity.records.record_format import Point
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import configuration_name
 from machines import planned as simulated
+from machines import shipped_topology
 
 
 def planned(machine: str, experiment: str, writable: int = 0) -> HostPlan:
     """The plan of an experiment; `writable` drives may lose their data."""
-    topology = discover_topology(str(ROOT / f"templates/machines/topologies/{machine}.xml"))
-    serials = [drive.serial for drive in topology.drives][:writable]
-    variables = {"chaosity_simulated": "none", "chaosity_destructive_drives": serials}
-    host = PlannedHost("host", configuration_name(topology), topology, variables)
-    return plan_host(host, read_config(), [experiment])
+    topology = shipped_topology(machine)
+    named = [drive.serial for drive in topology.drives][:writable]
+    variables = {"chaosity_simulated": "none", "chaosity_destructive_drives": named}
+    return plan_of(topology, read_config(), experiment, **variables)
 
 
 @pytest.mark.parametrize("machine", ["epyc_7413_nps2", "desktop", "xeon_8358"])
 def test_a_reader_and_a_writer_have_half_of_the_cores_of_a_node_each(machine: str):
-    topology = discover_topology(str(ROOT / f"templates/machines/topologies/{machine}.xml"))
+    topology = shipped_topology(machine)
     for point in planned(machine, "interference_memory").points:
         cpus = {load["role"]: parse_cpu_list(load["initiator"]["cpus"]) for load in point["loads"]}
         if cpus.keys() == {"reader", "writer"}:
@@ -148,11 +147,6 @@ def test_modes_are_compared_by_one_node_and_by_the_machine(mode: int, of_node: i
 # SMT siblings: compared by an experiment, used by all loads, or left out where there are none.
 
 
-def planned_points(topology, config, *experiments):
-    found = plan_host(PlannedHost("h", "c", topology), config, experiments)
-    return {point["point"]: point for point in found.points}, found.notes
-
-
 def without_smt(topology):
     """The same machine with its siblings switched off."""
     cores = tuple(replace(core, cpus=core.cpus[:1]) for core in topology.cores)
@@ -165,18 +159,23 @@ def without_smt(topology):
 
 def test_a_machine_without_siblings_has_nothing_to_compare(paper_host, config):
     topology = without_smt(paper_host.topology)
-    points, notes = planned_points(topology, config, "smt_siblings", "latency_matrix")
-    assert points and not any("smt" in name for name in points)
+    plan = plan_of(topology, config, "smt_siblings", "latency_matrix")
+    assert plan.points and not any("smt" in point["point"] for point in plan.points)
     reason = "left out, since no core of this host has several SMT threads in use"
-    assert f"smt_siblings, memory_bandwidth: {reason}" in notes
+    assert f"smt_siblings, memory_bandwidth: {reason}" in plan.notes
     with pytest.raises(UserError, match=reason):
-        planned_points(topology, config, "smt_siblings")
+        plan_of(topology, config, "smt_siblings")
 
 
 def test_the_config_gives_every_load_all_siblings_under_the_same_names(paper_host, config):
-    usual, _ = planned_points(paper_host.topology, config, "memory_bandwidth", "interference")
-    every, _ = planned_points(
-        paper_host.topology, {**config, "threads": "all"}, "memory_bandwidth", "interference"
+    usual, every = (
+        {
+            point["point"]: point
+            for point in plan_of(
+                paper_host.topology, used, *("memory_bandwidth", "interference")
+            ).points
+        }
+        for used in (config, {**config, "threads": "all"})
     )
     assert set(usual) == set(every)
     name = "memory=node0+node0+triad"
@@ -198,15 +197,8 @@ NAME = "streaming_compute"
 
 
 @pytest.fixture(scope="module")
-def elements(paper_host, tmp_path_factory):
-    return HostResources(
-        paper_host.topology, paper_host.drives_to_measure(tmp_path_factory.mktemp("results"))
-    )
-
-
-@pytest.fixture(scope="module")
-def points(elements, config):
-    found = expansion(elements, config).expand_experiment(load_experiment(NAME))
+def points(resources, config):
+    found, _ = expand(resources, config, load_experiment(NAME))
     return {point["point"]: point for point in found}
 
 
@@ -215,8 +207,8 @@ def option(load, name):
     return value
 
 
-def test_drives_of_a_package_are_taken_from_each_node_in_turn(elements):
-    by_package = elements.drives_by_package()
+def test_drives_of_a_package_are_taken_from_each_node_in_turn(resources):
+    by_package = resources.drives_by_package()
     assert {package: len(drives) for package, drives in by_package.items()} == {0: 15, 1: 15}
     assert [drive.node for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
     assert [drive.node for drive in by_package[1][-3:]] == [5, 6, 7]
@@ -260,19 +252,18 @@ def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
     host = HostResources(one, (PlannedDrive("file0", None, file="/x", size_bytes=2**30),))
-    made = expansion(host, config)
-    found = made.expand_experiment(load_experiment(NAME))
+    found, notes = expand(host, config, load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
-    assert any("buffers other left out" in note for note in made.plan_notes.note_texts)
+    assert any("buffers other left out" in note for note in notes)
     assert {point["factors"]["placement"] for point in found} == {"same_package", "unknown"}
     assert json.dumps(found)  # all of it can be written down
 
 
 @given(st.sets(st.integers(0, 7), min_size=1), st.sets(st.integers(0, 7), min_size=1))
-def test_packages_of_two_sides_are_the_same_other_or_both(elements, a, b):
-    own, there = elements.target_of_nodes(a), elements.target_of_nodes(b)
+def test_packages_of_two_sides_are_the_same_other_or_both(resources, a, b):
+    own, there = resources.target_of_nodes(a), resources.target_of_nodes(b)
     packages = [{node // 4 for node in nodes} for nodes in (a, b)]
-    said = elements.relation_by_package(own, there)
+    said = resources.relation_by_package(own, there)
     assert (said == "same_package") == (packages[1] <= packages[0])
     assert (said == "other_package") == (not packages[0] & packages[1])
     assert said in ("same_package", "other_package", "both_packages")

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from expansions import expansion, tried
+from expansions import expand, plan_of, tried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.chosen_loads import format_level
-from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources, thread_counts_up_to
-from chaosity.documents.config import check_config, read_config
-from chaosity.documents.shipped_documents import ROOT
+from chaosity.documents.config import check_config
 from chaosity.errors import UserError
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import HugePagePool
-
-MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
+from machines import shipped_topology
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +26,6 @@ def whole(config):
     free = {**config, "levels": {}}
     free["working_set"] = {**config["working_set"], "sweep_at_most_bytes": None}
     return check_config(free)
-
-
-def expand(config, host, design, **loads):
-    """The points of one design that is made of these loads."""
-    made = expansion(host, config)
-    return made.expand_experiment(tried(**{design: loads})), made.plan_notes.note_texts
 
 
 def chase(**more):
@@ -48,6 +37,10 @@ def chase(**more):
     }
 
 
+def chases(**more):
+    return tried(d={"chase": chase(**more)})
+
+
 def with_pools(host, *pools):
     found = tuple(HugePagePool(*pool) for pool in pools)
     return replace(host, topology=replace(host.topology, huge_page_pools=found))
@@ -57,8 +50,8 @@ def with_pools(host, *pools):
 @given(st.integers(10, 20), st.integers(0, 14), st.integers(1, 16))
 def test_any_sweep_is_even_ascending_and_within_its_ends(config, paper_host, low, more, steps):
     ends = {"from": 2**low, "to": 2 ** (low + more), "per_doubling": steps}
-    spec = chase(sizes=ends, initiator={"names": ["pu0"]})
-    points, _ = expand(config, paper_host, "any", chase=spec)
+    sweep = chases(sizes=ends, initiator={"names": ["pu0"]})
+    points, _ = expand(paper_host, config, sweep)
     sizes = [point["loads"][0]["levels"]["bytes"] for point in points]
     assert sizes == sorted(set(sizes))
     assert sizes[0] == 2**low
@@ -67,8 +60,9 @@ def test_any_sweep_is_even_ascending_and_within_its_ends(config, paper_host, low
 
 
 def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
-    spec = chase(together=True, initiator={"each": "core"}, sizes=[{"times": 1, "of": "node"}])
-    [point], _ = expand(whole, paper_host, "concurrent", chase=spec)
+    sizes = [{"times": 1, "of": "node"}]
+    every = chases(together=True, initiator={"each": "core"}, sizes=sizes)
+    [point], _ = expand(paper_host, whole, every)
     on_node0 = [load for load in point["loads"] if load["placement"]["memory_nodes"] == [0]]
     memory = paper_host.topology.find_node(0).memory_bytes
     assert len(on_node0) > 1
@@ -76,8 +70,8 @@ def test_loads_that_share_a_node_share_its_memory(whole, paper_host):
 
 
 def test_fewer_than_two_cannot_run_together(config, paper_host):
-    spec = chase(together=True, initiator={"names": ["pu0"]})
-    points, notes = expand(config, paper_host, "concurrent", chase=spec)
+    alone = chases(together=True, initiator={"names": ["pu0"]})
+    points, notes = expand(paper_host, config, alone)
     assert points == []
     assert any("fewer than two" in note for note in notes)
 
@@ -89,17 +83,14 @@ def test_the_same_cores_at_once_are_measured_only_once(config, paper_host, most,
     cores = chase(initiator={"first_pu_of": "core", "at_most": most}, together=True)
     every = {**cores, "initiator": {"each": "core"}}
     designs = {"concurrent": {"chase": cores}, "all_cores": {"chase": every}}
-    document = tried({"mode": {"design": True}}, **designs)
-    points = expansion(paper_host, config).expand_experiment(document)
+    points, _ = expand(paper_host, config, tried({"mode": {"design": True}}, **designs))
     assert {p["factors"]["mode"] for p in points} == modes
     assert len(points) == len(modes)
 
 
 def test_pages_that_nobody_reserved_are_left_out_and_said(whole, paper_host):
     host = with_pools(paper_host, (0, 2 * 1024**2, 512), (1, 2 * 1024**2, 0))
-    points, notes = expand(
-        whole, host, "pages", chase=chase(vary={"pages": ["thp", "base", "2M", "1G"]})
-    )
+    points, notes = expand(host, whole, chases(vary={"pages": ["thp", "base", "2M", "1G"]}))
     seen = {
         (p["loads"][0]["initiator"]["nodes"][0], p["loads"][0]["levels"]["pages"]) for p in points
     }
@@ -112,23 +103,18 @@ def test_pages_that_the_config_asks_for_must_be_there(whole, paper_host):
     host = with_pools(paper_host, (0, 2 * 1024**2, 0))
     config = {**whole, "parameters": {"chaosity_latency": {"pages": "2M"}}}
     with pytest.raises(UserError, match="no huge page of 2 MiB is reserved on node0"):
-        expand(config, host, "pages", chase=chase())
+        expand(host, config, chases())
 
 
 def test_transparent_pages_that_are_switched_off(whole, paper_host):
     settings = {"memory_settings": {"transparent_huge_pages": "never"}}
     topology = replace(paper_host.topology, host={**paper_host.topology.host, **settings})
     with pytest.raises(UserError, match="switched off"):
-        expand(whole, replace(paper_host, topology=topology), "pages", chase=chase())
-
-
-def test_a_parameter_that_the_benchmark_does_not_have(whole, paper_host):
-    with pytest.raises(UserError, match=r"has no parameter 'page'.*did you mean pages"):
-        expand(whole, paper_host, "typo", chase=chase(vary={"page": ["thp"]}))
+        expand(replace(paper_host, topology=topology), whole, chases())
 
 
 def test_pairs_of_cores_have_three_factors(config, paper_host):
-    plan = plan_host(paper_host, config, ["core_to_core"])
+    plan = plan_of(paper_host.topology, config, "core_to_core")
     domains = len(paper_host.topology.l3_domains)
     near = [p for p in plan.points if p["loads"][0]["target"]["relation"] == "same_node"]
     pairs = {
@@ -149,12 +135,11 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
     assert {"package0", "package1"} <= set(far["components"])
 
 
-def test_added_and_renamed_metrics_keep_definitions():
+def test_added_and_renamed_metrics_keep_definitions(config):
     """The expected definitions are those of records without these metrics, which count."""
-    shipped = MACHINES.parents[2] / "templates/machines" / "topologies"
-    topology = discover_topology(str(shipped / "epyc_7413_nps4.xml"))
-    host = PlannedHost("host", "nps4", topology, {"chaosity_simulated": "epyc_7413_nps4"})
-    plan = plan_host(host, read_config(), ["core_to_core", "latency_matrix"])
+    simulated = {"chaosity_simulated": "epyc_7413_nps4"}
+    topology = shipped_topology("epyc_7413_nps4")
+    plan = plan_of(topology, config, "core_to_core", "latency_matrix", **simulated)
     by_name = {point["point"]: point["definition"] for point in plan.points}
     assert by_name["line=pu0+node0+responder-pu12"] == "0958e431bbd42d57"
     assert by_name["chase=pu0+node0+pages-thp"] == "e4bebb41b8b28592"
@@ -162,10 +147,9 @@ def test_added_and_renamed_metrics_keep_definitions():
     assert {"latency_ns", "latency_p90_of_lines_ns"} <= set(line["metrics"])
 
 
-def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(config, root):
-    topology = discover_topology(str(root / "templates/machines/topologies/epyc_9554_cxl.xml"))
-    host = PlannedHost("cxl", "nps1", replace(topology, distances=None))
-    plan = plan_host(host, config, ["loaded_latency"])
+def test_of_equally_near_initiators_the_first_reaches_a_node_without_cores(config):
+    topology = replace(shipped_topology("epyc_9554_cxl"), distances=None)
+    plan = plan_of(topology, config, "loaded_latency")
     chases = [p["loads"][0] for p in plan.points]
     assert {(one["initiator"]["name"], one["target"]["name"]) for one in chases} == {
         ("pu0", "node0"),
@@ -204,7 +188,7 @@ SHIPPED = ("desktop", "epyc_7413_nps2", "xeon_max_9480_snc4", "opteron_6272", "a
 
 @pytest.fixture(scope="module", params=SHIPPED)
 def shipped(request) -> Topology:
-    return discover_topology(str(ROOT / f"templates/machines/topologies/{request.param}.xml"))
+    return shipped_topology(request.param)
 
 
 def test_without_an_l3_cache_the_largest_shared_cache_takes_its_place(shipped):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -78,128 +77,6 @@ def of_fio(result, *logs):
     return recorded("fio-3.33_", **{"result.json": result}, **dict(zip(logs, logs, strict=True)))
 
 
-@pytest.fixture
-def fio():
-    return {"stdout": "", **of_fio("two_drives.json", "rate_bw.1.log", "rate_bw.2.log")}
-
-
-@pytest.fixture
-def random_reads():
-    return of_fio("random_two_drives.json", "rate_iops.1.log", "rate_iops.2.log")
-
-
-@pytest.fixture
-def stream():
-    return recorded("", stdout="stream-like.txt")
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "outputs", "find", "put", "broken"),
-    [
-        ("fio_sequential_read", "fio", '"direct": "1"', '"direct": "0"', "O_DIRECT"),
-        ("fio_sequential_read", "fio", '"error": 0', '"error": 5', "no error"),
-        ("fio_sequential_read", "fio", '"bs": "1048576"', '"bs": "4096"', "block size"),
-        (
-            *("fio_random_read", "random_reads"),
-            *('"group_reporting": "1"', '"group_reporting": "0"', "one group of jobs"),
-        ),
-        ("fio_random_read", "random_reads", '"rw": "randread"', '"rw": "read"', "random reads"),
-        ("fio_random_read", "random_reads", '"iodepth": "32"', '"iodepth": "1"', "queue depth"),
-        ("fio_random_read", "random_reads", '"numjobs": "1"', '"numjobs": "4"', "jobs"),
-        ("fio_random_read", "random_reads", '"error": 0', '"error": 5', "no error"),
-        (
-            *("stream", "stream"),
-            *("Solution Validates", "Solution Does not validate", "result is right"),
-        ),
-        ("stream", "stream", "counted = 2", "counted = 1", "threads"),
-        ("stream", "stream", "Array size = 100000000", "Array size = 10000000", "array size"),
-        ("stream", "stream", "executed 100 times", "executed 10 times", "iterations"),
-    ],
-)
-def test_a_tool_that_did_something_else_is_found_out(
-    request, benchmark, outputs, find, put, broken
-):
-    printed = request.getfixturevalue(outputs)
-    changed = {name: text.replace(find, put) for name, text in printed.items()}
-    assert changed != printed
-    assert failed_checks(load(benchmark, kernel="Triad"), changed) == {broken}
-
-
-def test_fio_sums_over_drives_and_did_what_was_asked(fio):
-    one = load("fio_sequential_read")
-    assert set(checks(one, fio).values()) == {True}
-    both = extract_number(one["metrics"][METRIC], fio)
-    [first, second] = metric_values.progress_series(one["progress"], fio, 0.0)
-    begin, end = metric_values.common_time_span([first, second])
-    assert 0.3 < metric_values.rate_in_window([first, second], begin, end) / both < 3
-
-
-def test_fio_cut_short_is_no_result(fio):
-    one = load("fio_sequential_read")
-    cut = {**fio, "result.json": fio["result.json"][:200]}
-    assert set(checks(one, cut).values()) == {False}
-    with pytest.raises(ExtractionError):
-        extract_number(one["metrics"][METRIC], cut)
-
-
-@pytest.mark.parametrize("kind", ["at_least", "at_most"])
-def test_an_output_with_a_number_above_all_floats_fails_its_rule(fio, kind):
-    rule = {"name": "count", "in": "stdout", "json": "count", kind: 1}
-    one = {**load("fio_sequential_read"), "valid": [rule]}
-    assert checks(one, {**fio, "stdout": json.dumps({"count": 10**400})}) == {"count": False}
-
-
-def test_random_reads_of_two_drives_are_one_group_with_one_histogram(random_reads):
-    one = load("fio_random_read")
-    assert set(checks(one, random_reads).values()) == {True}
-    assert {name: extract_number(s, random_reads) for name, s in one["metrics"].items()} == {
-        "read_rate_reads_per_second": pytest.approx(4183.157),
-        "completion_latency_ns": 11206656,
-        "completion_latency_p99_ns": 92798976,
-    }
-    [job] = json.loads(random_reads["result.json"])["jobs"]
-    assert job["read"]["clat_ns"]["N"] == job["read"]["total_ios"]
-    series = metric_values.progress_series(one["progress"], random_reads, 0.0)
-    assert len(series) == 2
-    begin, end = metric_values.common_time_span(series)
-    both = metric_values.rate_in_window(series, begin, end)
-    assert both == pytest.approx(4183, rel=0.1)
-    without_reads = random_reads["result.json"].replace('"percentile"', '"other"')
-    with pytest.raises(ExtractionError, match="no value"):
-        extract_number(one["metrics"]["completion_latency_ns"], {"result.json": without_reads})
-
-
-def test_likwid_bench():
-    one = load("likwid_bench", kernel="stream")
-    text = (RECORDED / "likwid-bench-5.2_stream.txt").read_text()
-    assert set(checks(one, {"stdout": text}).values()) == {True}
-    assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(9086.34e6)
-    assert "stream_avx512" in one["command"]
-    smaller = text.replace("Size (Byte):\t\t299999232", "Size (Byte):\t\t99999232")
-    assert checks(one, {"stdout": smaller})["working set"] is False
-    # Its own triad is not STREAM's.
-    text = (RECORDED / "likwid-bench-5.2_triad_mem_avx512.txt").read_text()
-    assert checks(one, {"stdout": text})["kernel"] is False
-
-
-@pytest.mark.parametrize("kernel", ["Copy", "Scale", "Add", "Triad"])
-def test_stream(stream, kernel):
-    one = load("stream", kernel=kernel)
-    assert set(checks(one, stream).values()) == {True}
-    expected = {"Copy": 50e9, "Scale": 40e9, "Add": 48e9, "Triad": 2.4e9 / 0.051}[kernel]
-    assert extract_number(one["metrics"][METRIC], stream) == pytest.approx(expected)
-
-
-def test_the_real_stream_output():
-    one = load("stream", kernel="Triad")
-    text = (RECORDED / "stream-5.10_gcc12_2threads.txt").read_text()
-    # It was compiled with the default, ten.
-    assert failed_checks(one, {"stdout": text}) == {"iterations"}
-    assert extract_number(one["metrics"][METRIC], {"stdout": text}) == pytest.approx(
-        2.4e9 / 0.054779
-    )
-
-
 POCL = {
     "name": "opencl0",
     "type": "cpu",
@@ -211,48 +88,132 @@ POCL = {
 
 
 def clpeak(kind):
-    names = {"stdout": f"clpeak-1.1.2_{kind}.txt", "clpeak.xml": f"clpeak-1.1.2_{kind}.xml"}
-    return {name: (RECORDED / file).read_text() for name, file in names.items()}
+    return recorded(f"clpeak-1.1.2_{kind}.", **{"stdout": "txt", "clpeak.xml": "xml"})
 
 
-def test_clpeak_gives_the_best_vector_width():
-    one, outputs = load("clpeak", device=POCL, threads=1), clpeak("global")
+FIO = {"stdout": "", **of_fio("two_drives.json", "rate_bw.1.log", "rate_bw.2.log")}
+RANDOM_READS = of_fio("random_two_drives.json", "rate_iops.1.log", "rate_iops.2.log")
+STREAM = recorded("", stdout="stream-like.txt")
+LIKWID = recorded("likwid-bench-5.2_", stdout="stream.txt")
+NVIDIA = recorded("", stdout="nvbandwidth-0.8.json")
+# Benchmark, what fills in its file, the outputs, and the values of its metrics.
+RUNS = [
+    ("fio_sequential_read", {}, FIO, [1203214684.0]),
+    ("fio_random_read", {}, RANDOM_READS, [4183.157, 11206656, 92798976]),
+    ("likwid_bench", {"kernel": "stream"}, LIKWID, [9086.34e6]),
+    ("stream", {"kernel": "Copy"}, STREAM, [50e9]),
+    ("stream", {"kernel": "Scale"}, STREAM, [40e9]),
+    ("stream", {"kernel": "Add"}, STREAM, [48e9]),
+    ("stream", {"kernel": "Triad"}, STREAM, [2.4e9 / 0.051]),
+    # The best vector width counts.
+    ("clpeak", {"device": POCL, "threads": 1}, clpeak("global"), [4.04915e9]),
+    ("clpeak_transfer", {"device": POCL}, clpeak("transfer"), [3.27385e9, 5.81165e9]),
+    ("nvbandwidth", {"device": POCL}, NVIDIA, [55.63e9, 55.12e9, 48.5e9, 47.25e9, 1250e9]),
+]
+
+
+@pytest.mark.parametrize(("benchmark", "context", "outputs", "values"), RUNS)
+def test_a_run_passes_its_checks_and_gives_its_values(benchmark, context, outputs, values):
+    one = load(benchmark, **context)
     assert set(checks(one, outputs).values()) == {True}
-    widths = [float(text) for text in re.findall(r">([0-9.]+)</float", outputs["clpeak.xml"])]
-    assert len(widths) == 5
-    assert extract_number(one["metrics"][METRIC], outputs) == pytest.approx(max(widths) * 1e9)
+    found = [extract_number(source, outputs) for source in one["metrics"].values()]
+    assert found == pytest.approx(values)
 
 
-def test_clpeak_of_another_device_of_too_many_threads_or_of_none_is_no_measurement():
-    one, outputs = load("clpeak", device=POCL, threads=1), clpeak("global")
-    other = load("clpeak", device={**POCL, "device": "another"}, threads=1)
-    assert failed_checks(other, outputs) == {"device"}
-    more = {**outputs, "stdout": outputs["stdout"].replace("units   : 1", "units   : 2")}
-    assert failed_checks(one, more) == {"no more threads than units"}
-    assert not any(checks(one, {"stdout": ""}).values())
+@pytest.mark.parametrize(
+    ("benchmark", "printed", "find", "put", "broken"),
+    [
+        ("fio_sequential_read", FIO, '"direct": "1"', '"direct": "0"', "O_DIRECT"),
+        ("fio_sequential_read", FIO, '"error": 0', '"error": 5', "no error"),
+        ("fio_sequential_read", FIO, '"bs": "1048576"', '"bs": "4096"', "block size"),
+        (
+            *("fio_random_read", RANDOM_READS),
+            *('"group_reporting": "1"', '"group_reporting": "0"', "one group of jobs"),
+        ),
+        ("fio_random_read", RANDOM_READS, '"rw": "randread"', '"rw": "read"', "random reads"),
+        ("fio_random_read", RANDOM_READS, '"iodepth": "32"', '"iodepth": "1"', "queue depth"),
+        ("fio_random_read", RANDOM_READS, '"numjobs": "1"', '"numjobs": "4"', "jobs"),
+        ("fio_random_read", RANDOM_READS, '"error": 0', '"error": 5', "no error"),
+        (
+            *("stream", STREAM),
+            *("Solution Validates", "Solution Does not validate", "result is right"),
+        ),
+        ("stream", STREAM, "counted = 2", "counted = 1", "threads"),
+        ("stream", STREAM, "Array size = 100000000", "Array size = 10000000", "array size"),
+        ("stream", STREAM, "executed 100 times", "executed 10 times", "iterations"),
+        ("likwid_bench", LIKWID, "(Byte):\t\t299999232", "(Byte):\t\t99999232", "working set"),
+        ("clpeak", clpeak("global"), "units   : 1", "units   : 2", "no more threads than units"),
+        ("clpeak", clpeak("global"), POCL["device"], "another", "device"),
+        ("nvbandwidth", NVIDIA, '"status" : "Passed"', '"status" : "Waived"', "passed"),
+        ("nvbandwidth", NVIDIA, "host_to_device_memcpy_ce", "device_local_copy", "first"),
+    ],
+)
+def test_a_tool_that_did_something_else_is_found_out(benchmark, printed, find, put, broken):
+    changed = {name: text.replace(find, put) for name, text in printed.items()}
+    assert changed != printed
+    context = next(own for name, own, *_ in RUNS if name == benchmark)
+    assert failed_checks(load(benchmark, **context), changed) == {broken}
+
+
+def test_another_kernel_and_another_build_are_found_out():
+    one = load("likwid_bench", kernel="stream")
+    assert "stream_avx512" in one["command"]
+    # Its own triad is not STREAM's.
+    assert "kernel" in failed_checks(
+        one, recorded("likwid-bench-5.2_", stdout="triad_mem_avx512.txt")
+    )
+    # The real STREAM was compiled with the default, ten iterations.
+    one, real = (
+        load("stream", kernel="Triad"),
+        recorded("stream-5.10_", stdout="gcc12_2threads.txt"),
+    )
+    assert failed_checks(one, real) == {"iterations"}
+    assert extract_number(one["metrics"][METRIC], real) == pytest.approx(2.4e9 / 0.054779)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "outputs", "rate"),
+    [("fio_sequential_read", FIO, 1203214684.0), ("fio_random_read", RANDOM_READS, 4183.157)],
+)
+def test_the_logs_of_fio_add_up_to_its_rate(benchmark, outputs, rate):
+    series = metric_values.progress_series(load(benchmark)["progress"], outputs, 0.0)
+    assert len(series) == 2
+    both = metric_values.rate_in_window(series, *metric_values.common_time_span(series))
+    assert both == pytest.approx(rate, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "context", "cut"),
+    [
+        ("fio_sequential_read", {}, {**FIO, "result.json": FIO["result.json"][:200]}),
+        ("clpeak", {"device": POCL}, {"stdout": "", "clpeak.xml": "<clpeak></clpeak>"}),
+    ],
+)
+def test_a_run_cut_short_is_no_result(benchmark, context, cut):
+    one = load(benchmark, **context)
+    assert set(checks(one, cut).values()) == {False}
     with pytest.raises(ExtractionError):
-        extract_number(one["metrics"][METRIC], {"stdout": "", "clpeak.xml": "<clpeak></clpeak>"})
+        extract_number(one["metrics"][METRIC], cut)
 
 
-def test_clpeak_copies_both_ways():
-    one, outputs = load("clpeak_transfer", device=POCL), clpeak("transfer")
-    assert set(checks(one, outputs).values()) == {True}
-    found = {name: extract_number(source, outputs) for name, source in one["metrics"].items()}
-    assert found["host_to_device_bytes_per_second"] == pytest.approx(3.27385e9)
-    assert found["device_to_host_bytes_per_second"] == pytest.approx(5.81165e9)
+@pytest.mark.parametrize("kind", ["at_least", "at_most"])
+def test_an_output_with_a_number_above_all_floats_fails_its_rule(kind):
+    rule = {"name": "count", "in": "stdout", "json": "count", kind: 1}
+    one = {**load("fio_sequential_read"), "valid": [rule]}
+    assert checks(one, {**FIO, "stdout": json.dumps({"count": 10**400})}) == {"count": False}
 
 
-def test_nvbandwidth_gives_each_direction_and_the_device_itself():
-    one = load("nvbandwidth", device=POCL)
-    outputs = {"stdout": (RECORDED / "nvbandwidth-0.8.json").read_text()}
-    assert set(checks(one, outputs).values()) == {True}
-    found = [extract_number(source, outputs) / 1e9 for source in one["metrics"].values()]
-    assert found == pytest.approx([55.63, 55.12, 48.5, 47.25, 1250.0])
-    assert one["environment"] == {"CUDA_VISIBLE_DEVICES": "GPU-0123"}
-    waived = outputs["stdout"].replace('"status" : "Passed"', '"status" : "Waived"', 1)
-    assert not checks(one, {"stdout": waived})["passed"]
-    other = outputs["stdout"].replace("host_to_device_memcpy_ce", "device_local_copy", 1)
-    assert not checks(one, {"stdout": other})["first"]
+def test_random_reads_of_two_drives_have_one_histogram():
+    [job] = json.loads(RANDOM_READS["result.json"])["jobs"]
+    assert job["read"]["clat_ns"]["N"] == job["read"]["total_ios"]
+    without = {"result.json": RANDOM_READS["result.json"].replace('"percentile"', '"other"')}
+    source = load("fio_random_read")["metrics"]["completion_latency_ns"]
+    with pytest.raises(ExtractionError, match="no value"):
+        extract_number(source, without)
+
+
+def test_nvbandwidth_runs_on_the_device_of_the_load():
+    assert load("nvbandwidth", device=POCL)["environment"] == {"CUDA_VISIBLE_DEVICES": "GPU-0123"}
 
 
 # The three indicators of document 004.

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from expansions import expansion, tried
+from expansions import expand, memory_load, plan_of, tried
 
-from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
 from chaosity.errors import UserError
@@ -33,13 +32,8 @@ GPU = OpenclDevice(
 )
 
 
-def names(topology, config, experiment):
-    found = plan_host(PlannedHost("h", "c", topology), config, [experiment])
-    return [point["point"] for point in found.points], found.notes
-
-
 def loads_of(topology, config, experiment):
-    points = plan_host(PlannedHost("h", "c", topology), config, [experiment]).points
+    points = plan_of(topology, config, experiment).points
     return {point["point"]: {load["role"]: load for load in point["loads"]} for point in points}
 
 
@@ -99,7 +93,7 @@ def test_the_cores_beside_a_device_are_those_that_do_not_drive_it(paper_host, co
 
 def test_factors_say_alone(paper_host, config):
     topology = replace(paper_host.topology, opencl_devices=(CPU,))
-    points = plan_host(PlannedHost("h", "c", topology), config, ["gpu_and_cpu"]).points
+    points = plan_of(topology, config, "gpu_and_cpu").points
     assert [(p["factors"]["device"], p["factors"]["cores"]) for p in points] == [
         ("opencl0", "alone"),
         ("alone", "machine_without_pu0"),
@@ -110,15 +104,10 @@ def test_factors_say_alone(paper_host, config):
 
 
 def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
-    load = {
-        "category": "memory_bandwidth",
-        "initiator": {"each": "machine"},
-        "target": {"names": ["node3"]},
-        "kernel": ["triad"],
-    }
+    load = memory_load(initiator={"each": "machine"}, target={"names": ["node3"]})
     sides = {side: {"level": f"only.{side}"} for side in ("initiator", "target")}
     document = tried(sides, a={"a": load}, b={"b": load}, both={"a": load, "b": load})
-    points = expansion(paper_host, config).expand_experiment(document)
+    points, _ = expand(paper_host, config, document)
     one, other, both = (point["factors"] for point in points)
     assert one == other == {"initiator": "machine", "target": "node3"}
     assert both == {"initiator": "alone", "target": "alone"}
@@ -126,7 +115,7 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
 
 def test_a_gpu_is_a_component_by_its_slot_too(config):
     topology = discover_topology(str(MACHINES / "devices.xml"))
-    for point in plan_host(PlannedHost("h", "c", topology), config, ["gpu_bandwidth"]).points:
+    for point in plan_of(topology, config, "gpu_bandwidth").points:
         assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
         [load] = point["loads"]
         assert load["target"]["device"]["pci"] == "0000:01:00.0"
@@ -139,33 +128,24 @@ def test_a_gpu_is_a_component_by_its_slot_too(config):
         ]
 
 
-def test_a_named_device_must_be_there(paper_host, config):
-    topology = replace(paper_host.topology, opencl_devices=(CPU,))
-    load = {
-        "category": "opencl_bandwidth",
-        "initiator": {"each": "machine"},
-        "target": {"opencl": {"names": ["opencl1"]}},
-    }
-    with pytest.raises(UserError, match=r"has no OpenCL device 'opencl1'.*opencl0"):
-        expansion(HostResources(topology, ()), config).expand_experiment(tried(d={"device": load}))
-
-
 def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
     nvidia = {**config, "benchmarks": {**config["benchmarks"], "gpu_copy": "nvbandwidth"}}
     second = replace(CPU, name="opencl1")
     topology = replace(paper_host.topology, opencl_devices=(GPU, second))
-    found, notes = names(topology, nvidia, "gpu_copies")
-    assert found == [f"copy=node{node}+opencl0" for node in range(8)]
-    assert any("so opencl1 is left out" in note for note in notes)
+    plan = plan_of(topology, nvidia, "gpu_copies")
+    assert [point["point"] for point in plan.points] == [
+        f"copy=node{node}+opencl0" for node in range(8)
+    ]
+    assert any("so opencl1 is left out" in note for note in plan.notes)
 
 
 def test_a_host_gets_commands_of_its_own_system_alone(config):
     with pytest.raises(UserError, match="is for Linux, but this host runs macOS"):
-        names(discover_topology(str(MAC)), config, "unlike_cores")
+        plan_of(discover_topology(str(MAC)), config, "unlike_cores")
     mac = read_config(ROOT / "config/darwin.yaml")
     linux = discover_topology(str(MACHINES / "devices.xml"))
     with pytest.raises(UserError, match="is for macOS, but this host runs Linux"):
-        names(linux, mac, "unlike_cores")
+        plan_of(linux, mac, "unlike_cores")
 
 
 def test_how_a_device_shares_memory_defines_no_point(paper_host, config):
@@ -173,6 +153,6 @@ def test_how_a_device_shares_memory_defines_no_point(paper_host, config):
     digests = []
     for device in (GPU, replace(GPU, unified_memory=False, shared_virtual_memory="coarse_grain")):
         topology = replace(paper_host.topology, opencl_devices=(device,))
-        found = plan_host(PlannedHost("h", "c", topology), config, ["gpu_bandwidth"])
-        digests.append([point["definition"] for point in found.points])
+        points = plan_of(topology, config, "gpu_bandwidth").points
+        digests.append([point["definition"] for point in points])
     assert digests[0] == digests[1] != []
