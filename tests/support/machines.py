@@ -69,6 +69,8 @@ from table_rows import DAY, in_types_of_file
 
 SMALL_MACHINES = ROOT / "tests/data/machines"
 SHIPPED_MACHINES = ROOT / "templates/machines"
+# Its README.md describes each.
+OWN_TOPOLOGIES = ROOT / "tests/data/topologies"
 # Below build/, where both workers of pytest-xdist and later runs find them.
 KEPT = ROOT / "build/simulated_machines"
 # Rooms that no command of `make_results` uses; test_rooms.py forbids it.
@@ -211,9 +213,11 @@ def product_digest() -> str:
     return digest.hexdigest()
 
 
+@cache
 def shipped_topology(name: str) -> Topology:
     """Return a topology that has a file."""
-    path = _file(SMALL_MACHINES, SHIPPED_MACHINES / "topologies", name=f"{name}.xml")
+    folders = (SMALL_MACHINES, SHIPPED_MACHINES / "topologies", OWN_TOPOLOGIES)
+    path = _file(*folders, name=f"{name}.xml")
     return discover_topology(str(path))
 
 

@@ -29,16 +29,12 @@ from chaosity.records.record_files import format_utc
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Gpu, NvmeDrive
+from machines import shipped_topology
 
 
-@pytest.fixture(scope="module")
-def epyc(root) -> Topology:
-    return discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
-
-
-@pytest.fixture(scope="module")
-def devices(root) -> Topology:
-    return discover_topology(str(root / "tests/data/topologies/devices.xml"))
+@pytest.fixture
+def epyc() -> Topology:
+    return shipped_topology("epyc-7413-2s-nps4-30drives")
 
 
 def with_drive(topology: Topology, position: int, **changes: object) -> Topology:
@@ -54,12 +50,12 @@ def changed_by(before: Topology, after: Topology, folder: Path) -> list[str]:
     return write_changed_components(folder, make_component_documents(after))
 
 
-def test_every_part_is_a_component(epyc, devices):
+def test_every_part_is_a_component(epyc):
     documents = make_component_documents(epyc)
     nodes = [f"node{i}" for i in range(8)]
     assert list(documents)[:11] == ["system", "package0", "package1", *nodes]
     assert len([name for name in documents if name.startswith("drive-")]) == 30
-    assert set(make_component_documents(devices)) == {
+    assert set(make_component_documents(shipped_topology("devices"))) == {
         "system",
         "package0",
         "node0",

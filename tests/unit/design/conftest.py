@@ -9,10 +9,8 @@ import pytest
 from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
-
-MACHINES = Path(__file__).resolve().parents[2] / "data" / "topologies"
+from machines import shipped_topology
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +21,7 @@ def config():
 @pytest.fixture(scope="session")
 def paper_host() -> PlannedHost:
     """The server of document 000: 2 packages, 8 nodes, drives 3,4,4,4,3,4,4,4."""
-    topology = discover_topology(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
+    topology = shipped_topology("epyc-7413-2s-nps4-30drives")
     return PlannedHost("milan", configuration_name(topology), topology)
 
 

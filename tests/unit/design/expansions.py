@@ -14,7 +14,7 @@ from chaosity.topology.topology_model import Topology
 
 def plan_of(topology: Topology, config: Any, *experiments: str, **variables: Any) -> HostPlan:
     """Return the plan of experiments for a host with this topology and these variables."""
-    return plan_host(PlannedHost("h", "c", topology, variables), config, experiments)  # type: ignore[arg-type]
+    return plan_host(PlannedHost("h", "c", topology, variables), config, experiments)
 
 
 def expand(

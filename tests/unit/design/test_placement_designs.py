@@ -18,16 +18,16 @@ from chaosity.design.selectors import page_placement_target, round_page_shares
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.place.page_placement import POLICIES
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
+from machines import shipped_topology
 
 ALL = list(POLICIES)
 
 
 @pytest.fixture(scope="module")
-def hbm_host(root) -> PlannedHost:
+def hbm_host() -> PlannedHost:
     """2 packages with a node each and 2 nodes of HBM, which have no processing units."""
-    topology = discover_topology(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    topology = shipped_topology("xeon-max-2s-hbm-flat")
     return PlannedHost("max", configuration_name(topology), topology)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from expansions import expand, memory_load, plan_of, tried
 
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
+from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_parts import CoreKind, OpenclDevice
+from machines import shipped_topology
 
-ROOT = Path(__file__).resolve().parents[3]
-MACHINES = ROOT / "tests" / "data" / "topologies"
-MAC = MACHINES / "m1-pro-by-hand.xml"
 CPU = OpenclDevice(
     "opencl0", "Portable Computing Language", "pthread", "cpu", vendor="GenuineIntel"
 )
@@ -114,7 +111,7 @@ def test_the_only_load_is_meant_whatever_it_is_called(paper_host, config):
 
 
 def test_a_gpu_is_a_component_by_its_slot_too(config):
-    topology = discover_topology(str(MACHINES / "devices.xml"))
+    topology = shipped_topology("devices")
     for point in plan_of(topology, config, "gpu_bandwidth").points:
         assert {"opencl0", "gpu-0000-01-00-0"} <= set(point["components"])
         [load] = point["loads"]
@@ -141,9 +138,9 @@ def test_a_tool_of_one_maker_leaves_the_others_devices_out(paper_host, config):
 
 def test_a_host_gets_commands_of_its_own_system_alone(config):
     with pytest.raises(UserError, match="is for Linux, but this host runs macOS"):
-        plan_of(discover_topology(str(MAC)), config, "unlike_cores")
+        plan_of(shipped_topology("m1-pro-by-hand"), config, "unlike_cores")
     mac = read_config(ROOT / "config/darwin.yaml")
-    linux = discover_topology(str(MACHINES / "devices.xml"))
+    linux = shipped_topology("devices")
     with pytest.raises(UserError, match="is for macOS, but this host runs Linux"):
         plan_of(linux, mac, "unlike_cores")
 

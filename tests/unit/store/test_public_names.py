@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,10 +15,9 @@ from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import TABLES
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_parts import CoreKind, OpenclDevice
+from machines import shipped_topology
 
-SERVER = Path(__file__).resolve().parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
 # A device's own words, of which some makers give each specimen its own.
 GPU = OpenclDevice(
     "opencl0",
@@ -33,29 +31,16 @@ GPU = OpenclDevice(
 )
 SECRETS = ("acme", "0815", "4c4c4544", "db-prod-17", "0000:01", "drive-0000", "01-00-0")
 COMPARED = (
-    "experiment",
-    "load",
-    "benchmark",
-    "category",
-    "kernel",
-    "initiator",
-    "initiator_kind",
-    "initiator_nodes",
-    "target",
-    "target_kind",
-    "target_nodes",
-    "relation",
-    "metric",
-    "label",
-    "factors",
-    "levels",
+    *("experiment", "load", "benchmark", "category", "kernel", "initiator", "initiator_kind"),
+    *("initiator_nodes", "target", "target_kind", "target_nodes", "relation", "metric", "label"),
+    *("factors", "levels"),
 )
 
 
 @pytest.fixture(scope="module")
 def server():
     """The server of document 000, if some of its cores were slower and it had a GPU."""
-    found = discover_topology(str(SERVER))
+    found = shipped_topology("epyc-7413-2s-nps4-30drives")
     cores = [core.cpus for core in found.cores]
     slow, fast = (tuple(sorted(sum(part, ()))) for part in (cores[:20], cores[20:]))
     kinds = (CoreKind(0, slow, frequency_max_hertz=2), CoreKind(1, fast, frequency_max_hertz=3))

@@ -99,7 +99,8 @@ class Capture:
             _write(root, f"{base}/distance", " ".join(map(str, node.distances)))
 
 
-def _function(root: Path, function: CapturedFunction) -> None:
+def _function(root: Path, function: CapturedFunction) -> str:
+    """Write a PCI function, and return the path of its folder."""
     device = f"sys/devices/pci0000:00/{function.pci}"
     vendor, _, number = function.number.partition(":")
     bound = f"DRIVER={function.driver}\n" if function.driver else ""
@@ -119,35 +120,26 @@ def _function(root: Path, function: CapturedFunction) -> None:
         _write(root, f"{device}/{function.folder}/state", "enabled")
     target = Path(f"../../../devices/pci0000:00/{function.pci}")
     _link(root / f"sys/bus/pci/devices/{function.pci}", target)
+    return device
 
 
 def _drive(root: Path, drive: CapturedDrive) -> None:
-    device = f"sys/devices/pci0000:00/{drive.pci}"
-    config = {
-        "vendor": "0x144d",
-        "device": "0xa900",
-        "class": "0x010802",
-        "subsystem_vendor": "0x144d",
-        "subsystem_device": "0xad06",
-        "revision": "0x00",
-        "numa_node": str(drive.node),
-        "current_link_speed": drive.speed,
-        "current_link_width": str(drive.width),
-        "max_link_speed": "32.0 GT/s PCIe",
-        "max_link_width": "4",
+    device = _function(root, CapturedFunction(drive.pci, "144d:a900", "0108", drive.node, "nvme"))
+    block = f"{device}/nvme/{drive.name.partition('n1')[0]}/{drive.name}"
+    files = {
+        f"{device}/current_link_speed": drive.speed,
+        f"{device}/current_link_width": str(drive.width),
+        f"{device}/max_link_speed": "32.0 GT/s PCIe",
+        f"{device}/max_link_width": "4",
+        f"{block}/../serial": f"{drive.serial}  ",
+        f"{block}/../model": "DRIVE X  ",
+        f"{block}/../firmware_rev": "1.0  ",
+        f"{block}/size": str(2**31),
+        f"{block}/dev": "259:0",
     }
-    for name, text in config.items():
-        _write(root, f"{device}/{name}", text)
-    controller = drive.name.partition("n1")[0]
-    for name, text in {"serial": drive.serial, "model": "DRIVE X", "firmware_rev": "1.0"}.items():
-        _write(root, f"{device}/nvme/{controller}/{name}", f"{text}  ")
-    block = f"{device}/nvme/{controller}/{drive.name}"
-    _write(root, f"{block}/size", str(2**31))
-    _write(root, f"{block}/dev", "259:0")
+    for name, text in files.items():
+        _write(root, name, text)
     _link(root / f"{block}/device", Path(".."))
-    _link(
-        root / f"sys/bus/pci/devices/{drive.pci}", Path(f"../../../devices/pci0000:00/{drive.pci}")
-    )
     target = Path(f"../../{block.removeprefix('sys/')}")
     _link(root / f"sys/class/block/{drive.name}", target)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from captured import GIB, Capture, CapturedDrive, CapturedNode
 
@@ -43,6 +45,11 @@ SPARSE = Capture(
 )
 
 
+def captured(folder, capture=MEMORY_LESS, **parts):
+    """The topology of a capture, with other or further parts."""
+    return discover_topology(str(replace(capture, **parts).write(folder)))
+
+
 def flags(topology):
     return [(n.os_index, n.initiator, n.target) for n in topology.nodes]
 
@@ -76,7 +83,7 @@ def test_a_capture_and_its_xml_give_equal_initiators_and_targets(capture, expect
 
 
 def test_memory_less_nodes_have_a_row_in_the_distances(tmp_path):
-    found = discover_topology(str(MEMORY_LESS.write(tmp_path)))
+    found = captured(tmp_path)
     assert found.distances.nodes == (0, 1, 2, 3)
     assert found.distances.distance_between(1, 3) == 32
     assert found.node_relation(1, 3) == "other_package"
@@ -95,30 +102,21 @@ TIER = "sys/devices/virtual/memory_tiering/memory_tier{}/nodelist"
     ],
 )
 def test_memory_tiers(tmp_path, files, tiers):
-    capture = Capture(SPARSE.nodes, SPARSE.packages, files=files)
-    found = discover_topology(str(capture.write(tmp_path)))
+    found = captured(tmp_path, SPARSE, files=files)
     assert [node.tier for node in found.nodes] == tiers
     assert [node.kind for node in found.nodes][:2] == ["DRAM", "DRAM"]
     assert files or found.nodes[2].kind == "CPU-less"
 
 
 def test_drives_have_serial_size_node_and_link(tmp_path):
-    capture = Capture(
-        MEMORY_LESS.nodes,
-        MEMORY_LESS.packages,
-        [
-            CapturedDrive("0000:41:00.0", "nvme1n1", 2, "ABC"),
-            CapturedDrive("0000:01:00.0", "nvme0n1", -1, speed="5.0 GT/s PCIe", width=2),
-            CapturedDrive("0000:02:00.0", "nvme2n1", 1, speed="Unknown"),
-        ],
-    )
-    slow, unknown, fast = discover_topology(str(capture.write(tmp_path))).drives
-    assert (fast.name, fast.pci, fast.serial, fast.model) == (
-        "nvme1n1",
-        "0000:41:00.0",
-        "ABC",
-        "DRIVE X",
-    )
+    drives = [
+        CapturedDrive("0000:41:00.0", "nvme1n1", 2, "ABC"),
+        CapturedDrive("0000:01:00.0", "nvme0n1", -1, speed="5.0 GT/s PCIe", width=2),
+        CapturedDrive("0000:02:00.0", "nvme2n1", 1, speed="Unknown"),
+    ]
+    slow, unknown, fast = captured(tmp_path, drives=drives).drives
+    assert (fast.name, fast.pci) == ("nvme1n1", "0000:41:00.0")
+    assert (fast.serial, fast.model) == ("ABC", "DRIVE X")
     assert (fast.node, fast.firmware, fast.size_bytes) == (2, "1.0", 2**31 * 512)
     assert fast.link_bytes_per_second == pytest.approx(16e9 * 128 / 130 * 4 / 8, rel=1e-9)
     assert fast.link_max_bytes_per_second == pytest.approx(32e9 * 128 / 130 * 4 / 8, rel=1e-9)
@@ -131,8 +129,7 @@ def test_a_memory_balloon_does_not_change_present_memory(tmp_path):
     zones += (
         "Node 0, zone   Normal\n        present  1048576\nNode 2, zone Normal\n        present  7"
     )
-    capture = Capture(MEMORY_LESS.nodes, MEMORY_LESS.packages, files={"proc/zoneinfo": zones})
-    found = discover_topology(str(capture.write(tmp_path)))
+    found = captured(tmp_path, files={"proc/zoneinfo": zones})
     assert found.find_node(0).present_bytes == (1024 + 1048576) * 4096
     assert found.find_node(0).memory_bytes == 16 * GIB
     assert found.find_node(2).present_bytes == 7 * 4096
@@ -141,39 +138,31 @@ def test_a_memory_balloon_does_not_change_present_memory(tmp_path):
 
 def test_huge_pages_are_counted_by_node_and_size(tmp_path):
     base = "sys/devices/system/node/node0/hugepages"
-    capture = Capture(
-        MEMORY_LESS.nodes,
-        MEMORY_LESS.packages,
-        files={
-            f"{base}/hugepages-2048kB/nr_hugepages": "512",
-            f"{base}/hugepages-2048kB/free_hugepages": "7",
-            f"{base}/hugepages-1048576kB/nr_hugepages": "0",
-        },
-    )
-    pools = discover_topology(str(capture.write(tmp_path))).huge_page_pools
+    files = {
+        f"{base}/hugepages-2048kB/nr_hugepages": "512",
+        f"{base}/hugepages-2048kB/free_hugepages": "7",
+        f"{base}/hugepages-1048576kB/nr_hugepages": "0",
+    }
+    pools = captured(tmp_path, files=files).huge_page_pools
     assert [(p.node, p.page_bytes, p.pages) for p in pools] == [(0, 2**21, 512), (0, 2**30, 0)]
 
 
 def test_settings_that_change_measurements_are_read(tmp_path):
-    capture = Capture(
-        MEMORY_LESS.nodes,
-        MEMORY_LESS.packages,
-        files={
-            "proc/cpuinfo": CPUINFO.format("AMD EPYC 7401 24-Core Processor"),
-            "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=2-3 mitigations=off quiet",
-            "proc/sys/kernel/numa_balancing": "1",
-            "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
-            "sys/devices/system/cpu/smt/control": "off",
-            "sys/devices/system/cpu/cpufreq/boost": "0",
-            "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "performance",
-            "sys/devices/system/cpu/cpufreq/policy1/scaling_governor": "powersave",
-            "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "3500000",
-            "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "1234567",
-            "sys/devices/system/cpu/cpu0/cpuidle/state2/name": "C2",
-            "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
-        },
-    )
-    found = discover_topology(str(capture.write(tmp_path)))
+    files = {
+        "proc/cpuinfo": CPUINFO.format("AMD EPYC 7401 24-Core Processor"),
+        "proc/cmdline": "BOOT_IMAGE=/vmlinuz root=/dev/sda1 isolcpus=2-3 mitigations=off quiet",
+        "proc/sys/kernel/numa_balancing": "1",
+        "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+        "sys/devices/system/cpu/smt/control": "off",
+        "sys/devices/system/cpu/cpufreq/boost": "0",
+        "sys/devices/system/cpu/cpufreq/policy0/scaling_governor": "performance",
+        "sys/devices/system/cpu/cpufreq/policy1/scaling_governor": "powersave",
+        "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq": "3500000",
+        "sys/devices/system/cpu/cpufreq/policy0/scaling_cur_freq": "1234567",
+        "sys/devices/system/cpu/cpu0/cpuidle/state2/name": "C2",
+        "sys/devices/system/cpu/cpu0/cpuidle/state2/disable": "1",
+    }
+    found = captured(tmp_path, files=files)
     host = found.host
     assert host["kernel_parameters"] == ["isolcpus=2-3", "mitigations=off"]
     assert host["microcode"] == "0xa0"

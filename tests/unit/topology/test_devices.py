@@ -18,6 +18,7 @@ from chaosity.topology.devices import accelerator_kinds, accelerator_texts
 from chaosity.topology.devices import make_opencl_devices as topology_devices
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
+from machines import shipped_topology
 from shipped_data import REAL_MACHINES
 
 # A server with Intel's engines, whose kernel knows one of them by its driver alone, a GPU with
@@ -213,7 +214,7 @@ def test_gpus_come_first_and_their_slots_give_the_node():
     class Tree:
         machine = None
 
-    topology = discover_topology(str(RECORDED.parent / "topologies" / "devices.xml"))
+    topology = shipped_topology("devices")
     nodes, gpus = topology.nodes, topology.gpus
     listed = [PROCESSOR, gpu(0, gpus[0].pci), gpu(1, "0000:41:00.0")]
     found = topology_devices(listed, Tree(), gpus, nodes)

@@ -25,6 +25,7 @@ from chaosity.topology.host_facts import (
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_parts import MemoryPeak, Node
 from chaosity.topology.topology_sources import SysfsReader, link_bytes_per_second
+from machines import shipped_topology
 from shipped_data import REAL_MACHINES
 
 DMIDECODE = """\
@@ -280,8 +281,8 @@ def test_discovery_believes_only_a_real_machine(monkeypatch, facts, known):
 
 
 @pytest.fixture(scope="module")
-def paper(root):
-    return discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+def paper():
+    return shipped_topology("epyc-7413-2s-nps4-30drives")
 
 
 KNOWN = MemoryPeak(400e9, 210e9)
@@ -319,11 +320,11 @@ def test_the_bound_is_that_of_the_package(paper):
     assert bounds(planned(only_machine))["memory=node0+node0+triad"] == {400e9}
 
 
-def test_other_memory_and_data_in_caches_have_no_bound(paper, root):
+def test_other_memory_and_data_in_caches_have_no_bound(paper):
     small = {**read_config()["working_set"], "times_last_level_cache": 0.05}
     in_caches = planned(replace(paper, memory_peak=KNOWN), working_set=small)
     assert set().union(*bounds(in_caches).values()) == {None}
-    hbm = discover_topology(str(root / "tests/data/topologies/xeon-max-2s-hbm-flat.xml"))
+    hbm = shipped_topology("xeon-max-2s-hbm-flat")
     points = planned(replace(hbm, memory_peak=KNOWN))
     kinds = {
         (hbm.find_node(node).kind, bound)

@@ -12,12 +12,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from captured import Capture, CapturedNode
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
 from chaosity.topology.topology_sources import SysfsReader
+from machines import shipped_topology
 from shipped_data import REAL_MACHINES
 
 
@@ -34,7 +36,8 @@ def synthetic(tmp_path):
     return make
 
 
-def test_relations_and_nodes_of_processing_units(epyc):
+def test_relations_and_nodes_of_processing_units():
+    epyc = shipped_topology("epyc-7413-2s-nps4-30drives")
     assert epyc.node_relation(3, 3) == "same_node"
     assert epyc.node_relation(0, 3) == "same_package"
     assert epyc.node_relation(3, 4) == epyc.node_relation(4, 3) == "other_package"
@@ -353,19 +356,11 @@ def test_nvme_functions_without_a_block_device_have_no_name():
 def test_interleaved_cores_of_a_risc_v_server(tmp_path):
     """The nodes of a Milk-V Pioneer, of which its kernel tells the CPUs alone."""
     nodes = ["0-7,16-23", "8-15,24-31", "32-39,48-55", "40-47,56-63"]
-    files = {"cpu/possible": "0-63", "cpu/present": "0-63", "cpu/online": "0-63"}
-    files |= {"node/online": "0-3", "node/possible": "0-3"}
-    for cpu in range(64):
-        files[f"cpu/cpu{cpu}/topology/core_cpus"] = f"{1 << cpu:x}"
-        files[f"cpu/cpu{cpu}/topology/core_id"] = f"{cpu}"
-        files[f"cpu/cpu{cpu}/topology/physical_package_id"] = "0"
-    for number, cpus in enumerate(nodes):
-        mask = sum(1 << cpu for cpu in parse_cpu_list(cpus))
-        files[f"node/node{number}/cpumap"] = f"{mask >> 32:08x},{mask & 0xFFFFFFFF:08x}"
-    for name, content in files.items():
-        path = tmp_path / "sys/devices/system" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{content}\n")
+    captured = {index: CapturedNode(cpus, 0) for index, cpus in enumerate(nodes)}
+    Capture(captured, {0: "0-63"}).write(tmp_path)
+    for folder in tmp_path.glob("sys/devices/system/node/node*"):
+        (folder / "cpulist").unlink()
+        (folder / "meminfo").unlink()
     found = discover_topology(str(tmp_path))
     assert [node.cpus for node in found.nodes] == [parse_cpu_list(cpus) for cpus in nodes]
     assert flagged(found, "initiator") == flagged(found, "target") == (0, 1, 2, 3)
@@ -375,13 +370,11 @@ def test_interleaved_cores_of_a_risc_v_server(tmp_path):
 # Network cards get their node and rate; their hardware addresses are never read.
 
 
-NAPLES = REAL_MACHINES / "xml" / "mpibind_naples-2s-7401-8n.xml"
-TRENTO = REAL_MACHINES / "xml" / "mpibind_trento-7A53-nps4.xml"
 HARDWARE_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 
 def test_an_interface_and_its_openfabrics_device_are_one_card():
-    found = discover_topology(str(NAPLES)).nics
+    found = topology("xml/mpibind_naples-2s-7401-8n.xml").nics
     assert [(nic.name, nic.kind, nic.node) for nic in found] == [
         ("enp3s0f0", "ethernet", 0),
         ("enp3s0f1", "ethernet", 0),
@@ -391,7 +384,7 @@ def test_an_interface_and_its_openfabrics_device_are_one_card():
 
 
 def test_four_cards_of_a_node_with_four_gpus_are_on_four_nodes():
-    found = discover_topology(str(TRENTO)).nics
+    found = topology("xml/mpibind_trento-7A53-nps4.xml").nics
     places = {nic.name: nic.node for nic in found if nic.name.startswith("hsi")}
     assert sorted(places) == ["hsi0", "hsi1", "hsi2", "hsi3"]
     assert len(set(places.values())) == 4
@@ -399,8 +392,9 @@ def test_four_cards_of_a_node_with_four_gpus_are_on_four_nodes():
 
 def test_no_address_is_stored_and_names_are_not_published():
     """The XML of the topology has the addresses; what a profile holds comes from the JSON."""
-    assert HARDWARE_ADDRESS.search(NAPLES.read_text())
-    stored = topology_to_json(discover_topology(str(NAPLES)))
+    naples = "xml/mpibind_naples-2s-7401-8n.xml"
+    assert HARDWARE_ADDRESS.search((REAL_MACHINES / naples).read_text())
+    stored = topology_to_json(topology(naples))
     assert not HARDWARE_ADDRESS.search(str(stored))
     public = topology_without_private_facts(stored)["nics"]
     assert [set(nic) for nic in public] == [{"kind", "model", "node", "link_bytes_per_second"}] * 3
