@@ -22,6 +22,9 @@ def test_the_default_config_has_every_key(good):
     assert set(good) == set(Config.__annotations__)
 
 
+RULE = {"relative_precision": 0.1, "min_seconds": 0.5, "max_seconds": 1}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -35,29 +38,15 @@ def test_the_default_config_has_every_key(good):
         ({"levels": {"latency_by_szie": {"bytes": 3}}}, ["did you mean latency_by_size?"]),
         ({"levels": {"latency_by_size": {"size": 3}}}, ["does not vary 'size'", "bytes"]),
         (
-            {
-                "stopping": {
-                    "memory_bandwidth": {
-                        "relative_precision": 0.1,
-                        "min_seconds": -1,
-                        "max_seconds": 1,
-                    }
-                }
-            },
+            {"stopping": {"memory_bandwidth": {**RULE, "min_seconds": -1}}},
             ["stopping.memory_bandwidth.min_seconds", "-1"],
         ),
         (
-            {
-                "stopping": {
-                    "memory_bandwidth": {
-                        "relative_precision": 0.1,
-                        "min_seconds": 9,
-                        "max_seconds": 1,
-                    }
-                }
-            },
+            {"stopping": {"memory_bandwidth": {**RULE, "min_seconds": 9}}},
             ["min_seconds is above max_seconds"],
         ),
+        ({"levels": {"latency_by_size": {"bytes": "9" * 5000}}}, ["levels.latency_by_size.bytes"]),
+        ({"expected_configuration": "nps1\n"}, ["does not match"]),
     ],
 )
 def test_wrong_config_is_an_error_with_place_and_remedy(good, change, words):
@@ -66,8 +55,7 @@ def test_wrong_config_is_an_error_with_place_and_remedy(good, change, words):
         merged["stopping"] = {**good["stopping"], **change["stopping"]}
     with pytest.raises(UserError) as caught:
         check_config(merged)
-    for word in words:
-        assert word in str(caught.value)
+    assert all(word in str(caught.value) for word in words)
     assert str(caught.value).count("\n") == 0
 
 
@@ -95,16 +83,11 @@ def test_a_written_config_says_the_same_when_it_is_merged_over_the_default(path,
         assert read_config(written) == given
 
 
-def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("a: 1\nb: [1,\nc: 2\n")
-    with pytest.raises(UserError, match=r"config.yaml, line \d+: the file is not YAML"):
-        read_config(path)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("a: 1\nb: [1,\nc: 2\n", r"config.yaml, line \d+: the file is not YAML"),
+        (f"a: 0x{'f' * 5000}", "too many digits"),  # Python cannot print it
         ("", "config.yaml: the file has no key of a config"),
         ("- 1\n", "config.yaml: the file has no key of a config"),
         ('levels: {a: {b: "x: y: z"}}\n', "levels.a.b: the value 'x: y: z' is not of type integer"),
@@ -155,24 +138,6 @@ def test_no_benchmark_or_experiment_is_named_in_the_code(root):
         text = path.read_text()
         for name in set(names) - {"interference", "stream"}:  # common words, too
             assert f'"{name}"' not in text, f"{path} names {name}"
-
-
-def test_a_number_with_thousands_of_digits_is_an_error():
-    given = {**read_config(), "levels": {"latency_by_size": {"bytes": "9" * 5000}}}
-    with pytest.raises(UserError):
-        check_config(given)
-
-
-def test_a_number_that_python_cannot_print_is_an_error(tmp_path):
-    path = tmp_path / "a.yaml"
-    path.write_text(f"a: 0x{'f' * 5000}")
-    with pytest.raises(UserError, match="too many digits"):
-        read_yaml(path)
-
-
-def test_a_line_break_at_the_end_of_a_name_is_an_error():
-    with pytest.raises(UserError, match="does not match"):
-        check_config({**read_config(), "expected_configuration": "nps1\n"})
 
 
 FIGURE = {"name": "a", "title": "A", "load": "memory", "metric": "bandwidth_bytes_per_second"}
