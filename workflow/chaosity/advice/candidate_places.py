@@ -127,10 +127,6 @@ class CandidatePlaces:
         far = {*self._nodes_of(place.drives)} - {*nodes}
         return len(nodes), len(far), len(place.shares), len({*place.shares} - {*nodes})
 
-    def free_units(self, node: int) -> list[int]:
-        """Return a unit of each free core of a node, in the order in which they are taken."""
-        return self._free[node]
-
     def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
         """Return units for the requested cores, evenly on nodes, at least one on each.
 

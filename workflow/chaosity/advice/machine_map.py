@@ -245,41 +245,30 @@ class MachineMap:
                 (f"{name} on node {node}", make_cpu_set(units[:kept]), place.shares or {node: 1.0})
                 for node, units in by_node.items()
             ]
-        return [
-            self._load(*part, place.drives, kernel, metric, memory_bytes // len(parts), percent)
-            for part in parts
-        ]
-
-    def _load(
-        self,
-        name: str,
-        cpus: CpuSet,
-        shares: Mapping[int, float],
-        drives: Sequence[str],
-        kernel: str,
-        metric: str,
-        memory_bytes: int,
-        percent: float,
-    ) -> Load:
-        """Return the parts of a load that the model reads."""
-        cpu_list = format_cpu_list(cpus)
-        entry: dict[str, Any] = {
-            "name": name,
+        # The parts of a load that the model reads.
+        common: dict[str, Any] = {
             "benchmark": "",
-            "kernel": None if drives or metric == LATENCY else kernel,
+            "kernel": None if place.drives or metric == LATENCY else kernel,
             "levels": {} if percent == 100.0 else {"share": percent},
-            "memory_bytes": memory_bytes,
-            "initiator": {"cpus": cpu_list, "nodes": [*self.topology.nodes_of_pus(cpus)]},
-            "target": {"drives": [self.drives[drive] for drive in drives]},
-            "placement": {
-                "cpus": cpu_list,
-                "memory_nodes": sorted(shares),
-                "shares": {str(node): share for node, share in shares.items()},
-            },
+            "memory_bytes": memory_bytes // len(parts),
+            "target": {"drives": [self.drives[drive] for drive in place.drives]},
             "writes": False,
             "metrics": {metric: {}},
         }
-        return cast(Load, entry)
+        found = []
+        for own_name, cpus, shares in parts:
+            cpu_list = format_cpu_list(cpus)
+            own = {
+                "name": own_name,
+                "initiator": {"cpus": cpu_list, "nodes": [*self.topology.nodes_of_pus(cpus)]},
+                "placement": {
+                    "cpus": cpu_list,
+                    "memory_nodes": sorted(shares),
+                    "shares": {str(node): share for node, share in shares.items()},
+                },
+            }
+            found.append(cast(Load, {**common, **own}))
+        return found
 
     def predicted_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value of loads while `beside` run: a sum of rates, or a mean latency."""

@@ -10,9 +10,9 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -47,28 +47,16 @@ _BEYOND_CACHES = 64 << 20
 _KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
 
 
-@dataclass(frozen=True)
-class SlowPairs:
-    """Pairs of nodes that are slower than the parameters of the model explain.
-
-    A key is (node of the cores, node of their memory). `rates` are measured bandwidths in bytes per
-    second; `latencies` are ratios of measured to predicted latencies.
-    """
-
-    rates: Mapping[tuple[int, int], float]
-    latencies: Mapping[tuple[int, int], float]
+# (node of the cores, node of their memory) -> a number of the pair, see `MachineMap`.
+_Pairs = dict[tuple[int, int], float]
 
 
 def _find_slow_pairs(
     measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
-) -> SlowPairs:
-    """Return the pairs that are slower than the model explains, with data beyond the caches.
+) -> tuple[_Pairs, _Pairs]:
+    """Return the slow rates and slow latencies of a map, see `MachineMap`.
 
-    Args:
-        measured: the tidy table of the host.
-        points: its planned points.
-        topology: its topology.
-        fitted: the fitted machine.
+    The arguments are those of `map_of_results`. Only data beyond the caches count.
     """
     alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
     model = model_with_values(fitted.values, topology, fitted.description)
@@ -85,8 +73,7 @@ def _find_slow_pairs(
         ):
             predicted = model_values(model, [load])[load["name"], metric]
             found[metric, begin["nodes"][0], memory[0]].append((median, predicted))
-    rates: dict[tuple[int, int], float] = {}
-    latencies: dict[tuple[int, int], float] = {}
+    rates, latencies = _Pairs(), _Pairs()
     for (metric, node, target), own in found.items():
         away = fmean(math.log(median / predicted) for median, predicted in own)
         if departs(away, fitted.scale) and (away > 0) == less_is_better(metric):
@@ -94,7 +81,7 @@ def _find_slow_pairs(
                 latencies[node, target] = math.exp(away)
             else:
                 rates[node, target] = max(median for median, _ in own)
-    return SlowPairs(rates, latencies)
+    return rates, latencies
 
 
 MODEL_FILE = "model.json"
@@ -133,7 +120,7 @@ def map_of_results(
         topology: the topology of the host.
         fitted: the fitted machine.
     """
-    slow = _find_slow_pairs(measured, points, topology, fitted)
+    slow_rates, slow_latencies = _find_slow_pairs(measured, points, topology, fitted)
     return MachineMap(
         topology=topology,
         fitted=fitted,
@@ -144,8 +131,8 @@ def map_of_results(
             for drive in load["target"]["drives"]
         },
         is_simulated=measured.is_simulated,
-        slow_rates=slow.rates,
-        slow_latencies=slow.latencies,
+        slow_rates=slow_rates,
+        slow_latencies=slow_latencies,
     )
 
 

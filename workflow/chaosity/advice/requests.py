@@ -28,11 +28,6 @@ class Place:
     shares: Mapping[int, float] = field(default_factory=dict)
     drives: tuple[str, ...] = ()
 
-    @property
-    def is_interleaved(self) -> bool:
-        """Return whether all nodes of the pages have an equal share."""
-        return len(self.shares) > 1 and len({round(each, 9) for each in self.shares.values()}) == 1
-
 
 @dataclass(frozen=True)
 class RunningLoad:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from chaosity.errors import UserError
 
 # <linux/mempolicy.h>
-DEFAULT, BIND, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 2, 3, 6
+DEFAULT, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 3, 6
 _MOVE = 1 << 1  # MPOL_MF_MOVE: only pages that no other process uses
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GENERIC = {"set_mempolicy": 237, "move_pages": 239}
