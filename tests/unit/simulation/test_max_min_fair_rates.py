@@ -9,14 +9,14 @@ from chaosity.simulation.access_paths import Flow, max_min_fair_rates
 RESOURCES = ("core", "link", "node")
 uses = st.dictionaries(st.sampled_from(RESOURCES), st.floats(0.1, 4), min_size=1)
 flows = st.lists(
-    st.builds(Flow, uses=uses, limit=st.floats(0.5, 50), pace=st.floats(0.5, 4)), min_size=1
+    st.builds(Flow, st.just("a"), uses, st.floats(0.5, 50), st.floats(0.5, 4)), min_size=1
 )
 capacities = st.fixed_dictionaries({name: st.floats(1, 100) for name in RESOURCES})
 
 
 def test_two_flows_share_a_link_and_a_third_takes_what_they_leave_elsewhere():
     fair = max_min_fair_rates(
-        [Flow({"link": 1}), Flow({"link": 1, "node": 1}), Flow({"node": 1})],
+        [Flow("a", {"link": 1}), Flow("b", {"link": 1, "node": 1}), Flow("c", {"node": 1})],
         {"link": 10, "node": 20},
     )
     assert fair.rates == pytest.approx([5, 5, 15])
@@ -24,17 +24,19 @@ def test_two_flows_share_a_link_and_a_third_takes_what_they_leave_elsewhere():
 
 
 def test_a_flow_that_uses_a_resource_twice_fills_it_twice_as_fast():
-    fair = max_min_fair_rates([Flow({"node": 2}), Flow({"node": 1})], {"node": 30})
+    fair = max_min_fair_rates([Flow("a", {"node": 2}), Flow("b", {"node": 1})], {"node": 30})
     assert fair.rates == pytest.approx([10, 10])
 
 
 def test_a_limited_flow_leaves_the_rest_to_others():
-    fair = max_min_fair_rates([Flow({"node": 1}, limit=3), Flow({"node": 1})], {"node": 10})
+    fair = max_min_fair_rates(
+        [Flow("a", {"node": 1}, limit=3), Flow("b", {"node": 1})], {"node": 10}
+    )
     assert fair.rates == pytest.approx([3, 7])
 
 
 def test_pace_divides_a_full_resource():
-    fair = max_min_fair_rates([Flow({"node": 1}, pace=3), Flow({"node": 1})], {"node": 8})
+    fair = max_min_fair_rates([Flow("a", {"node": 1}, pace=3), Flow("b", {"node": 1})], {"node": 8})
     assert fair.rates == pytest.approx([6, 2])
 
 

@@ -20,7 +20,7 @@ from typing import cast
 from chaosity.advice.requests import LATENCY
 from chaosity.cpusets import format_cpu_list
 from chaosity.records.record_format import Load
-from chaosity.simulation.access_paths import LoadFlow
+from chaosity.simulation.access_paths import Flow
 from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult, Routes
 from chaosity.simulation.simulated_loads import (
     processing_units_of_load,
@@ -49,11 +49,11 @@ class QuickModel:
             else read_written_and_counted_shares(load)[2]
             for load in loads
         }
-        paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
+        flows, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
         return sum(
-            rate * counted[path.load]
-            for path, rate in zip(paths, found.rates, strict=True)
-            if path.load in counted
+            rate * counted[flow.load]
+            for flow, rate in zip(flows, found.rates, strict=True)
+            if flow.load in counted
         )
 
     def results(
@@ -69,10 +69,10 @@ class QuickModel:
         self, loads: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[dict[str, float], set[str]]:
         """Return resource of `loads` -> utilisation (0 to 1), and the resources of all loads."""
-        paths, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
+        flows, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
         names = {load["name"] for load in loads}
-        every = {name for path in paths for name in path.flow.uses}
-        own = {name for path in paths if path.load in names for name in path.flow.uses}
+        every = {name for flow in flows for name in flow.uses}
+        own = {name for flow in flows if flow.load in names for name in flow.uses}
         return {name: found.utilisation.get(name, 0.0) for name in sorted(own)}, every
 
     def _routes(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
@@ -94,7 +94,7 @@ class QuickModel:
         if self._beside[0] is not beside:
             self._beside = beside, self._new_routes(beside)
         own, others = self._new_routes(loads), self._beside[1]
-        return Routes({**own.hits, **others.hits}, [*own.paths, *others.paths])
+        return Routes({**own.hits, **others.hits}, [*own.flows, *others.flows])
 
     @cached_property
     def _largest_cache(self) -> int:
@@ -118,11 +118,11 @@ class QuickModel:
             fewer.append(cast(Load, {**load, **places}))
         routes = self.model.routes(fewer)
         left = {name: iter(own) for name, own in counts.items()}
-        paths = [
-            _many_times(path, next(left[path.load])) if path.load in left else path
-            for path in routes.paths
+        flows = [
+            _many_times(flow, next(left[flow.load])) if flow.load in left else flow
+            for flow in routes.flows
         ]
-        return Routes(routes.hits, paths)
+        return Routes(routes.hits, flows)
 
     def _alike_units(self, load: Load) -> dict[int, int]:
         """Return a unit of each group of alike cores -> the number of cores in its group."""
@@ -136,16 +136,16 @@ class QuickModel:
         return {units[0]: len(units) for units in groups.values()}
 
 
-def _many_times(path: LoadFlow, number: int) -> LoadFlow:
+def _many_times(flow: Flow, number: int) -> Flow:
     """Return the flow of `number` equal cores together, made from that of one core.
 
     The pace is multiplied. A byte uses each core only for its share, so the use of a core is
     divided by `number`.
     """
     if number == 1:
-        return path
+        return flow
     uses = {
         name: units / number if name.startswith("core") else units
-        for name, units in path.flow.uses.items()
+        for name, units in flow.uses.items()
     }
-    return replace(path, flow=replace(path.flow, uses=uses, pace=path.flow.pace * number))
+    return replace(flow, uses=uses, pace=flow.pace * number)

@@ -39,8 +39,9 @@ FULL = 1e-9
 
 @dataclass(frozen=True)
 class Flow:
-    """Accesses that take one path."""
+    """Accesses of a load that take one path."""
 
+    load: str  # name of the load
     # Name of each resource -> units of it for one unit of the flow's rate.
     uses: Mapping[str, float]
     limit: float = float("inf")  # highest rate that the flow requests; infinite by default
@@ -115,14 +116,6 @@ _READ_AND_WRITTEN_BY_COPIES = {
 }
 
 
-@dataclass(frozen=True)
-class LoadFlow:
-    """A flow, and the name of the load to which it belongs."""
-
-    load: str
-    flow: Flow
-
-
 class AccessPaths:
     """The paths of loads through a simulated machine.
 
@@ -140,19 +133,19 @@ class AccessPaths:
         # ways.
         self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
-    def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[LoadFlow]:
+    def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[Flow]:
         """Yield the flows of a load."""
         target = load["target"]
         if target["drives"]:
             yield from self._drive_flows(load)
         elif device := target.get("device"):
             if f"{device['name']}_in" in self.capacities:
-                yield LoadFlow(load["name"], self._device_flow(load, device))
+                yield self._device_flow(load, device)
         elif "latency_ns" in load["metrics"]:
             # A pointer chase has one access in flight, which hardly loads the machine.
-            for path in self.memory_flows(load, hits, page_shares_by_node(load)):
+            for flow in self.memory_flows(load, hits, page_shares_by_node(load)):
                 limit = LINE_BYTES / (self._idle.access_ns(load, hits) * 1e-9)
-                yield LoadFlow(path.load, replace(path.flow, limit=limit))
+                yield replace(flow, limit=limit)
         else:
             yield from self.memory_flows(load, hits, page_shares_by_node(load))
 
@@ -178,15 +171,15 @@ class AccessPaths:
             accesses = copied[::-1] if copied else (reads, writes)
             add_uses(uses, self._way_uses(package_of_node.get(own), own, own, *accesses))
         if not copied:
-            return Flow(uses, pace=devices.get("competes_as_cores", 1.0))
+            return Flow(load["name"], uses, pace=devices.get("competes_as_cores", 1.0))
         [node, *_] = load["placement"]["memory_nodes"]
         begin = node if device["node"] is None else device["node"]
         add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, *copied))
-        return Flow(uses, pace=_DRIVE_PACE)
+        return Flow(load["name"], uses, pace=_DRIVE_PACE)
 
     def memory_flows(
         self, load: Load, hits: HitShares, shares: Mapping[int, float]
-    ) -> Iterator[LoadFlow]:
+    ) -> Iterator[Flow]:
         """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
         reads, writes, _ = read_written_and_counted_shares(load)
         beyond_caches = missed_share(hits)
@@ -204,7 +197,7 @@ class AccessPaths:
             cores = "slow_cores" if unit in self._slow_units else "fast_cores"
             if cores in self.capacities:
                 add_uses(uses, {cores: 1.0}, missed)
-            yield LoadFlow(load["name"], Flow(uses))
+            yield Flow(load["name"], uses)
 
     def access_shares(
         self, load: Load, unit: int, shares: Mapping[int, float]
@@ -273,7 +266,7 @@ class AccessPaths:
                 add_uses(uses, {there: writes, back: reads})
         return uses
 
-    def _drive_flows(self, load: Load) -> Iterator[LoadFlow]:
+    def _drive_flows(self, load: Load) -> Iterator[Flow]:
         """Yield a flow for each drive of a load: from the drive to the memory of its buffers."""
         drives = self.machine.get("drives")
         if drives is None:
@@ -309,7 +302,7 @@ class AccessPaths:
                     self._idle.random_read_ns(load, drive) * 1e-9,
                     max(busy) / self.capacities[drive["component"]],
                 )
-            yield LoadFlow(load["name"], Flow(uses, limit, _DRIVE_PACE))
+            yield Flow(load["name"], uses, limit, _DRIVE_PACE)
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
         """Return the use of ports, links and controllers for a byte between a drive and a node."""

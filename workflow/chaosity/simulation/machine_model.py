@@ -20,8 +20,8 @@ from chaosity.records.record_format import Load, MetricSourceWithUpperBound, Poi
 from chaosity.simulation.access_paths import (
     LINE_BYTES,
     AccessPaths,
+    Flow,
     FlowRatesAndUtilisation,
-    LoadFlow,
     max_min_fair_rates,
 )
 from chaosity.simulation.machine_description import (
@@ -81,7 +81,7 @@ class Routes:
     """
 
     hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; [] for drives
-    paths: list[LoadFlow]  # the flows of all loads, in their order
+    flows: list[Flow]  # the flows of all loads, in their order
 
 
 class MachineModel:
@@ -124,17 +124,17 @@ class MachineModel:
             for load in loads
         }
         found = (self._paths.flows_of_load(load, hits[load["name"]]) for load in loads)
-        return Routes(hits, [path for own in found for path in own])
+        return Routes(hits, [flow for own in found for flow in own])
 
     def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, with the loads' present placement.
 
         The routes can be those of another model, if only capacities of shared resources differ.
         """
-        paths, free = self.flow_rates(routes, loads)
+        flows, free = self.flow_rates(routes, loads)
         results = {}
         for load in loads:
-            results[load["name"]] = self._result(load, routes.hits[load["name"]], paths, free)
+            results[load["name"]] = self._result(load, routes.hits[load["name"]], flows, free)
             if (latency := results[load["name"]].latency_ns) is not None:
                 wait = self._idle.wait_beside_other_l3_domains_ns(load, loads)
                 results[load["name"]].latency_ns = latency + wait
@@ -142,23 +142,23 @@ class MachineModel:
 
     def flow_rates(
         self, routes: Routes, loads: Sequence[Load]
-    ) -> tuple[list[LoadFlow], FlowRatesAndUtilisation]:
+    ) -> tuple[list[Flow], FlowRatesAndUtilisation]:
         """Return the flows of loads with the limits that their programs have, and their rates."""
         for load in loads:
             self._paths.add_capacities_of_stand_in_files(load)
-        paths = routes.paths
-        free = max_min_fair_rates([path.flow for path in paths], self.capacities)
+        flows = routes.flows
+        free = max_min_fair_rates(flows, self.capacities)
         if any(share_of_peak_rate(load) < 1 or shares_work(load) for load in loads):
-            paths = _limited_by_programs(loads, paths, free.rates)
-            free = max_min_fair_rates([path.flow for path in paths], self.capacities)
-        return paths, free
+            flows = _limited_by_programs(loads, flows, free.rates)
+            free = max_min_fair_rates(flows, self.capacities)
+        return flows, free
 
     def _result(
-        self, load: Load, hits: HitShares, paths: list[LoadFlow], fair: FlowRatesAndUtilisation
+        self, load: Load, hits: HitShares, flows: list[Flow], fair: FlowRatesAndUtilisation
     ) -> NoiselessLoadResult:
         """Return a load's rates and latency at the given rates of the flows."""
         rates = [
-            rate for path, rate in zip(paths, fair.rates, strict=True) if path.load == load["name"]
+            rate for flow, rate in zip(flows, fair.rates, strict=True) if flow.load == load["name"]
         ]
         moved = sum(rates)
         counted = 1.0 if load["target"]["drives"] else read_written_and_counted_shares(load)[2]
@@ -179,7 +179,7 @@ class MachineModel:
         elif "by_node" in load["target"]:
             # Threads visit the nodes in turn, so a node's rate is that of all threads together.
             for node in load["target"]["nodes"]:
-                alone = [path.flow for path in self._paths.memory_flows(load, hits, {node: 1.0})]
+                alone = [*self._paths.memory_flows(load, hits, {node: 1.0})]
                 rate = sum(max_min_fair_rates(alone, self.capacities).rates)
                 truth.bytes_per_second_by_node[node] = rate
         return truth
@@ -219,25 +219,22 @@ class MachineModel:
 
 
 def _limited_by_programs(
-    loads: Sequence[Load], paths: Sequence[LoadFlow], rates: Sequence[float]
-) -> list[LoadFlow]:
+    loads: Sequence[Load], flows: Sequence[Flow], rates: Sequence[float]
+) -> list[Flow]:
     """Return the flows, limited where programs use less than the rates that they could have."""
     slowest: dict[str, float] = {}
-    for path, rate in zip(paths, rates, strict=True):
-        slowest[path.load] = min(rate, slowest.get(path.load, rate))
+    for flow, rate in zip(flows, rates, strict=True):
+        slowest[flow.load] = min(rate, slowest.get(flow.load, rate))
     # The traffic program finds its own peak first, then keeps to a share of this peak.
     share = {load["name"]: share_of_peak_rate(load) for load in loads}
     waiting = {load["name"] for load in loads if shares_work(load)}
     limits = (
-        share[path.load] * (slowest[path.load] if path.load in waiting else rate)
-        if path.load in waiting or share[path.load] < 1
-        else path.flow.limit  # a load without such a limit also gets what others leave
-        for path, rate in zip(paths, rates, strict=True)
+        share[flow.load] * (slowest[flow.load] if flow.load in waiting else rate)
+        if flow.load in waiting or share[flow.load] < 1
+        else flow.limit  # a load without such a limit also gets what others leave
+        for flow, rate in zip(flows, rates, strict=True)
     )
-    return [
-        LoadFlow(path.load, replace(path.flow, limit=limit))
-        for path, limit in zip(paths, limits, strict=True)
-    ]
+    return [replace(flow, limit=limit) for flow, limit in zip(flows, limits, strict=True)]
 
 
 # Ratio of the 99th percentile of block times to their median on a quiet machine.

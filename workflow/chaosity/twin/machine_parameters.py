@@ -306,15 +306,15 @@ class ParameterUses:
         """Return, for each flow of a load, name of resource -> use in units of its parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
-        waiting = self._in_flight.routes([load]).paths
-        for path, slow in zip(self._own_speed.routes([load]).paths, waiting, strict=True):
+        waiting = self._in_flight.routes([load]).flows
+        for flow, slow in zip(self._own_speed.routes([load]).flows, waiting, strict=True):
             uses = {}
-            for name, units in path.flow.uses.items():
+            for name, units in flow.uses.items():
                 is_core = name.startswith("core")
                 own = f"{_REQUESTS}{name}" if is_core and drives else name
                 uses[own] = units / self._own_speed.capacities[name]
                 if is_core and not drives and not chase:
-                    uses[f"{_WAITING}{name}"] = slow.flow.uses[name]
+                    uses[f"{_WAITING}{name}"] = slow.uses[name]
             found.append(uses)
         return found
 
@@ -331,12 +331,12 @@ class ParameterUses:
             for name, load in zip(places, loads, strict=True)
         )
         flows = []
-        for path in routes.paths:
-            uses = path.flow.uses.items()
+        for flow in routes.flows:
+            uses = flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
-            flows.append((places[path.load], f"{path.flow.limit:.9g}", parts))
+            flows.append((places[flow.load], f"{flow.limit:.9g}", parts))
         # Flows are sorted by what they use. Then names become numbers in the order of the flows.
-        flows.sort(key=lambda flow: (*flow[:2], [part[:2] for part in flow[2]]))
+        flows.sort(key=lambda own: (*own[:2], [part[:2] for part in own[2]]))
         numbers: dict[str, int] = defaultdict(lambda: len(numbers))
         return works, tuple(
             (place, limit, *((*part, numbers[name]) for *part, name in parts))
