@@ -6,7 +6,8 @@ import pytest
 
 from chaosity.documents.machines import Fault
 from chaosity.twin.fit_results import faults_of_findings
-from machines import planned
+from chaosity.twin.machine_parameters import factor_of_fault
+from machines import planned, shipped_topology
 
 DRIVE = "drive-0000-22-00-0"
 
@@ -42,3 +43,9 @@ def test_a_slow_link_of_an_l3_domain_is_named_by_the_findings() -> None:
 def test_a_healthy_host_has_no_fault() -> None:
     host = planned("two_packages")
     assert faults_of_findings(host.findings(1), host.topology) == []
+
+
+@pytest.mark.parametrize("machine", ["desktop", "xeon_e5_4620"])
+def test_slow_paths_to_several_packages_or_to_none_have_no_factor(machine: str) -> None:
+    fault = Fault(fault="slow_drive_path", drive_node=0)
+    assert factor_of_fault(fault, shipped_topology(machine)) is None

@@ -175,9 +175,8 @@ class FaultKind(NamedTuple):
 
     keys: frozenset[str]  # keys that a fault of this kind must have, besides `fault`
     optional_keys: frozenset[str] = frozenset()
-    needs_drives: bool = False
-    # Section and key of the capacity of which the fault leaves a share; without this key in the
-    # description, the part would have no limit.
+    # Section and key of the capacity of which the fault leaves a share, if it concerns a single
+    # part; without this key in the description, the part would have no limit.
     capacity: tuple[str, str] | None = None
 
 
@@ -185,28 +184,24 @@ def _kind(keys: str, **others: Any) -> FaultKind:
     return FaultKind(frozenset(keys.split()), **others)
 
 
+_DRIVES = ("drives", "read_bytes_per_second")
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
 # The function `affected_resources` in simulation/machine_description.py has the effects of the
 # faults that leave a share of a capacity; other functions of that module have the effects of the
 # other faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
-    "slow_node": _kind("node remaining"),
+    "slow_node": _kind("node remaining", capacity=("memory", "package_bytes_per_second")),
     "slow_link": _kind(
         "from_package to_package remaining",
         capacity=("links", "package_to_package_bytes_per_second"),
     ),
-    "slow_drive": _kind("drive remaining", needs_drives=True),
-    "slow_port": _kind("drives remaining", needs_drives=True),
+    "slow_drive": _kind("drive remaining", capacity=_DRIVES),
+    "slow_port": _kind("drives remaining", capacity=_DRIVES),
     "slow_drive_path": _kind(
-        "drive_node remaining",
-        optional_keys=frozenset({"to_package"}),
-        needs_drives=True,
-        capacity=_REMOTE_DRIVES,
+        "drive_node remaining", optional_keys=frozenset({"to_package"}), capacity=_REMOTE_DRIVES
     ),
-    "shared_drive_path": _kind(
-        "drive_nodes to_package remaining", needs_drives=True, capacity=_REMOTE_DRIVES
-    ),
-    "slow_core": _kind("core remaining"),
+    "shared_drive_path": _kind("drive_nodes to_package remaining", capacity=_REMOTE_DRIVES),
+    "slow_core": _kind("core remaining", capacity=("memory", "core_bytes_per_second")),
     "slow_l3_domain": _kind(
         "l3_domain remaining", capacity=("memory", "l3_domain_bytes_per_second")
     ),

@@ -119,11 +119,11 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
             for name in value if isinstance(value, list) else [value]:
                 if key in PART_OF_FAULT_KEY:
                     check(PART_OF_FAULT_KEY[key], name, f"faults.{number}.{key}")
-        if kind.needs_drives and "drives" not in machine:
+        section, capacity = kind.capacity or ("", "")
+        if section == "drives" and "drives" not in machine:
             remedy = "add the key `drives` with their rates"
             what = f"the fault {fault['fault']} needs drives, but the description has none"
             raise UserError(what, place, remedy)
-        section, capacity = kind.capacity or ("", "")
         if capacity and capacity not in cast(dict[str, Any], machine).get(section, {}):
             what = f"the fault {fault['fault']} needs the capacity {section}.{capacity}"
             raise UserError(what, place)
@@ -198,6 +198,16 @@ def shared_drive_path_resource_name(fault: Fault) -> str:
     return f"drives{nodes}->package{fault['to_package']}"
 
 
+# Kind of a fault of a part that has a name of its own -> name of the resource.
+_RESOURCE_OF_FAULT = {
+    "slow_node": "node{node}",
+    "slow_link": "package{from_package}->package{to_package}",
+    "slow_drive": "{drive}",
+    "slow_core": "core{core}",
+    "slow_l3_domain": "l3_{l3_domain}",
+}
+
+
 def affected_resources(
     fault: Fault, topology: Topology, capacities: Mapping[str, float]
 ) -> list[str]:
@@ -205,17 +215,9 @@ def affected_resources(
 
     `capacities` has the name of each resource. The result is empty for a fault that reduces none.
     """
+    if name := _RESOURCE_OF_FAULT.get(fault["fault"]):
+        return [name.format_map(fault)]
     match fault["fault"]:
-        case "slow_node":
-            return [f"node{fault['node']}"]
-        case "slow_link":
-            return [f"package{fault['from_package']}->package{fault['to_package']}"]
-        case "slow_drive":
-            return [fault["drive"]]
-        case "slow_core":
-            return [f"core{fault['core']}"]
-        case "slow_l3_domain":
-            return [f"l3_{fault['l3_domain']}"]
         case "slow_host":
             return list(capacities)
         case "slow_drive_path":

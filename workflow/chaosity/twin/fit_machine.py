@@ -157,7 +157,7 @@ class _Fit:
         self.scale = 0.5
         self.points = [point for point in points if can_be_fitted(point)]
         cells = cell_medians(measured, self.points)
-        factors = [factor_of_fault(fault, topology) for fault in faults]
+        factors = [own for fault in faults if (own := factor_of_fault(fault, topology))]
         uses = ParameterUses(topology, factors)
         self.kinds = capacities_of_memory_without_cores(topology)
         # Number of each point -> number of the first point with the same flows.

@@ -23,7 +23,6 @@ from chaosity.twin.machine_parameters import (
     PARAMETERS,
     Parameter,
     Values,
-    can_be_fitted_as_factor,
     capacities_of_memory_without_cores,
     description_with_values,
     factor_of_fault,
@@ -226,7 +225,7 @@ def _numbers_of_description(
         found[kind] = rates.pop() if len(rates) == 1 else None
     for fault in description.get("faults", []):
         place = cast(Fault, {key: part for key, part in fault.items() if key != "remaining"})
-        factor = factor_of_fault(place, topology) if can_be_fitted_as_factor(fault) else None
+        factor = factor_of_fault(place, topology)
         if factor and factor.name in fitted:
             found[factor] = fault["remaining"]
     return found

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, cast
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.machines import FAULT_KINDS, Fault, MachineDescription
 from chaosity.records.record_format import Load, Point
 from chaosity.simulation.machine_description import affected_resources
 from chaosity.simulation.machine_model import MachineModel
@@ -155,33 +155,17 @@ PARAMETERS = (
 )
 
 
-# Kind of a fault of a single part -> capacity that it reduces, for faults that a fit can find.
-_CAPACITY_OF_FAULT = {
-    "slow_node": "memory.package_bytes_per_second",
-    "slow_core": "memory.core_bytes_per_second",
-    "slow_l3_domain": "memory.l3_domain_bytes_per_second",
-    "slow_link": "links.package_to_package_bytes_per_second",
-    "slow_drive": "drives.read_bytes_per_second",
-    "slow_port": "drives.read_bytes_per_second",
-    "slow_drive_path": "drives.remote_package_bytes_per_second",
-    "shared_drive_path": "drives.remote_package_bytes_per_second",
-}
-
-
-def can_be_fitted_as_factor(fault: Fault) -> bool:
-    """Return whether a fit can find what remains of the part that has a fault."""
-    return fault["fault"] in _CAPACITY_OF_FAULT
-
-
-def factor_of_fault(fault: Fault, topology: Topology) -> Parameter:
-    """Return the parameter that says what remains of a single part.
+def factor_of_fault(fault: Fault, topology: Topology) -> Parameter | None:
+    """Return the parameter that says what remains of a single part; None for other faults.
 
     Args:
-        fault: the fault without `remaining`, of one of the kinds in `_CAPACITY_OF_FAULT`.
+        fault: the fault without `remaining`.
         topology: the topology of the machine.
     """
-    [part] = affected_resources(fault, topology, {})
-    capacity = _CAPACITY_OF_FAULT[fault["fault"]]
+    parts, reduced = affected_resources(fault, topology, {}), FAULT_KINDS[fault["fault"]].capacity
+    if reduced is None or len(parts) != 1:
+        return None
+    [part], capacity = parts, ".".join(reduced)
     for kind in capacities_of_memory_without_cores(topology):
         capacity = kind.name if kind.is_capacity_of(part) else capacity
     return Parameter(
