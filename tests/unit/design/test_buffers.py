@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.design.benchmark_templates import LoadMaker, load_benchmark_of_each_category
-from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.design.selectors import first_of_each_relation
 from chaosity.documents.shipped_documents import load_experiment
@@ -67,7 +66,7 @@ def test_buffers_can_be_local_to_the_cores_or_to_the_drives(resources, config):
 
 
 def test_drives_of_an_unknown_node_have_no_local_buffers(resources, config):
-    unknown = PlannedDrive("disk-a", None, path="/dev/a")
+    unknown = {"component": "disk-a", "node": None, "path": "/dev/a"}
     lost = HostResources(resources.topology, (unknown,))
     found, _ = expand(lost, config, design(buffers={"local_to": "storage.target"}))
     assert found == []
@@ -86,7 +85,7 @@ def test_one_node_of_each_relation_is_taken_from_the_endpoint_on(resources, node
 
 
 def test_a_machine_with_one_node_compares_nothing_and_says_so(config):
-    drive = PlannedDrive("disk-a", 0, path="/dev/a")
+    drive = {"component": "disk-a", "node": 0, "path": "/dev/a"}
     host = HostResources(shipped_topology("desktop"), (drive,))
     points, [note] = expand(host, config, load_experiment("storage_buffers"))
     assert points == []

@@ -74,10 +74,10 @@ def test_working_sets_exceed_the_caches_in_reach(plan, paper_host):
 
 def test_a_point_touches_its_components_alone(plan, paper_host):
     drives = paper_host.drives_to_measure(Path("results"))
-    assert [drive.point_entry["node"] for drive in drives].count(0) == 3
-    drive = next(drive for drive in drives if drive.node == 3)
+    assert [drive["node"] for drive in drives].count(0) == 3
+    drive = next(drive for drive in drives if drive["node"] == 3)
     storage = of(plan, "storage_bandwidth")
-    touching = [p for p in storage if drive.component in p["components"]]
+    touching = [p for p in storage if drive["component"] in p["components"]]
     # alone, in the prefixes of node 3, all of node 3, each set of nodes with node 3, and all
     assert 0 < len(touching) < len(storage)
     for point in storage:
@@ -259,7 +259,7 @@ def writable(drives: list[NvmeDrive], *names: str, extra: tuple[str, ...] = ()) 
     variables = {"chaosity_destructive_drives": [*names], "chaosity_extra_drives": [*extra]}
     host = PlannedHost("h", "nps1", Topology(drives=tuple(drives)), variables)
     planned = host.drives_to_measure(Path("results"))
-    return [str(one.serial or one.path) for one in planned if one.destructive]
+    return [one.get("serial") or one["path"] for one in planned if one.get("destructive")]
 
 
 # The serial number of a drive is the end of another one.

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_plan import HostPlan
 from chaosity.design.host_resources import HostResources
 from chaosity.documents.config import read_config
@@ -210,8 +209,8 @@ def option(load, name):
 def test_drives_of_a_package_are_taken_from_each_node_in_turn(resources):
     by_package = resources.drives_by_package()
     assert {package: len(drives) for package, drives in by_package.items()} == {0: 15, 1: 15}
-    assert [drive.node for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
-    assert [drive.node for drive in by_package[1][-3:]] == [5, 6, 7]
+    assert [drive["node"] for drive in by_package[0][:5]] == [0, 1, 2, 3, 0]
+    assert [drive["node"] for drive in by_package[1][-3:]] == [5, 6, 7]
 
 
 def test_what_the_drives_give_alone_is_measured_over_the_same_sets(points):
@@ -251,7 +250,7 @@ def test_what_the_drives_give_alone_is_read_as_the_sum_reads(points):
 def test_a_machine_with_one_node_has_no_other_for_the_buffers(config):
     topology = discover_topology("live")
     one = replace(topology, nodes=topology.nodes[:1])
-    host = HostResources(one, (PlannedDrive("file0", None, file="/x", size_bytes=2**30),))
+    host = HostResources(one, ({"component": "file0", "node": None, "file": "/x"},))
     found, notes = expand(host, config, load_experiment(NAME))
     assert all("buffers-other" not in point["point"] for point in found)
     assert any("buffers other left out" in note for note in notes)

@@ -154,7 +154,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
         machine.stem, configuration_name(topology), topology, {"chaosity_simulated": machine.stem}
     )
     planned = host.drives_to_measure(topology_file.parent)
-    drives = {drive.component: drive.point_entry for drive in planned}
+    drives = {drive["component"]: drive for drive in planned}
     # A description that was written by hand, or fitted to a simulated host.
     simulated = fitted.description.get("fitted", {}).get("simulated", True)
     return MachineMap(topology, fitted, drives, is_simulated=simulated)

@@ -9,9 +9,9 @@ if its benchmark has kernels, and levels as ``NAME-LEVEL``: ``chase=pu3+node4+by
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from chaosity.cpusets import CpuSet, format_cpu_list
 from chaosity.documents.experiments import FactorLevelRule
@@ -50,29 +50,6 @@ class Initiator:
 
 
 @dataclass(frozen=True)
-class PlannedDrive:
-    """A drive in a point. `component` names the slot, since kernel names change between boots."""
-
-    component: str
-    node: int | None
-    pci: str | None = None
-    serial: str | None = None
-    path: str | None = None
-    file: str | None = None
-    size_bytes: int | None = None
-    link_bytes_per_second: int | None = None
-    destructive: bool = False
-
-    @cached_property
-    def point_entry(self) -> DriveFacts:
-        """Return the drive's entry in a point: `component`, `node` and the known fields."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        # `is not False`, since node 0 equals False.
-        known = {name: v for name, v in values.items() if v is not None and v is not False}
-        return cast(DriveFacts, {"node": None, **known})
-
-
-@dataclass(frozen=True)
 class Target:
     """What a load accesses: memory nodes, drives or a device.
 
@@ -84,7 +61,7 @@ class Target:
     name: str
     kind: str
     nodes: tuple[int, ...]
-    drives: tuple[PlannedDrive, ...] = ()
+    drives: tuple[DriveFacts, ...] = ()
     is_drive_set: bool = False
     shares: tuple[tuple[int, float], ...] | None = None
     settles: bool = False
@@ -110,15 +87,10 @@ class Target:
         """Return node -> share of the pages, as in a point."""
         return {str(node): share for node, share in self.shares} if self.shares else None
 
-    @cached_property
-    def drive_entries(self) -> list[DriveFacts]:
-        """Return the target's drives, as in a point."""
-        return [drive.point_entry for drive in self.drives]
-
     @property
     def link_bytes_per_second(self) -> int | None:
         """Return the total bandwidth of the drives' links in bytes/s; None if any is unknown."""
-        links = [drive.link_bytes_per_second for drive in self.drives]
+        links = [drive.get("link_bytes_per_second") for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 
 

@@ -17,11 +17,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from chaosity.components import drive_component_name
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
-from chaosity.design.chosen_loads import PlannedDrive
 from chaosity.design.host_resources import HostResources
 from chaosity.design.point_expansion import PointExpansion
 from chaosity.design.samples import PlanNotes, pick_evenly_spread
@@ -34,6 +33,7 @@ from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.place_names import PlaceName
 from chaosity.records.record_files import file_has_text, write_if_changed
 from chaosity.records.record_format import (
+    DriveFacts,
     ExpandedPoint,
     Load,
     MetricRatio,
@@ -199,7 +199,7 @@ class PlannedHost:
         """Return whether the host does not exist and its records come from a description."""
         return "chaosity_simulated" in self.variables
 
-    def drives_to_measure(self, results: Path) -> tuple[PlannedDrive, ...]:
+    def drives_to_measure(self, results: Path) -> tuple[DriveFacts, ...]:
         """Return NVMe drives and the inventory's drives; if there are none, files in their place.
 
         On this machine, the files are below `results`. A simulated host has no such files.
@@ -210,24 +210,26 @@ class PlannedHost:
         where = f"host {self.name}, chaosity_destructive_drives"
         destructive = [_named_drive(name, nvme, where) for name in named if name not in extra]
         found = [
-            PlannedDrive(
-                component=drive_component_name(drive),
-                node=drive.node,
+            _drive_facts(
+                drive_component_name(drive),
+                drive.node,
                 pci=drive.pci,
                 serial=drive.serial,
                 size_bytes=drive.size_bytes,
                 link_bytes_per_second=drive.link_bytes_per_second,
-                destructive=drive in destructive,
+                destructive=drive in destructive or None,
             )
             for drive in nvme
         ]
         for path in extra:
             name = re.sub(r"[^A-Za-z0-9_]+", "-", Path(path).name)
             component = str(PlaceName("disk", address=name))
-            found.append(PlannedDrive(component, None, path=path, destructive=path in named))
+            found.append(
+                _drive_facts(component, None, path=path, destructive=path in named or None)
+            )
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
-    def _files_for_drives(self, results: Path) -> tuple[PlannedDrive, ...]:
+    def _files_for_drives(self, results: Path) -> tuple[DriveFacts, ...]:
         """Return the files that stand in for drives: as many as the inventory says, else one."""
         given = self.variables.get("chaosity_storage_file", {})
         usual = results / self.name / "scratch" if self.local else _SCRATCH
@@ -235,8 +237,14 @@ class PlannedHost:
         size = given.get("bytes", _DEFAULT_FILE_BYTES)
         names = [str(PlaceName("file", (index,))) for index in range(given.get("count", 1))]
         return tuple(
-            PlannedDrive(name, None, file=str(folder / name), size_bytes=size) for name in names
+            _drive_facts(name, None, file=str(folder / name), size_bytes=size) for name in names
         )
+
+
+def _drive_facts(component: str, node: int | None, **facts: object) -> DriveFacts:
+    """Return a drive as points have it; `facts` are its other keys, with None if unknown."""
+    known = {name: fact for name, fact in facts.items() if fact is not None}
+    return cast(DriveFacts, {"node": node, "component": component, **known})
 
 
 def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:

@@ -8,13 +8,14 @@ from functools import cached_property
 from itertools import groupby, zip_longest
 
 from chaosity.cpusets import CpuSet, make_cpu_set
-from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.chosen_loads import Endpoint, Initiator, Target
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
+from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
-DriveGroups = dict[int | None, tuple[PlannedDrive, ...]]
+DriveGroups = dict[int | None, tuple[DriveFacts, ...]]
 # If a host lacks the groups of a level, so many cores of each node take their place, and together
 # at most so many; each node keeps at least one core.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
@@ -31,7 +32,7 @@ class HostResources:
     """
 
     topology: Topology
-    drives: tuple[PlannedDrive, ...]
+    drives: tuple[DriveFacts, ...]
     one_per_core: bool = True
     _initiators: dict[tuple[str, bool, Initiator | None], list[Initiator]] = field(
         default_factory=dict
@@ -383,12 +384,12 @@ class HostResources:
 
     def drives_by_node(self) -> DriveGroups:
         """Return node -> the drives nearest to it; drives of unknown node are under None."""
-        ordered = sorted(self.drives, key=lambda drive: (drive.node is None, drive.node or 0))
-        return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive.node)}
+        ordered = sorted(self.drives, key=lambda drive: (drive["node"] is None, drive["node"] or 0))
+        return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive["node"])}
 
     def drives_by_package(self) -> DriveGroups:
         """Return package -> drives, in turn from its nodes; None is an unknown package."""
-        packages: dict[int | None, list[tuple[PlannedDrive, ...]]] = {}
+        packages: dict[int | None, list[tuple[DriveFacts, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self.package_of_node(node), []).append(drives)
         return {
@@ -396,13 +397,13 @@ class HostResources:
             for package, nodes in packages.items()
         }
 
-    def drive_set_target(self, kind: str, drives: tuple[PlannedDrive, ...]) -> Target:
+    def drive_set_target(self, kind: str, drives: tuple[DriveFacts, ...]) -> Target:
         """Return one or more drives as a target; its name comes from the place of the drives.
 
         `kind` says how the drives were selected: drive, first_of_node, all_of_node,
         first_of_package, all_of_package, all_of_nodes or all.
         """
-        nodes = make_cpu_set(drive.node for drive in drives if drive.node is not None)
+        nodes = make_cpu_set(node for drive in drives if (node := drive["node"]) is not None)
         of_package = kind.endswith("package")
         owners = {self.package_of_node(node) if of_package else node for node in nodes}
         known = tuple(owner for owner in owners if owner is not None)
@@ -414,7 +415,7 @@ class HostResources:
             place = PlaceName("nodes_drives", nodes)
         elif len(known) == 1:
             place = PlaceName("package_drives" if of_package else "node_drives", known, count)
-        name = drives[0].component if kind == "drive" else str(place)
+        name = drives[0]["component"] if kind == "drive" else str(place)
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:

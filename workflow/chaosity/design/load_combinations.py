@@ -240,7 +240,7 @@ class _DesignedLoad:
     def _note_missing_devices(self) -> None:
         """Note why a load that asks for writable drives or OpenCL devices gets none."""
         selectors = as_list(self.spec["target"])
-        writable = any(drive.destructive for drive in self._host.drives)
+        writable = any(drive.get("destructive") for drive in self._host.drives)
         if not writable and any(one.get("drives", {}).get("writable") for one in selectors):
             self._note(
                 "no drive may be written, since the host's chaosity_destructive_drives names none"

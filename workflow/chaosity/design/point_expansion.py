@@ -167,7 +167,7 @@ class PointExpansion(LoadCombinations):
             "name": target.name,
             "kind": target.kind,
             "nodes": list(target.nodes),
-            "drives": target.drive_entries,
+            "drives": list(target.drives),
             **self._relation(initiator, target),
             **_placement_facts(target),
         }
@@ -214,7 +214,7 @@ class PointExpansion(LoadCombinations):
             "target": {
                 "name": target.name,
                 "nodes": format_cpu_list(target.nodes),
-                "drives": target.drive_entries,
+                "drives": list(target.drives),
                 "node_count": len(target.nodes),
                 "count": len(target.drives),
                 "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
@@ -311,7 +311,7 @@ class PointExpansion(LoadCombinations):
         packages |= {found.package for found in map(topology.find_node, nodes) if found}
         used = {package_name(package) for package in packages if package is not None}
         used |= {node_name(node) for node in nodes}
-        used |= {drive.component for drive in target.drives}
+        used |= {drive["component"] for drive in target.drives}
         return used | (self._device_components(target.device) if target.device else set())
 
     def _device_components(self, device: OpenclDevice) -> set[str]:
@@ -344,8 +344,8 @@ def _check_destructive(benchmark: LoadMaker, target: Target) -> None:
         "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"
     )
     for drive in target.drives:
-        if not drive.destructive:
-            wrong = f"{benchmark.name} would destroy the data on {drive.component}"
+        if not drive.get("destructive"):
+            wrong = f"{benchmark.name} would destroy the data on {drive['component']}"
             raise UserError(wrong, "config, benchmarks", remedy)
 
 

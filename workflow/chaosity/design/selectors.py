@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar, cast
 
-from chaosity.design.chosen_loads import Endpoint, Initiator, PlannedDrive, Target
+from chaosity.design.chosen_loads import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
 from chaosity.place.page_placement import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
 from chaosity.place_names import name_of_spread_target, node_name, parse_place_name
+from chaosity.records.record_format import DriveFacts
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Endpoint)
@@ -173,7 +174,8 @@ class LoadSelector:
         for target in found:
             nodes = target.nodes if target.is_memory else ()
             placement = target.name if target.is_page_placement else None
-            content = (target.kind == "none", nodes, target.drives, target.device, placement)
+            drives = tuple(drive["component"] for drive in target.drives)
+            content = (target.kind == "none", nodes, drives, target.device, placement)
             first.setdefault(content, target)
         return list(first.values())
 
@@ -251,7 +253,9 @@ class LoadSelector:
         owner = selector.get("first_of") or selector.get("all_of")
         groups = host.drives_by_package() if owner == "package" else host.drives_by_node()
         if selector.get("writable"):
-            writable = {at: tuple(d for d in own if d.destructive) for at, own in groups.items()}
+            writable = {
+                at: tuple(d for d in own if d.get("destructive")) for at, own in groups.items()
+            }
             groups = {place: drives for place, drives in writable.items() if drives}
         if selector.get("local"):
             of_package = owner == "package"
@@ -270,7 +274,7 @@ class LoadSelector:
         every = tuple(drive for group in groups.values() for drive in group)
         most = selector.get("at_most_sets")
         kind = f"{key}_{owner}" if owner else "drive"
-        chosen: list[tuple[PlannedDrive, ...]]
+        chosen: list[tuple[DriveFacts, ...]]
         match key:
             case "each":
                 chosen = pick_evenly_spread([(drive,) for drive in every], most)
@@ -283,12 +287,12 @@ class LoadSelector:
             case "all":
                 kind, chosen = "all", [every] if every else []
             case _:
-                known = {drive.component: (drive,) for drive in host.drives}
+                known = {drive["component"]: (drive,) for drive in host.drives}
                 chosen = self._known(selector["names"], known, "drive")
         sets = [host.drive_set_target(kind, drives) for drives in chosen]
         return [_LOAD_LEFT_OUT, *sets] if baseline else sets
 
-    def _drives_of_node_sets(self, at_most: int) -> list[tuple[PlannedDrive, ...]]:
+    def _drives_of_node_sets(self, at_most: int) -> list[tuple[DriveFacts, ...]]:
         """Return the drives of every set of several nodes, or of some sets, small sets first."""
         by_node = self.host.drives_by_node().items()
         groups = {node: drives for node, drives in by_node if node is not None}

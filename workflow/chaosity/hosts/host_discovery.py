@@ -289,8 +289,7 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
     if machine:
         write_if_changed(folder / MACHINE_FILE, _json_text(machine))
     drives = {
-        drive.component: drive.point_entry
-        for drive in planned.drives_to_measure(Path(config["results"]))
+        drive["component"]: drive for drive in planned.drives_to_measure(Path(config["results"]))
     }
     write_changed_components(
         folder / "components", make_component_documents(topology, tools, drives)
