@@ -17,6 +17,7 @@ from chaosity.components import (
     drive_component_name,
 )
 from chaosity.records.record_format import FAILED, SIMULATED, VALID
+from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import Topology, topology_to_json
@@ -109,6 +110,13 @@ def drive_rows(
 def table(*parts: Iterable[Row]) -> pd.DataFrame:
     """Return the tidy table of some rows."""
     return rows_to_table(list(itertools.chain(*parts)), COLUMNS)
+
+
+def scaled(measured: Measurements, share: float, **where: object) -> Measurements:
+    """Return the table with this share of the values of some rows."""
+    chosen = measured.rows.index.isin(measured.where(**where).rows.index)
+    assert chosen.any()
+    return measured.with_columns(value=measured.rows["value"] * np.where(chosen, share, 1.0))
 
 
 def folder_of(

@@ -21,7 +21,7 @@ from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, topology_from_json, topology_to_json
 from machines import planned
 from shipped_data import REAL_MACHINES
-from table_rows import LATENCY, rows, sweep, table
+from table_rows import LATENCY, rows, scaled, sweep, table
 
 SLOW = "drive-0000-11-00-0"
 MEMORY, STORAGE = ["memory_bandwidth"], ["storage_bandwidth"]
@@ -48,13 +48,6 @@ def about_drives(found):
 def of_kind(found, kind):
     assert kind in tuple(AnomalyKind)
     return [one for one in found.anomalies if one.kind == kind]
-
-
-def changed(measured, share, **where):
-    """The table with this share of the values of some rows."""
-    chosen = measured.rows.index.isin(measured.where(**where).rows.index)
-    assert chosen.any()
-    return measured.with_columns(value=measured.rows["value"] * np.where(chosen, share, 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +96,7 @@ def test_what_is_no_slow_drive(case, with_slow_drive):
     measured, known = {
         "healthy": (healthy.table(1), facts),
         "small loss": (machine(slow_drive(0.97), experiments=STORAGE).table(1), facts),
-        "slow path": (changed(healthy.table(1), 0.3, **path), facts),
+        "slow path": (scaled(healthy.table(1), 0.3, **path), facts),
         "another model": (slow, models(with_slow_drive, "another")),
         "no model": (slow, models(with_slow_drive, None)),
         "files": (slow.with_columns(file_backed=True), facts),
@@ -174,9 +167,8 @@ def test_an_inverted_order_at_the_largest_size_is_an_inversion():
 @pytest.mark.parametrize(("inverted_in", "reported"), [(1, []), (2, []), (3, [0.9999])])
 def test_an_inversion_of_which_the_interval_holds_zero_is_not_reported(inverted_in, reported):
     measured = latencies(lambda pu, size, mode: 1.0 if pu else 0.8, cores={0: 0, 4: 0})
-    own = measured.where(point=f"chase=pu0+{SIZES[-1]}", replicate=[*range(1, inverted_in + 1)])
-    grown = np.where(measured.rows.index.isin(own.rows.index), 4.0, 1.0)
-    found = analyse_host(measured.with_columns(value=measured.rows["value"] * grown))
+    own = {"point": f"chase=pu0+{SIZES[-1]}", "replicate": [*range(1, inverted_in + 1)]}
+    found = analyse_host(scaled(measured, 4.0, **own))
     assert [one.confidence for one in inversions(found)] == reported
 
 
@@ -224,7 +216,7 @@ def test_equal_anomalies_by_several_kernels_are_merged():
 def test_a_single_run_of_one_cell_is_a_suspicion():
     way = {"load": "memory", "initiator_nodes": "0", "target": "node3", "kernel": "triad"}
     once = machine(experiments=MEMORY, replicates=1)
-    reported = analyse_host(changed(once.table(1), 0.6, **way), once.component_facts)
+    reported = analyse_host(scaled(once.table(1), 0.6, **way), once.component_facts)
     assert reported.anomalies == ()
     assert [one.components for one in reported.suspicions] == [("node0->node3",)]
     assert reported.suspicions[0].advice.count("Measure it again before anything else.") == 1
@@ -263,13 +255,15 @@ def test_paths_to_the_drives_of_a_node_are_one_finding_however_slow_they_are(rem
     assert [one.components for one in host.findings(1).anomalies] == [("node7",)]
 
 
-@pytest.mark.parametrize("remaining", [0.1, 0.5])
-def test_drives_are_not_slow_if_their_port_is(remaining):
+@pytest.mark.parametrize(("remaining", "readers"), [(0.1, "node 7"), (0.5, "all initiators")])
+def test_drives_are_not_slow_if_their_port_is(remaining, readers):
     drives = ("drive-0000-71-00-0", "drive-0000-72-00-0")
     fault = {"fault": "slow_port", "drives": [*drives], "remaining": remaining}
     experiments = (*STORAGE, "interference")
     host = planned("epyc_7413", "epyc_7413_nps4", [fault], experiments=experiments)
-    assert [one.components for one in host.findings(1).anomalies] == [("node7", *drives)]
+    (one,) = host.findings(1).anomalies
+    assert one.components == ("node7", *drives)
+    assert f"The first 2 drives of node 7 are slow together, read from {readers}:" in one.sentence
 
 
 @pytest.mark.parametrize(

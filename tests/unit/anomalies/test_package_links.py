@@ -11,6 +11,7 @@ from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.machines import Fault
 from chaosity.store.measurements import Measurements
 from machines import SimulatedHost, planned
+from table_rows import scaled
 
 SERVER = "epyc_7413_nps4"  # two packages with four nodes each
 ONE_NODE = "xeon_8358"  # two packages with one node each
@@ -35,14 +36,6 @@ def host(topology: str, *faults: Fault, replicates: int = 3) -> SimulatedHost:
             point["experiment"] == "package_bandwidth" or point["loads"][0]["kernel"] == "triad"
         )
     )
-
-
-def slowed(table: Measurements, share: float, **where: object) -> Measurements:
-    """Return the table with this share of the values of some rows."""
-    chosen = table.where(**where).rows.index
-    assert len(chosen)
-    values = table.rows["value"].where(~table.rows.index.isin(chosen), table.rows["value"] * share)
-    return table.with_columns(value=values)
 
 
 def analysed(table: Measurements) -> Findings:
@@ -95,13 +88,13 @@ def test_slow_memory_of_one_node_is_not_reported_as_a_link(remaining):
 
 def test_slow_paths_to_one_node_explain_what_looks_like_a_slow_link():
     """Reads and writes use both directions of the link, so both seem slow."""
-    table = slowed(
+    table = scaled(
         healthy(SERVER).table(1),
         0.5,
         target="node4",
         initiator=["node0", "node1", "node2", "node3", "package0", "pu0", "pu6", "pu12", "pu18"],
     )
-    table = slowed(table, 0.5, initiator="package0", target="nodes4-7")
+    table = scaled(table, 0.5, initiator="package0", target="nodes4-7")
     found = analysed(table).anomalies
     assert found
     assert not any("link" in name for each in found for name in each.components)
@@ -113,7 +106,7 @@ def test_a_path_that_is_slower_than_its_link_is_a_finding_of_its_own():
     table = host(SERVER, half_width(1, 0)).table(1)
     names = [
         each.components
-        for each in analysed(slowed(table, 0.7, initiator="node2", target="node6")).anomalies
+        for each in analysed(scaled(table, 0.7, initiator="node2", target="node6")).anomalies
     ]
     assert names.count(("link package1->package0",)) == 1
     assert ("node2->node6",) in names
@@ -121,7 +114,7 @@ def test_a_path_that_is_slower_than_its_link_is_a_finding_of_its_own():
 
 def test_slow_reads_alone_are_reported_without_naming_the_link():
     """Writes use the same direction of the link and are as fast as in the other direction."""
-    table = slowed(
+    table = scaled(
         healthy(SERVER).table(1), 0.6, initiator="package0", target="nodes4-7", kernel="read"
     )
     (one,) = analysed(table).anomalies
