@@ -17,19 +17,39 @@ wrong = sys.argv[1]
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1) if wrong != "deaf" else None)
 if wrong == "dies": sys.exit("cannot allocate")
+if wrong == "silent":
+    time.sleep(0.3)
+    sys.exit()
 keep = b"x" * (40 << 20)
 print(json.dumps({"event": "ready"}), flush=True)
 sys.stdin.readline()
 if wrong == "slow": time.sleep(1.5)  # a first pass, of which nothing is reported
 while not stop and wrong != "early":
-    begin = time.monotonic_ns(); time.sleep(0.005)
-    done = {"event": "sample", "begin_ns": begin, "end_ns": time.monotonic_ns(), "bytes": 5000}
-    if wrong == "noisy": done["bytes"] = random.choice([1000, 9000])
-    print(json.dumps(done), flush=True)
+    begin = time.monotonic_ns(); time.sleep(0.005); end = time.monotonic_ns()
+    size = random.choice([1000, 9000]) if wrong == "noisy" else (end - begin) // 1000
+    print(json.dumps({"event": "sample", "begin_ns": begin, "end_ns": end, "bytes": size,
+                      "bytes_by_node": {"0": size}, "ns_by_node": {"0": end - begin}}), flush=True)
     if wrong == "crash": sys.exit(3)
 if wrong == "rubbish": print("{{{ rubbish")
 print(json.dumps({"event": "done", "valid": wrong != "invalid"}), flush=True)
 """
+
+# Where the samples of such a program have their times and amounts.
+SAMPLES = {
+    "event": "sample",
+    "begin": "begin_ns",
+    "end": "end_ns",
+    "amount": "bytes",
+    "time_scale": 1e-9,
+}
+# What replaces parts of a load whose program reports nothing and ends by itself.
+WITHOUT_PROGRESS = {
+    "start": "spawn",
+    "stop": {"by": "self", "signal": "TERM", "exit": [0]},
+    "progress": None,
+    "metrics": {},
+    "valid": [],
+}
 
 
 def small_point(wrong: str = "", point: dict[str, Any] | None = None, **load: Any) -> Any:
@@ -49,13 +69,7 @@ def small_point(wrong: str = "", point: dict[str, Any] | None = None, **load: An
         "command": [sys.executable, "-c", PROGRAM, wrong],
         "start": "barrier",
         "stop": {"by": "runner", "signal": "TERM", "exit": [0]},
-        "progress": {
-            "event": "sample",
-            "begin": "begin_ns",
-            "end": "end_ns",
-            "amount": "bytes",
-            "time_scale": 1e-9,
-        },
+        "progress": SAMPLES,
         "metrics": {"bandwidth_bytes_per_second": {"progress": True, "at_most": None}},
         "valid": [{"name": "right", "event": "done", "key": "valid", "equals": "True"}],
         "placement": {"memory_nodes": [0], "pinned": False, "cpus": cpus},

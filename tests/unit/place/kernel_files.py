@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chaosity.runner import kernel_settings
+from small_load import SAMPLES, small_point
 
 WEIGHTS = f"{kernel_settings.WEIGHTS}/node"
 # Under nohup, or after `&` in a script, tests ignore these signals, and their programs would too.
@@ -90,36 +91,17 @@ def placed_point(command: list[str], seconds: float, **load: Any) -> dict[str, A
     """
     whole = {
         "name": "program",
-        "role": "program",
-        "initiator": {"cpus": "0", "nodes": [0]},
-        "target": {"nodes": [0]},
         "command": command,
-        "files": {},
-        "environment": {},
-        "needs": {"program": "python3"},
         "start": "spawn",
         "stop": {"by": "runner", "signal": "TERM", "exit": [128 + signal.SIGTERM]},
-        "progress": {
-            "event": "sample",
-            "begin": "begin_ns",
-            "end": "end_ns",
-            "amount": "passes",
-            "time_scale": 1e-9,
-        },
+        "progress": {**SAMPLES, "amount": "passes"},
         "metrics": {"passes_per_second": {"progress": True}},
         "valid": [],
         "memory_bytes": 16 << 20,
         "placement": {"cpus": "0", "memory_nodes": [0], "mapping": "mapping"},
-        **load,
     }
-    return {
-        "point": "placed",
-        "experiment": "placed",
-        "orders": [1],
-        "loads": [whole],
-        "stopping": {"relative_precision": None, "min_seconds": seconds, "max_seconds": seconds},
-        "timeout_seconds": 60,
-    }
+    stopping = {"relative_precision": None, "min_seconds": seconds, "max_seconds": seconds}
+    return small_point(point={"stopping": stopping, "timeout_seconds": 60}, **{**whole, **load})
 
 
 def report(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from chaosity.records.record_format import FAILED, VALID
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.runner.point_measurement import measure_point
+from small_load import WITHOUT_PROGRESS
 
 pytestmark = pytest.mark.alone
 
@@ -42,13 +43,10 @@ def measure(make_point):
         place = ["chaosity-place", "--policy=first_touch", "--workers=0", "--report=place.json"]
         place += [f"--cpus={base['placement']['cpus']}", "--"]
         load = {
-            "start": "spawn",
-            "stop": {"by": "self", "signal": "TERM", "exit": [0]},
-            "progress": None,
+            **WITHOUT_PROGRESS,
             "command": [*place, *command, "-c", PROGRAM, said, status, seconds, waits],
             "metrics": {"elements_per_second": source},
             "placement": {**base["placement"], "launcher": True},
-            "valid": [],
             **load,
         }
         return measure_point(make_point(**load), 1)

@@ -214,16 +214,6 @@ def pmu(folder: Path, codes: dict[str, str]) -> Path:
     return folder
 
 
-def counts(value: int, *times: tuple[int, int]) -> dict:
-    """Counts of one event on some units: `value` on each, with enabled and running time."""
-    return {
-        "counts": [
-            {"cpu": cpu, "count": value, "time_enabled_ns": on, "time_running_ns": ran}
-            for cpu, (on, ran) in enumerate(times)
-        ]
-    }
-
-
 def test_events_have_the_numbers_that_the_kernel_gives_them(tmp_path):
     found = event_counters.clock_counter_requests(pmu(tmp_path / "msr", CODES))
     assert found["aperf"] == {"events": [{"type": 10, "config": 1}]}
@@ -239,15 +229,19 @@ def test_without_one_of_the_events_nothing_is_counted(tmp_path):
 
 def test_the_clock_is_aperf_over_mperf_times_the_rate_of_the_tsc():
     """Two processing units for 2 s, TSC at 2 GHz; they are busy half of the time, at 3 GHz."""
-    whole = (2_000_000_000, 2_000_000_000)
+    two_seconds = 2_000_000_000
+
+    def on_both_units(value):
+        return {"counts": [count(value, two_seconds, two_seconds, cpu=cpu) for cpu in range(2)]}
+
     counted = {
-        "aperf": counts(3_000_000_000, whole, whole),
-        "mperf": counts(2_000_000_000, whole, whole),
-        "tsc": counts(4_000_000_000, whole, whole),
+        "aperf": on_both_units(3_000_000_000),
+        "mperf": on_both_units(2_000_000_000),
+        "tsc": on_both_units(4_000_000_000),
     }
     found = event_counters.clock_of_load(counted, 2, [1e9])
     assert found == {"hertz": pytest.approx(3e9), "source": "APERF and MPERF"}
-    halted = {**counted, "mperf": counts(0, whole, whole)}
+    halted = {**counted, "mperf": on_both_units(0)}
     assert event_counters.clock_of_load(halted, 2, [])["hertz"] is None
 
 

@@ -22,6 +22,7 @@ from chaosity.runner.metric_values import rate_in_window, samples_from_json_line
 from chaosity.runner.point_measurement import measure_point
 from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
+from small_load import SAMPLES
 
 FIO_LOG = {
     "in": "rate_bw.*.log",
@@ -141,9 +142,6 @@ def test_noise_that_fits_to_the_precision_at_the_longest_time_rarely_ends_a_run(
     assert sum(found == "out of reach" for _, found in ends) <= 3, ends
 
 
-SAMPLES = {"event": "sample", "begin": "begin_ns", "end": "end_ns", "time_scale": 1e-9}
-
-
 def sample(begin, end, **blocks):
     counts = {value.lstrip("_").replace("_", "."): n for value, n in blocks.items()}
     return f'{{"event":"sample","begin_ns":{begin},"end_ns":{end},"blocks":{json.dumps(counts)}}}\n'
@@ -204,13 +202,6 @@ def test_counts_of_another_form_are_an_error_of_the_output(blocks):
 # Metrics by node: from samples to values, checks and rows of the table.
 
 
-SPEC = {
-    "event": "sample",
-    "begin": "begin_ns",
-    "end": "end_ns",
-    "amount": "bytes",
-    "time_scale": 1e-9,
-}
 SOURCE = {
     "progress": True,
     "at_most": None,
@@ -243,17 +234,19 @@ TEXT = lines(
 
 def test_a_node_rate_is_the_rate_of_a_thread_times_the_threads():
     found = metric_values.rates_if_all_threads_used_one_node(
-        SPEC, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4
+        SAMPLES, SOURCE, TEXT, 0.0, 2.0, [0, 3], 4
     )
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
 def test_samples_at_the_edges_of_the_window_count_in_part():
     found = metric_values.rates_if_all_threads_used_one_node(
-        SPEC, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1
+        SAMPLES, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1
     )
     assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
-    found = metric_values.rates_if_all_threads_used_one_node(SPEC, SOURCE, TEXT, 0.5, 1.5, [0], 1)
+    found = metric_values.rates_if_all_threads_used_one_node(
+        SAMPLES, SOURCE, TEXT, 0.5, 1.5, [0], 1
+    )
     assert found == pytest.approx({"0": 200 / 0.5})
 
 
@@ -262,7 +255,7 @@ def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
     samples = [(i, i + 1, {"2": 3 * time}, {"2": time}) for i, time in enumerate(times)]
     found = metric_values.rates_if_all_threads_used_one_node(
-        SPEC, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads
+        SAMPLES, SOURCE, lines(*samples), 0.0, len(times) - 0.3, [2], threads
     )
     assert found["2"] == pytest.approx(3e9 * threads)
 
@@ -277,7 +270,7 @@ def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
 )
 def test_samples_with_missing_keys_are_an_error(text, nodes, message):
     with pytest.raises(ExtractionError, match=message):
-        metric_values.rates_if_all_threads_used_one_node(SPEC, SOURCE, text, 0.0, 2.0, nodes, 1)
+        metric_values.rates_if_all_threads_used_one_node(SAMPLES, SOURCE, text, 0.0, 2.0, nodes, 1)
 
 
 @pytest.fixture
@@ -298,7 +291,7 @@ def point(make_point):
     }
     total = {"progress": True, "at_most": None}
     metrics = {METRIC: SOURCE, "bandwidth_bytes_per_second": total}
-    return make_point(metrics=metrics, target=target, progress=SPEC)
+    return make_point(metrics=metrics, target=target)
 
 
 def record(point):
@@ -352,43 +345,19 @@ def test_the_tidy_table_has_a_row_for_each_node(point, status):
     assert [row["value"] for row in rows] == wanted
 
 
-# Its one thread is at node 0 all the time and moves 2 bytes a nanosecond.
-PROGRAM = """
-import json, signal, sys, time
-stop = []
-signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
-keep = b"x" * (40 << 20)
-print(json.dumps({"event": "ready"}), flush=True)
-sys.stdin.readline()
-while not stop:
-    begin = time.monotonic_ns(); time.sleep(0.005); end = time.monotonic_ns()
-    size = 2 * (end - begin)
-    print(json.dumps({"event": "sample", "begin_ns": begin, "end_ns": end, "bytes": size,
-                      "bytes_by_node": {"0": size}, "ns_by_node": {"0": end - begin}}), flush=True)
-print(json.dumps({"event": "done", "valid": True}), flush=True)
-"""
-
-
 @pytest.mark.alone
 def test_real_loads_have_values_by_node(make_point):
-    given = make_point(metrics={METRIC: SOURCE}, command=[sys.executable, "-c", PROGRAM])
+    given = make_point(metrics={METRIC: SOURCE})
     one = given["loads"][0]
     given["loads"] = [{**one, "name": f"memory{number}"} for number in range(2)]
     record = measure_point(given, 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     for found in metric_values.metric_values_or_reasons(record).values():
-        assert found[METRIC][0] == pytest.approx({"0": 2e9})
+        assert found[METRIC][0] == pytest.approx({"0": 1e6}, rel=1e-3)
 
 
 STAMP = Path(__file__).resolve().parents[3] / "roles/runner/files/chaosity_stamp.py"
-PROGRESS = {
-    "event": "sample",
-    "begin": "begin_ns",
-    "end": "end_ns",
-    "amount": "amount",
-    "time_scale": 1e-9,
-    "pauses": True,
-}
+PROGRESS = {**SAMPLES, "amount": "amount", "pauses": True}
 # Like most tools, it does not flush: to a pipe all lines would come at its end.
 TOOL = """
 import sys, time
