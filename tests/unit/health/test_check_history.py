@@ -186,12 +186,6 @@ def test_a_change_can_be_seen_from_three_checks_before_and_three_after_it(tmp_pa
     assert bool(found.changes) == (nights == 6)
     too_few = f"{nights} check{'s' * (nights > 1)}: too few to see a change"
     assert (too_few in found.sentences()[0]) == (nights < 6)
-
-
-@pytest.mark.parametrize("nights", [1, 2])
-def test_few_checks_have_no_change(tmp_path, nights):
-    found = checks(tmp_path, lambda c, night: 0.5 * (night == 1), nights)
-    assert found.changes == ()
     draw_checks_over_time(found, "host", tmp_path)
     assert (tmp_path / "checks_over_time.svg").exists()
 

@@ -16,7 +16,6 @@ from chaosity.health.check_points import (
     FAULTY,
     FINE,
     WARNING,
-    CheckedValue,
     Expectation,
     MapValue,
     check_point_of_single_part,
@@ -183,35 +182,25 @@ def test_a_loss_while_other_programs_ran_is_only_a_warning():
     assert {len(value.values) for value in values if value.tonight.is_clear} == {MOST_REPLICATES}
 
 
-def check_one_point(*measured: tuple[float, bool]) -> tuple[CheckedValue, int]:
-    """Judge a point with these losses, each with whether it was disturbed; count the measured."""
+# Each measurement of a point: its loss, and whether other programs disturbed it.
+@pytest.mark.parametrize(
+    ("losses", "count", "is_clear", "is_fault", "loss"),
+    [
+        # Disturbed measurements of a slow point are replaced.
+        ([(0.3, 0), (0.5, 1), (0.32, 0), (0.34, 0), (0.0, 0)], 4, True, True, 0.32),
+        # A loss that only disturbed measurements show is no loss.
+        ([(0.3, 1), (0.0, 0), (0.01, 0), (0.0, 0)], 3, False, False, 0.01),
+        # Without time for quiet measurements, a loss stays a warning.
+        ([(0.3, 0), (0.4, 1), (0.3, 0)], 3, True, False, 0.3),
+    ],
+)
+def test_disturbed_measurements_of_a_slow_point(losses, count, is_clear, is_fault, loss):
     point = next(each for each in check_points() if not less_is_better(each.metric))
-    left = list(measured)
-
-    def measure(_point, _replicate):
-        loss, disturbed = left.pop(0)
-        return 100.0 * (1.0 - loss), disturbed
-
-    [value] = measure_and_judge([point], Expectation(known(), {}), measure, lambda _: bool(left))
-    return value, len(measured) - len(left)
-
-
-def test_disturbed_measurements_of_a_slow_point_are_replaced():
-    value, count = check_one_point(
-        (0.3, False), (0.5, True), (0.32, False), (0.34, False), (0.0, False)
-    )
-    assert (value.is_fault, count) == (True, 4)
-    assert value.tonight.loss == pytest.approx(0.32)
-
-
-def test_a_loss_that_only_disturbed_measurements_show_is_no_fault():
-    value, count = check_one_point((0.3, True), (0.0, False), (0.01, False), (0.0, False))
-    assert (bool(value.clear_losses), value.disturbed, count) == (False, True, 3)
-
-
-def test_without_time_for_quiet_measurements_a_loss_stays_a_warning():
-    value, count = check_one_point((0.3, False), (0.4, True), (0.3, False))
-    assert (value.tonight.is_clear, value.is_fault, count) == (True, False, 3)
+    left = [(100.0 * (1.0 - loss), bool(disturbed)) for loss, disturbed in losses]
+    expectation = Expectation(known(), {})
+    [value] = measure_and_judge([point], expectation, lambda *_: left.pop(0), lambda _: bool(left))
+    assert (bool(value.clear_losses), value.is_fault) == (is_clear, is_fault)
+    assert (len(losses) - len(left), value.tonight.loss) == (count, pytest.approx(loss))
 
 
 def test_a_single_disturbance_is_outvoted():

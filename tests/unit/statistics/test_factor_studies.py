@@ -9,25 +9,8 @@ from scipy import stats
 
 from chaosity.statistics.anova import find_anova_studies
 from chaosity.store.measurements import Measurements
-from machines import planned
 from table_rows import rows as rows_of
 from table_rows import table
-
-NAMES = ["memory_bandwidth", "interference", "latency_by_size", "loaded_latency", "core_to_core"]
-
-
-@pytest.fixture(scope="module")
-def host():
-    return planned("two_packages", all_points=True, experiments=NAMES, replicates=3)
-
-
-@pytest.fixture(scope="module")
-def found(host):
-    return [
-        one
-        for one in find_anova_studies(host.table(1))
-        if one.metric != "latency_p99_of_block_means_ns"
-    ]
 
 
 def test_local_against_remote_by_hand():
