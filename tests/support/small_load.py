@@ -43,7 +43,7 @@ SAMPLES = {
     "time_scale": 1e-9,
 }
 # What replaces parts of a load whose program reports nothing and ends by itself.
-WITHOUT_PROGRESS = {
+WITHOUT_PROGRESS: dict[str, Any] = {
     "start": "spawn",
     "stop": {"by": "self", "signal": "TERM", "exit": [0]},
     "progress": None,
