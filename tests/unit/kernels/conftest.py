@@ -25,7 +25,6 @@ def program(name: str) -> Any:
 
 bandwidth = program("chaosity-bandwidth")
 latency = program("chaosity-latency")
-core_to_core = program("chaosity-core-to-core")
 traffic = program("chaosity-traffic")
 workload = program("chaosity-workload")
 paths = program("chaosity-paths")
@@ -54,10 +53,18 @@ def cpus(usable_cpus: list[int]) -> str:
 
 
 @pytest.fixture
+def two_cpus(usable_cpus: list[int]) -> list[int]:
+    """Two CPUs that these tests may run on."""
+    if len(usable_cpus) < 2:
+        pytest.skip("this machine gives the tests one CPU only")
+    return usable_cpus[:2]
+
+
+@pytest.fixture
 def options(request: pytest.FixtureRequest, program: Program, usable_cpus: list[int]) -> list[str]:
     """What a program of a test's parameter needs to run at all."""
-    if "{1}" in program.options and len(usable_cpus) < 2:
-        pytest.skip("this machine gives the tests one CPU only")
+    if "{1}" in program.options:
+        request.getfixturevalue("two_cpus")
     node = request.getfixturevalue("node") if "{node}" in program.options else None
     return program.options.format(*usable_cpus, node=node).split()
 

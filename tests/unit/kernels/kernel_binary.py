@@ -36,6 +36,8 @@ DRIVER_FLAGS = [
     *("-O1", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", '-DVERSION="0"', '-DCOMPILER="gcc"'),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
 ]
+# Keys of the last line with the number or size of errors in the result.
+ERRORS = ("max_relative_error", "wrong", "wrong_words", "wrong_elements")
 Start = Callable[[list[str]], subprocess.Popen]  # what the fixture `start` is
 
 
@@ -157,6 +159,14 @@ def run(command: list[str], **options: object) -> Run:
     return Run(ended.returncode, ended.stderr, events)
 
 
+def run_valid(command: list[str], **options: object) -> Run:
+    """A run that must end well, with no error in its result and nothing on stderr."""
+    ran = run(command, **options)
+    assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True), command
+    assert not any(ran.done[key] for key in ERRORS if key in ran.done), ran.done
+    return ran
+
+
 def refusal(command: list[str], **options: object) -> str:
     """The one sentence on stderr of a run that must refuse with exit code 2 and print nothing."""
     refused = run(command, **options)
@@ -170,6 +180,15 @@ def refusal(command: list[str], **options: object) -> str:
 def instruction_sets(binary: Path) -> list[str]:
     """The sets of this CPU for which the program has loops, the widest first."""
     return refusal([binary, "--isa", "?"]).split("; it has ")[1].split(", ")
+
+
+def functions(binary: Path) -> dict[str, str]:
+    """The disassembly of each function."""
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", binary], capture_output=True, text=True, check=True
+    ).stdout
+    parts = re.split(r"^[0-9a-f]+ <([^>]+)>:$", listing, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 def waiting(start: Start, command: list[str]) -> tuple[subprocess.Popen, dict]:

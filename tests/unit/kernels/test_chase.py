@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_binary import build_driver, run
+from kernel_binary import build_driver, functions, run
 
 KIB = 1024
 
@@ -162,10 +162,7 @@ def test_the_line_and_the_warm_up_are_those_of_the_cpu(latency: Path, cpu: str):
 
 
 def test_the_loop_is_loads_and_little_else(latency: Path):
-    listing = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", latency], capture_output=True, text=True, check=True
-    ).stdout
-    body = listing.split("<chase_walk>:\n")[1].split("\n\n")[0]
+    body = functions(latency)["chase_walk"]
     if not re.search(r"%r", body):
         pytest.skip("not x86-64")
     instructions = [line.split("\t")[1].split()[0] for line in body.splitlines() if "\t" in line]

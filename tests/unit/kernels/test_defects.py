@@ -19,7 +19,7 @@ from every_program import (
     WORKLOAD,
     Program,
 )
-from kernel_binary import FOR_TESTS, KERNELS, Run, arguments, build, run
+from kernel_binary import ERRORS, FOR_TESTS, KERNELS, Run, arguments, build, run
 from test_tasks import PROGRAMS
 from test_traffic import MIXES
 from test_workload import KERNELS as WORKLOADS
@@ -57,7 +57,6 @@ DEFECTS: dict[Program, list[tuple[int, list[str], str]]] = {
     OPENCL: [(1, MOVED, ""), (2, MOVED, ""), (3, MOVED, "")],
     COPIES: [(1, COPIED, ""), (2, COPIED, "")],
 }
-ERRORS = ("max_relative_error", "wrong", "wrong_words", "wrong_elements")  # keys of the last line
 
 
 def run_with(defect: int, program: Program, words: list[str]) -> Run:

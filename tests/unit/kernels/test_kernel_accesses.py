@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from kernel_binary import ARRAYS, FOR_TESTS, KERNELS, arguments, build, run
+from kernel_binary import ARRAYS, FOR_TESTS, KERNELS, arguments, build, run_valid
 from test_traffic import MIXES
 
 pytestmark = [
@@ -70,8 +70,7 @@ def accesses(trace: Path, code: range, start: int) -> tuple[Counter, Counter]:
 def traced(binary: Path, kernel: str, trace: Path, options: list[str]):
     """A run and the bytes that the kernel loaded and stored in the mapping, by line."""
     lackey = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={trace}"]
-    ran = run([*lackey, str(binary), *options, "--isa", ISA])
-    assert (ran.code, ran.done["valid"]) == (0, True), ran.stderr
+    ran = run_valid([*lackey, str(binary), *options, "--isa", ISA])
     code = code_of(binary, f"{kernel}_{ISA}")
     loaded, stored = accesses(trace, code, int(ran.ready["mapping"], 16))
     trace.unlink()  # tens of megabytes

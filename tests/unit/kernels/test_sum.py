@@ -24,6 +24,7 @@ from kernel_binary import (
     next_event,
     refusal,
     run,
+    run_valid,
     waiting,
 )
 
@@ -68,9 +69,7 @@ def needs_rings(program: Path, paths: list[Path], cpu: str) -> None:
 
 @pytest.mark.parametrize("array_bytes", [128, 64 * 37, 64 * 1001, 3 * MIB])
 def test_a_sum_in_memory_is_right(summing: Path, cpus: str, array_bytes: int):
-    ran = run([summing, "--cpus", cpus, "--array-bytes", str(array_bytes), *SHORT])
-    assert (ran.code, ran.stderr) == (0, "")
-    assert (ran.done["valid"], ran.done["stopped_by"]) == (True, "time")
+    ran = run_valid([summing, "--cpus", cpus, "--array-bytes", str(array_bytes), *SHORT])
     assert (ran.ready["drives"], ran.ready["array_bytes"]) == (0, array_bytes)
     assert 0 < sum(sample["bytes"] for sample in ran.samples) <= ran.done["bytes"]
 
@@ -84,8 +83,7 @@ def test_a_sum_from_drives_is_right(
 ):
     needs_rings(summing, drives, cpus[0])
     options = on(drives[:count], "--queue-depth", str(depth), "--registered-buffers", registered)
-    ran = run([summing, "--cpus", cpus, *options, *SHORT])
-    assert (ran.code, ran.stderr, ran.done["valid"]) == (0, "", True)
+    ran = run_valid([summing, "--cpus", cpus, *options, *SHORT])
     assert ran.done["compared_chunks"] > 0
     assert ran.ready["array_bytes"] == count * 24 * CHUNK
     assert (ran.ready["drives"], ran.ready["queue_depth"]) == (count, depth)
@@ -170,8 +168,7 @@ def test_reads_are_clean_under_the_sanitizers(drives: list[Path], cpus: str):
     program = build("chaosity-sum", MEMORY_CHECKED)
     needs_rings(program, drives, cpus[0])
     for options in (on(drives), on(drives[:1], "--queue-depth", "1")):
-        ran = run([program, "--cpus", cpus, *options, *SHORT])
-        assert (ran.code, ran.stderr) == (0, "")
+        run_valid([program, "--cpus", cpus, *options, *SHORT])
 
 
 def test_every_chunk_once_a_round_whatever_drives_threads_and_depth():
