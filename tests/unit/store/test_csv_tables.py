@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -195,11 +194,9 @@ def test_a_matrix_as_intel_mlc_prints_it(write, line_end):
         read_matrix_csv(write(text.replace(" 90870.6", "")), "bandwidth")
 
 
-names = st.lists(st.text("abc", min_size=1), min_size=2, max_size=4)
-
-
 HEAD = "mode,rank,core,cpu_node,mem_node,size_MB,latency_ns\n"
 ROW = "serial,0,0,0,0,1,20\n"
+PLACEMENT = "policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps\ninterleave,0,0,{},9\n"
 
 
 @pytest.mark.parametrize(
@@ -214,44 +211,32 @@ ROW = "serial,0,0,0,0,1,20\n"
         ("mode,core\nserial,1\n", "'mem_node' is undefined"),
         ("", r"sweep\.csv: the file has no row of values"),
         (f"{HEAD}{ROW}\nserial,0,0,0,0,1,20,9\n", "row 4: the row has 8 cells, but the first row"),
+        (PLACEMENT.format("1.5"), r"row 2: '1\.5' is not a whole number below"),
+        (PLACEMENT.format("1e+19"), r"row 2: '1e\+19' is not a whole number below"),
     ],
 )
-def test_a_file_that_is_not_of_the_form_is_refused_in_one_line(tmp_path, text, words):
-    path = tmp_path / "sweep.csv"
-    path.write_text(text)
+def test_a_file_that_is_not_of_the_form_is_refused_in_one_line(write, text, words):
+    form = "stream_placement" if text.startswith("policy") else "numa_bench"
     with pytest.raises(UserError, match=words) as error:
-        read_published_csv(path, "numa_bench", "theirs")
+        read_published_csv(write(text, "sweep.csv"), form, "theirs")
     assert str(error.value).isprintable() and len(str(error.value)) < 1000
 
 
-@pytest.mark.parametrize("count", ["1.5", "1e+19"])
-def test_a_count_that_is_not_whole_or_too_large_is_reported_with_its_row(tmp_path, count):
-    path = tmp_path / "runs.csv"
-    head = "policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps"
-    path.write_text(f"{head}\ninterleave,0,0,{count},9\n")
-    with pytest.raises(
-        UserError, match=rf"row 2: '{re.escape(count)}' is not a whole number below"
-    ):
-        read_published_csv(path, "stream_placement", "theirs")
-
-
-def test_a_form_with_an_unknown_column_is_an_error(tmp_path, monkeypatch):
-    form = read_yaml(PUBLISHED / "numa_bench.yaml")
-    form["columns"]["mode"] = "{{ mode }}"
-    (tmp_path / "numa_bench.yaml").write_text(json.dumps(form))
-    monkeypatch.setattr("chaosity.store.csv_tables.PUBLISHED", tmp_path)
-    with pytest.raises(UserError, match="the tidy table has no column 'mode'"):
-        read_published_csv(tmp_path / "x.csv", "numa_bench", "theirs")
-
-
-@pytest.mark.parametrize("number", ["9" * 5000, "1e999 + (latency_ns | float)"])
-def test_a_number_of_a_form_with_too_many_digits_is_reported(tmp_path, monkeypatch, number):
-    form = read_yaml(PUBLISHED / "numa_bench.yaml")
-    (tmp_path / "numa_bench.yaml").write_text(json.dumps(form | {"value": f"{{{{ {number} }}}}"}))
-    monkeypatch.setattr("chaosity.store.csv_tables.PUBLISHED", tmp_path)
-    (tmp_path / "sweep.csv").write_text(HEAD + ROW)
-    with pytest.raises(UserError, match="cannot be filled in"):
-        read_published_csv(tmp_path / "sweep.csv", "numa_bench", "theirs")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"columns": {"mode": "{{ mode }}"}}, "the tidy table has no column 'mode'"),
+        ({"value": f"{{{{ {'9' * 5000} }}}}"}, "cannot be filled in"),
+        ({"value": "{{ 1e999 + (latency_ns | float) }}"}, "cannot be filled in"),
+    ],
+)
+def test_a_wrong_form_is_an_error(write, monkeypatch, change, words):
+    path = write(HEAD + ROW, "sweep.csv")
+    form = read_yaml(PUBLISHED / "numa_bench.yaml") | change
+    (path.parent / "numa_bench.yaml").write_text(json.dumps(form))
+    monkeypatch.setattr("chaosity.store.csv_tables.PUBLISHED", path.parent)
+    with pytest.raises(UserError, match=words):
+        read_published_csv(path, "numa_bench", "theirs")
 
 
 @pytest.mark.parametrize(
@@ -273,9 +258,8 @@ def test_a_matrix_becomes_rows_with_initiator_and_target(name, form, first):
     assert set(table["label"]) == {"published by others"}
 
 
-def test_repeated_rows_of_a_matrix_are_replicates(tmp_path):
-    file = tmp_path / "twice_ns.csv"
-    file.write_text("node,0,1\n0,80,130\n1,131,81\n0,82,-\n1,129,83\n")
+def test_repeated_rows_of_a_matrix_are_replicates(write):
+    file = write("node,0,1\n0,80,130\n1,131,81\n0,82,-\n1,129,83\n", "twice_ns.csv")
     table = read_published_csv(file, "latency_matrix", "theirs")
     assert len(table) == 7
     own = table[(table["initiator"] == "node0") & (table["target"] == "node0")]
@@ -283,19 +267,17 @@ def test_repeated_rows_of_a_matrix_are_replicates(tmp_path):
     assert own["point"].nunique() == 1
 
 
-def test_a_unit_can_be_given_where_the_file_has_none(tmp_path):
-    file = tmp_path / "matrix.csv"
-    file.write_text("node,0,1\n0,30,10\n1,10,30\n")
+def test_a_unit_can_be_given_where_the_file_has_none(write):
+    file = write("node,0,1\n0,30,10\n1,10,30\n")
     table = read_published_csv(file, "bandwidth_matrix", "theirs", "GiB/s")
     assert table["value"].iloc[0] == 30 * 2**30
     with pytest.raises(UserError, match="has a unit of its own"):
         read_published_csv(file, "fio_numa", "theirs", "GiB/s")
 
 
-def test_a_column_has_numbers_or_texts(tmp_path):
-    file = tmp_path / "sweep.csv"
-    head = "mode;rank;core;cpu_node;mem_node;size_MB;latency_ns\n"
-    file.write_text(f"{head}a;0;0;0;0; 1.5 ;20\n\n;;1;0;0;64;2e1\n7;0;2;0;0;.5;20\n")
+def test_a_column_has_numbers_or_texts(write):
+    head = HEAD.replace(",", ";")
+    file = write(f"{head}a;0;0;0;0; 1.5 ;20\n\n;;1;0;0;64;2e1\n7;0;2;0;0;.5;20\n")
     table = read_published_csv(file, "numa_bench", "theirs")
     levels = [json.loads(text) for text in table["levels"]]
     assert [each["bytes"] for each in levels] == ["1572864.0", "67108864.0", "524288.0"]
