@@ -90,24 +90,19 @@ class LoadTarget(NodeRelation):
     by_node: NotRequired[dict[str, NodeRelation]]
 
 
-class BenchmarkPlacement(TypedDict):
-    """Where a benchmark's pages must be, and whether its threads must be pinned.
+class RequiredPlacement(TypedDict):
+    """The required units of a load's threads, and the required nodes of its pages.
 
-    `memory` says on whose nodes the pages must be: those of the target or the initiator. If
-    `pinned`, each unit must have its own thread. `mapping` is the key of the ready line that has
-    the address of the measured memory. If `launcher`, the first process only starts the program,
-    and its own memory does not count.
+    `memory` says whose nodes these are: those of the target or the initiator. If `pinned`, each
+    unit must have its own thread. `mapping` is the key of the ready line that has the address of
+    the measured memory. If `launcher`, the first process only starts the program, and its own
+    memory does not count.
     """
 
     memory: str
     pinned: NotRequired[bool]
     launcher: NotRequired[bool]
     mapping: NotRequired[str]
-
-
-class RequiredPlacement(BenchmarkPlacement):
-    """The required units of a load's threads, and the required nodes of its pages."""
-
     memory_nodes: list[int]
     cpus: str
     shares: NotRequired[dict[str, float] | None]
@@ -130,14 +125,15 @@ class OutputValueSource(OutputName, total=False):
     amount: str | float
 
 
-class MetricValueSource(OutputValueSource, total=False):
-    """The source of a metric's value, and whether the value may be missing or 0.
+class MetricSourceWithUpperBound(OutputValueSource, total=False):
+    """The source of a metric's value, whether the value may be missing or 0, and its upper bound.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
     `counter`, or from the output. In `by_node`, `amount` and `time` name the two keys of a sample
     whose values are each node's amount and time. Only simulated hosts use
     `simulated_bytes_per_unit`: the memory traffic of one unit of the value. `formerly` is the
     metric's name in older records; with None, older records lack the metric and count nevertheless.
+    The hardware sets the upper bound `at_most`.
     """
 
     progress: bool
@@ -148,11 +144,6 @@ class MetricValueSource(OutputValueSource, total=False):
     optional: bool
     formerly: str | None
     simulated_bytes_per_unit: float
-
-
-class MetricSourceWithUpperBound(MetricValueSource, total=False):
-    """The source of a metric's value, and the upper bound that the hardware sets."""
-
     at_most: float | None
 
 
