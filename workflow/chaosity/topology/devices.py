@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -66,41 +66,6 @@ def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
         if flags or ("cpu_model" in kind and re.match(kind["cpu_model"], model)):
             shown = " ".join(flags) or model
             yield Accelerator(shown, kind["name"], None, None, None, kind.get("part_of"))
-
-
-class _PciAcceleratorMaker:
-    """Makes the accelerators of PCI functions; `node_of` returns the nearest node of a function."""
-
-    def __init__(self, sysfs: SysfsReader, node_of: Callable[[HwlocObject], int | None]) -> None:
-        self._sysfs, self._node_of = sysfs, node_of
-
-    def accelerators_of_function(self, function: HwlocObject) -> Iterator[Accelerator]:
-        """Yield the accelerator of a PCI function; of an unknown kind, each of its devices."""
-        pci, driver = function.pci_address, None
-        names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
-        if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
-            found = re.search(r"^DRIVER=(.+)$", events, re.MULTILINE)
-            driver = found[1] if found else "none"
-        devices = [
-            item
-            for item in function.objects_of_type("OSDev")
-            if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
-        ]
-        node = self._node_of(function)
-        for kind in accelerator_kinds():
-            number = rf"{kind.get('device_names', '(?!)')}\d+"
-            own = [name for name in names if re.fullmatch(number, name)]
-            if own or function.pci_id in kind.get("pci", ()) or driver in kind.get("drivers", ()):
-                # hwloc lists several channels for copies; all are of a single accelerator.
-                yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
-                return
-        kind_of_class = _CLASSES.get(function.pci_class)
-        for item in devices:
-            channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.subtype
-            name = kind_of_class or channel or "coprocessor"
-            yield Accelerator(item.name or pci or "", name, pci, node, driver)
-        if kind_of_class and not devices:
-            yield Accelerator(pci or kind_of_class, kind_of_class, pci, node, driver)
 
 
 def sentence_on_what_is_not_measured(kind: str) -> str:
@@ -297,10 +262,37 @@ class DeviceMaker:
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
         """Return the accelerators that are PCI devices, other than GPUs."""
-        maker = _PciAcceleratorMaker(self._sysfs, self._node)
         others = (function for function in self._functions if not self._gpu(function))
-        engines = [item for function in others for item in maker.accelerators_of_function(function)]
+        engines = [item for function in others for item in self._accelerators_of_function(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
+
+    def _accelerators_of_function(self, function: HwlocObject) -> Iterator[Accelerator]:
+        """Yield the accelerator of a PCI function; of an unknown kind, each of its devices."""
+        pci, driver = function.pci_address, None
+        names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
+        if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
+            found = re.search(r"^DRIVER=(.+)$", events, re.MULTILINE)
+            driver = found[1] if found else "none"
+        devices = [
+            item
+            for item in function.objects_of_type("OSDev")
+            if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
+        ]
+        node = self._node(function)
+        for kind in accelerator_kinds():
+            number = rf"{kind.get('device_names', '(?!)')}\d+"
+            own = [name for name in names if re.fullmatch(number, name)]
+            if own or function.pci_id in kind.get("pci", ()) or driver in kind.get("drivers", ()):
+                # hwloc lists several channels for copies; all are of a single accelerator.
+                yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
+                return
+        kind_of_class = _CLASSES.get(function.pci_class)
+        for item in devices:
+            channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.subtype
+            name = kind_of_class or channel or "coprocessor"
+            yield Accelerator(item.name or pci or "", name, pci, node, driver)
+        if kind_of_class and not devices:
+            yield Accelerator(pci or kind_of_class, kind_of_class, pci, node, driver)
 
 
 def _backend(device: HwlocObject) -> str:
