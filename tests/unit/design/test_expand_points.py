@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.design import host_plan as plan_module
 from chaosity.design.benchmark_templates import load_benchmark_of_each_category
 from chaosity.design.host_plan import PlannedHost, plan_host, positions_in_random_order
 from chaosity.design.samples import pick_evenly_spread
@@ -103,37 +102,24 @@ def test_order_is_a_permutation_within_each_block(replicates, seed):
         assert sorted(places) == list(range(before, before + len(places)))
         before += len(places)
     assert orders == positions_in_random_order(replicates, seed)
+    # With fewer replicates, the first blocks are the same.
+    first = positions_in_random_order([min(number, 2) for number in replicates], seed)
+    assert [own[:2] for own in orders] == first
 
 
-def test_an_experiment_may_be_measured_more_often_than_the_others(
-    config, paper_host, monkeypatch, tmp_path
-):
-    often = {**load_experiment("latency_matrix"), "replicates": 5}
-    monkeypatch.setattr(
-        plan_module,
-        "load_experiment",
-        lambda name: often if name == "latency_matrix" else load_experiment(name),
-    )
-    asked = {**config, "experiments": ["latency_matrix", "bandwidth_scaling"], "replicates": 3}
+def test_an_experiment_may_be_measured_more_often_than_the_others(config, paper_host):
+    asked = {**config, "experiments": ["smt_siblings", "bandwidth_scaling"], "replicates": 3}
     plan = plan_host(paper_host, asked)
     summary = plan.summarize_plan()
-    one, other = (summary["experiments"][name] for name in asked["experiments"])
-    assert one["measurements"] == 5 * one["points"]
+    often, other = (summary["experiments"][name] for name in asked["experiments"])
+    assert often["measurements"] == 6 * often["points"]
     assert other["measurements"] == 3 * other["points"]
-    assert summary["measurements"] == one["measurements"] + other["measurements"]
-    assert plan.summarize_plan()["estimated_seconds"] == pytest.approx(
-        one["estimated_seconds"] + other["estimated_seconds"]
-    )
-    # More replicates in the config count for all, and the first blocks are as they were without.
-    assert {len(p["orders"]) for p in plan_host(paper_host, {**asked, "replicates": 6}).points} == {
-        6
-    }
-    monkeypatch.undo()
-    points = plan_host(paper_host, asked).points
-    usual = {p["point"]: (p["orders"], p["definition"]) for p in points}
-    assert all(p["orders"][:3] == usual[p["point"]][0] for p in plan.points)
-    # How often is no part of what a point is.
-    assert all(p["definition"] == usual[p["point"]][1] for p in plan.points)
+    for key in ("measurements", "estimated_seconds"):
+        assert summary[key] == pytest.approx(often[key] + other[key])
+    # More replicates in the config count for all, and are no part of what a point is.
+    more = plan_host(paper_host, {**asked, "replicates": 7}).points
+    assert {len(point["orders"]) for point in more} == {7}
+    assert [p["definition"] for p in more] == [p["definition"] for p in plan.points]
 
 
 @settings(max_examples=6, deadline=None)

@@ -128,14 +128,11 @@ def test_facts_of_another_type_are_unknown():
 EPYC, XEON, OTHER = "AMD EPYC 9654 96-Core Processor", "Intel(R) Xeon(R) Gold 6430", "Neoverse-N1"
 
 
-def machine(model: str | None, packages: list[int | None], **node: object) -> Topology:
+def machine(model: str | None, packages: list[int | None], **facts: object) -> Topology:
     """A topology with a node with processors for each entry, in that package."""
-    values = {"initiator": True, "target": True, "kind": "DRAM", "has_cpus": True, **node}
-    nodes = tuple(
-        Node(index, (index,), 1, None, tier=0, package=package, **values)
-        for index, package in enumerate(packages)
-    )
-    return Topology("x", "xml", (), (), (), (0,), nodes, host={"cpu_model": model})
+    known = {"kind": "DRAM", "has_cpus": True, **facts}
+    nodes = (node(index, package, (index,), **known) for index, package in enumerate(packages))
+    return Topology(nodes=tuple(nodes), host={"cpu_model": model})
 
 
 @pytest.mark.parametrize(
@@ -162,10 +159,9 @@ def test_names_of_memory_layouts(model, packages, name):
     assert configuration_name(machine(model, packages)) == name
 
 
-def beside(found: Topology, package: int | None = 0, **changed: object) -> Topology:
+def beside(found: Topology, package: int | None = 0) -> Topology:
     """The topology with HBM without processors in a package."""
-    node = Node(9, (), 1, None, False, True, 0, "HBM", package, (), False)
-    return replace(found, nodes=(*found.nodes, replace(node, **changed)))
+    return replace(found, nodes=(*found.nodes, node(9, package, kind="HBM")))
 
 
 def test_on_package_memory_is_part_of_the_name():
