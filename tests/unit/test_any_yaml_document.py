@@ -18,16 +18,12 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_benchmark, load_experiment
 from chaosity.simulation.machine_description import read_machine_description
-from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import Topology, configuration_name
+from chaosity.topology.topology_model import configuration_name
+from machines import shipped_topology
 from strategies import change_document, change_text, changed, check_any_input, documents, write_text
 
-BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 10)}]\n" for n in range(12)
-)
 ODD_YAML = (
-    *("[" * 100_000, "- " * 100_000 + "x", "{a: " * 10_000, BOMB, "&a [*a]", "a: &a {b: *a}", "\0"),
-    *("a: !!python/object/apply:os.system ['id']", "a: !!binary 'x'", "? [x]\n: 1", "- !!set {x}"),
+    *("{a: " * 10_000, "a: &a {b: *a}", "\0", "a: !!binary 'x'", "? [x]\n: 1", "- !!set {x}"),
     *("a: 2026-13-01", "a: 1:2", "a: .nan", "%YAML 9.9\n--- x", "", "\ufeffa: 1", "<<: [1, 2]"),
     *("{{ 7 * 7 }}", "a: b: c", "a:\t- x", "a: *b", "---\na: 1\n---\nb: 2", "1: 2"),
 )
@@ -43,11 +39,6 @@ def changed_yaml(paths: list[Path]) -> st.SearchStrategy[str]:
         documents().map(json.dumps),
         st.sampled_from(ODD_YAML),
     )
-
-
-@cache
-def topology(name: str) -> Topology:
-    return discover_topology(str(ROOT / f"templates/machines/topologies/{name}.xml"))
 
 
 @cache
@@ -67,7 +58,7 @@ def write_by_name(
 
 
 def parse_experiment(text: str, folder: Path) -> None:
-    server = topology("xeon_8358")
+    server = shipped_topology("xeon_8358")
     host = PlannedHost("a", configuration_name(server), server, {"chaosity_simulated": "x"})
     config = {**default_config(), "replicates": 1, "levels": {}, "budget": None}
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +79,7 @@ def parse_config(text: str, folder: Path) -> None:
 def parse_machine(text: str, folder: Path) -> None:
     write_text(folder / "epyc_7413.yaml", (ROOT / "templates/machines/epyc_7413.yaml").read_text())
     read_machine_description(
-        write_text(folder / "epyc_7413_nps4.yaml", text), topology("epyc_7413_nps4")
+        write_text(folder / "epyc_7413_nps4.yaml", text), shipped_topology("epyc_7413_nps4")
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,11 +24,10 @@ from chaosity.place_names import (
     places_in_words,
     pu_name,
 )
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 from chaosity.topology.topology_parts import CoreKind, OpenclDevice
+from machines import OWN_TOPOLOGIES, shipped_topology
 
-MACHINES = Path(__file__).resolve().parents[1] / "data" / "topologies"
 INDEX = st.integers(0, 999_999)
 ONE = st.tuples(INDEX)
 NODES = st.sets(st.integers(0, 300), min_size=1, max_size=9).map(sorted).map(tuple)
@@ -128,18 +126,8 @@ def test_a_list_of_nodes_may_be_written_in_other_ways():
 @pytest.mark.parametrize(
     "text",
     [
-        *[
-            "none",
-            "node",
-            "nodes",
-            "nodes3-1",
-            "nodes1,,2",
-            "node1234567",
-            "pu٣",
-            "kind",
-            "db_cores",
-            "opencl0x",
-        ],
+        *["none", "node", "nodes", "nodes3-1", "nodes1,,2", "node1234567", "pu٣", "kind"],
+        *["db_cores", "opencl0x"],
         *["machine_without_db-prod-17", "machine_without_drive-S0815", "uniform_all_of_acme"],
         *["node0_acme_without_pu0", "node0__without_pu0", "node0node1_packed3", "interleave"],
         *["same_node", "triad", "drive", "drive-", "alldrives2"],
@@ -169,12 +157,12 @@ def test_names_from_numbers():
 def machines():
     """Each stored machine with all experiments, and one with several core kinds and a device."""
     every = yaml_file_names(EXPERIMENTS)
-    for path in sorted(MACHINES.glob("*.xml")):
-        found = discover_topology(str(path))
+    for path in sorted(OWN_TOPOLOGIES.glob("*.xml")):
+        found = shipped_topology(path.stem)
         linux = replace(found, host={**found.host, "operating_system": "Linux"})
         slow = [pytest.mark.thorough] if len(linux.drives) > 10 else []
         yield pytest.param(linux, every, id=path.stem, marks=slow)
-    server = discover_topology(str(MACHINES / "epyc-7413-2s-nps4-30drives.xml"))
+    server = shipped_topology("epyc-7413-2s-nps4-30drives")
     device = OpenclDevice("opencl0", "platform", "device", "gpu", vendor="GenuineIntel", node=0)
     for count in (2, 3):
         kinds = tuple(

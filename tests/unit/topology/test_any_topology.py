@@ -54,15 +54,7 @@ XML = [
     )
     if path.stat().st_size < 120_000
 ]
-_BOMB = (
-    '<?xml version="1.0"?><!DOCTYPE topology [<!ENTITY a "ha">'
-    + "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(12))
-    + '<!ENTITY file SYSTEM "file:///etc/passwd">]>'
-    '<topology version="2.0"><object type="Machine" os_index="0" cpuset="0x1" nodeset="0x1">'
-    '<info name="OSName" value="&m;"/><info name="HostName" value="x">&file;</info>'
-    '<object type="PU" os_index="0" cpuset="0x1"/></object></topology>'
-)
-ODD_XML = [_BOMB.encode(), b'<topology version="2.0">' + b"<object>" * 5000, b"", b"<topology/>"]
+ODD_XML = [b'<topology version="2.0">' + b"<object>" * 5000, b"", b"<topology/>"]
 # What `chaosity-run --describe` copies beside the tree of `Capture`.
 FILES = {
     "sys/devices/system/cpu/smt/control": "on",
