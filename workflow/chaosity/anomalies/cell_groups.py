@@ -36,11 +36,11 @@ from chaosity.anomalies.cell_log_scores import (
     SuspectedComponent,
     cell_positions_in_mask,
     estimate_scatter_without_faults,
-    loss_percent,
     mask_of_cells,
     score_cells,
 )
 from chaosity.place_names import place_in_words
+from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import texts_of_yaml_file
 
@@ -139,13 +139,12 @@ class GroupedCells(Generic[Name]):
         labels: Labels,
         where: SliceKey | None = None,
         structural: Scores | None = None,
-        limits: Scores | None = None,
     ) -> None:
         """Compare the cells with the expected scores of their groups."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
         self.structural = np.zeros(labels.shape) if structural is None else structural
-        self.limits = np.full(labels.shape, np.nan) if limits is None else limits
+        self.limits: Scores = np.full(labels.shape, np.nan)
         self.compare_with_cells_without_fault(cells.measured_mask)
 
     def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
@@ -213,7 +212,8 @@ class GroupedCells(Generic[Name]):
             * error
         )
         least = max(clear, -np.log1p(-scatter.smallest_reported_loss))
-        return loss_percent(-float(least + stats.norm.ppf(_POWER) * error), self.cells.metric)
+        log_loss = float(least + stats.norm.ppf(_POWER) * error)
+        return 100.0 * lost_share(log_loss, self.cells.metric)
 
     def find_departing_suspects_and_cells(
         self, suspects: Sequence[SuspectedComponent], excluded: Mask, tests_count: int = 1
@@ -330,7 +330,8 @@ class GroupedCells(Generic[Name]):
         observed = self.cells.value_of_score(score)
         expected = self.cells.value_of_score(score + departure.loss)
         percent, low, high = (
-            loss_percent(-loss, metric) for loss in (departure.loss, departure.low, departure.high)
+            100.0 * lost_share(loss, metric)
+            for loss in (departure.loss, departure.low, departure.high)
         )
         if compared_with is None:
             labels = [self.labels[position] for position in positions]

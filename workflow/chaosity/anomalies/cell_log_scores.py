@@ -146,17 +146,6 @@ def mask_of_cells(positions: Iterable[Position], shape: tuple[int, ...]) -> Mask
     return mask
 
 
-def loss_percent(departure: float, metric: str) -> float:
-    """Return how much worse than expected a value is, in per cent of the expected value.
-
-    `departure` is the difference of scores, negative for a loss. A doubled latency is 100 % worse,
-    a halved bandwidth 50 %.
-    """
-    if less_is_better(metric):
-        return float(100.0 * np.expm1(-departure))
-    return float(-100.0 * np.expm1(departure))
-
-
 def score_cells(
     metric: str,
     values: pd.Series,

@@ -24,7 +24,6 @@ from chaosity.anomalies.cell_log_scores import (
     Position,
     ScoredCells,
     cell_positions_in_mask,
-    loss_percent,
 )
 from chaosity.anomalies.matrix_structure import (
     ENOUGH_CELLS,
@@ -39,7 +38,7 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
-from chaosity.statistics.estimates import MATTERS
+from chaosity.statistics.estimates import MATTERS, lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
@@ -171,7 +170,7 @@ def _mismatch(
         metric=cells.metric,
         observed=cells.value_of_score(worse),
         expected=cells.value_of_score(better),
-        loss_percent=loss_percent(worse - better, cells.metric),
+        loss_percent=100.0 * lost_share(better - worse, cells.metric),
         loss_percent_low=None,
         loss_percent_high=None,
         confidence=cells.limit_confidence(confidence),

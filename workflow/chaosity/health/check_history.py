@@ -41,6 +41,7 @@ from chaosity.health.check_points import (
 from chaosity.hosts.runner_command import SIMULATED
 from chaosity.records.record_files import format_utc, time_in_file_name, write_atomically
 from chaosity.records.record_format import Record
+from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points
 from chaosity.text_templates import text_of_macro
@@ -399,7 +400,7 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
         end = segments[-1].last
         lasting = [(min(after, end) - before, begin) for before, after, begin in changes]
         away, begin = max(lasting, default=(0.0, 0))
-        loss = float(sign * math.expm1(sign * away))
+        loss = lost_share(away, metric)
         if loss > MATTERS:
             found.append(LastingLoss(point, [*values][begin], loss))
     return sorted(found, key=lambda each: -each.loss)

@@ -33,7 +33,7 @@ from chaosity.health.change_points import variance_from_neighbour_differences
 from chaosity.place_names import node_name
 from chaosity.records.record_format import Load, Point, PointStoppingRule
 from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
-from chaosity.statistics.estimates import variance_of_median
+from chaosity.statistics.estimates import lost_share, variance_of_median
 from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
 from chaosity.topology.topology_model import Topology
 
@@ -264,11 +264,6 @@ class CheckedValue:
         return self.is_confirmed and is_large and not self.hypervisor_may_explain
 
 
-def _lost_share(away: float, metric: str) -> float:
-    """Return the loss of a value whose logarithm is worse by `away`."""
-    return math.expm1(away) if less_is_better(metric) else -math.expm1(-away)
-
-
 def probability_of_false_alarm(number: int) -> float:
     """Return the probability at which a test of one of `number` values may give a false alarm.
 
@@ -334,7 +329,7 @@ class Expectation:
             check,
             tuple(values),
             known.median * math.exp(shift),
-            _lost_share(least, check.metric),
+            lost_share(least, check.metric),
             disturbed,
             hypervisor_may_explain=self.in_virtual_machine and not check.load["target"]["drives"],
         )
@@ -344,8 +339,8 @@ class Expectation:
         last = [*last, math.log(judged.value / known.median)]
         away, is_time = fmean(last) - median(reference), less_is_better(check.metric)
         variance = nightly * (1.0 / RECENT + float(variance_of_median(len(reference))))
-        loss = _lost_share(away if is_time else -away, check.metric)
-        limit = _lost_share(quantile * math.sqrt(variance), check.metric)
+        loss = lost_share(away if is_time else -away, check.metric)
+        limit = lost_share(quantile * math.sqrt(variance), check.metric)
         return replace(judged, recent=LossEvidence(loss, limit))
 
 
@@ -390,8 +385,8 @@ def compare_with_equal_hosts(
     hosts = np.count_nonzero(~np.isnan(logs[:, 1:]), axis=1)
     found = {}
     for value, log, limit, number in zip(compared, away, limits, hosts, strict=True):
-        loss = _lost_share(log, value.check.metric)
-        least = _lost_share(limit, value.check.metric) if math.isfinite(limit) else math.inf
+        loss = lost_share(log, value.check.metric)
+        least = lost_share(limit, value.check.metric) if math.isfinite(limit) else math.inf
         found[value.check.key] = replace(value, equals=LossEvidence(loss, least, int(number)))
     return [found.get(value.check.key, value) for value in values]
 

@@ -41,7 +41,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
-from chaosity.store.measurements import CELL, Table, as_measurements
+from chaosity.store.measurements import CELL, Table, as_measurements, less_is_better
 from chaosity.units import UnitScale
 
 # From fewer cells the prior of an interval is too uncertain: with 5 cells, of which some scatter 5
@@ -548,6 +548,14 @@ LEVEL = 0.05
 MATTERS = 0.05
 # In a single run a disturbance of a few seconds looks like a fault.
 MATTERS_IN_ONE_RUN = 0.08
+
+
+def lost_share(log_loss: float, metric: str) -> float:
+    """Return the loss of a value whose logarithm is worse by `log_loss`, as a share.
+
+    0.1 is 10 % less bandwidth. A doubled latency is a loss of 1.0, a halved bandwidth one of 0.5.
+    """
+    return float(np.expm1(log_loss) if less_is_better(metric) else -np.expm1(-log_loss))
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
