@@ -1,25 +1,55 @@
-"""What a report is made of besides measurements."""
+"""Reports of simulated machines that read as measured, and whose files a test changes."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from lxml import etree
 
-from chaosity.records.record_format import make_check
-from chaosity.report.run import RecordSummary, Run
-from chaosity.store.measurements import Measurements
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from machines import configuration_folder, pretend_measured, run_chaosity
 
 
-def run_of(tidy: pd.DataFrame | None = None, folder: Path = Path("nowhere"), **parts: Any) -> Run:
-    """A run with this tidy table, of which these parts are known, so that none is read."""
-    run = Run(folder / "plan.json", folder / "report.html")
-    if tidy is not None:
-        parts["measurements"] = Measurements.from_table(tidy)
-    vars(run).update(parts)
-    return run
+def measured_results(
+    results: Path, folder: Path, change: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+) -> Path:
+    """Copy results of a host into a folder and let them pass for measured, with a changed table.
+
+    Returns the copy of ``results/HOST/CONFIGURATION``.
+    """
+    shutil.copytree(results, folder / "results")
+    place = configuration_folder(folder / "results")
+    pretend_measured(place)
+    table = read_parquet_table(place / "measurements.parquet").assign(origin=None)
+    write_parquet_table(change(table) if change else table, place / "measurements.parquet")
+    return place
+
+
+def change_documents(place: Path, pattern: str, change: Callable[[Any], object]) -> None:
+    """Change the JSON documents in the files of a folder that match a pattern."""
+    for path in place.glob(pattern):
+        document = json.loads(path.read_text())
+        change(document)
+        path.unlink()  # a record is a hard link of its attempt
+        path.write_text(json.dumps(document))
+
+
+def write_report(place: Path, *options: str | Path) -> str:
+    """Write the report of ``results/HOST/CONFIGURATION``, and return its page."""
+    table, page = place / "measurements.parquet", place / "report.html"
+    run_chaosity("report", place / "plan.json", "--table", table, "--output", page, *options)
+    return page.read_text(encoding="utf-8")
+
+
+def texts(page: str, path: str) -> list[str]:
+    """Return what a reader sees of each element of a page with this XPath, as one line."""
+    found = etree.HTML(page).xpath(path)
+    return [" ".join(" ".join(each.itertext()).split()) for each in found]
 
 
 NO_PRODUCT = {"product_vendor": None, "product_name": None}
@@ -43,42 +73,3 @@ def system_document(configuration: str = "nps4", **changes: Any) -> dict[str, An
         "tools": {"gcc": "12.2.0", "chaosity_bandwidth": "sha256 1f3a9c"},
         **changes,
     }
-
-
-CONFIG = {
-    "seed": 1,
-    "results": "results",
-    "stopping": {
-        "memory_bandwidth": {"relative_precision": 0.01, "min_seconds": 0.8, "max_seconds": 1.5},
-        "storage_bandwidth": {"relative_precision": 0.05, "min_seconds": 2, "max_seconds": 5},
-    },
-}
-
-
-def record_summaries(tidy: pd.DataFrame) -> list[RecordSummary]:
-    """A record's summary for every measured replicate of a tidy table."""
-    found = []
-    keys = ["experiment", "point", "replicate"]
-    for key, rows in tidy[tidy["status"] != "missing"].groupby(keys, sort=False):
-        row = rows.iloc[0]
-        began = datetime.fromisoformat(row["measured_at"])
-        ended = (began + timedelta(seconds=2.5)).isoformat().replace("+00:00", "Z")
-        checks = (
-            make_check("memory: pages", True, "99.9 % on node 0"),
-            make_check("memory: precision", key[2] != 2, "±1.71 % in the run", decisive=False),
-        )
-        found.append(
-            RecordSummary(
-                *key,
-                row["status"],
-                row["measured_at"],
-                ended,
-                {
-                    load: f"numactl --cpunodebind=0 --membind=0 {load}-tool --seconds 1.5"
-                    for load in rows["load"]
-                },
-                checks,
-                {"fio": "fio-3.33"},
-            )
-        )
-    return found

@@ -7,57 +7,44 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from report_inputs import run_of
+from report_inputs import measured_results, texts, write_report
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import FigureFile
 from chaosity.records.record_format import Point
 from chaosity.report.configurations import (
-    configurations_section,
     crossover_text,
     draw_figures_by_configuration,
     ratio_and_verdict_texts,
 )
 from chaosity.statistics.curves import CurveComparison
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS
-from machines import measured_host, planned
-
-RESOURCES = [
-    {name: load_experiment(experiment)[name] for name in ("experiment", "resources")}
-    for experiment in ("memory_bandwidth", "storage_bandwidth")
-]
-
+from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+from machines import measured_host, planned, simulated
 
 NAMES = ("memory_bandwidth", "storage_bandwidth")
 
 
 @cache
-def nps4():
-    return compared(measured_host("two_packages", *NAMES).tidy())
+def mode(name, seed):
+    """The table of a server in a firmware mode, without sets of drives and with one kernel."""
+    tidy = measured_host("two_packages", *NAMES, configuration=name, seed=seed).tidy()
+    return tidy[(tidy["drives"].fillna(1) == 1) & tidy["kernel"].isin(["triad", None])]
 
 
-@cache
-def nps1(configuration="nps1", **keys):
-    given = {"configuration": configuration, "day": "2026-11-18", "seed": 2, **keys}
-    return compared(measured_host("two_packages", *NAMES, **given).tidy())
+def page_beside(folder, own, *others):
+    """The report of a server in one mode, beside its tables in other modes."""
+    place = measured_results(simulated("two_packages", NAMES), folder, lambda _: own)
+    options = []
+    for number, tidy in enumerate(others):
+        write_parquet_table(tidy, folder / f"{number}/measurements.parquet")
+        options += ["--beside", folder / f"{number}/measurements.parquet"]
+    return write_report(place, *options)
 
 
-def compared(tidy):
-    """The table without sets of drives, and with two kernels."""
-    return tidy[(tidy["drives"].fillna(1) == 1) & tidy["kernel"].isin(["triad", "copy", None])]
-
-
-def compare(tidy, others, output):
-    """Call `configurations_section` with tidy tables."""
-    tables = {path: Measurements.from_table(other) for path, other in others.items()}
-    run = run_of(tidy, tables_of_other_configurations=tables, experiments=RESOURCES)
-    run.output = output
-    return configurations_section(run)
-
-
-def half(tidy):
-    return tidy.assign(value=tidy["value"] / 2)
+def cells(page, name):
+    """What the table says of a resource in each mode."""
+    return texts(page, f"//table[contains(@class, 'beside')]//tr[starts-with(th, '{name}')]/td")
 
 
 def older(tidy):
@@ -66,64 +53,34 @@ def older(tidy):
     return tidy.reindex(columns=list(COLUMNS)).astype(COLUMNS)
 
 
-def of_one_node(tidy):
-    """A package that is one node: its cores are named after the node."""
-    return tidy[tidy["initiator_kind"] != "package"].assign(threads=12)
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """The comparison of a host with its other configurations, and the column of each of them."""
-    folder = tmp_path_factory.mktemp("beside")
-    others = {
-        "nps1": nps1(),
-        "half": half(nps1("half")),
-        "copies": nps1("copies")[nps1("copies")["kernel"] == "copy"],
-        "older": older(nps1("older")),
-        "one_node": of_one_node(nps1("one_node")),
-    }
-    tables = {folder / name / "measurements.parquet": tidy for name, tidy in others.items()}
-    own = nps4().copy()
+def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):
+    """Its cores are named after the node. A table of an earlier version is no obstacle."""
+    own, other = mode("nps4", 1).copy(), mode("nps1", 2)
     own.loc[own["initiator_kind"] == "package", ["threads", "relation"]] = [12, "same_nodes"]
-    compared = compare(own, tables, folder / "nps4/report.html")
-    columns = {name: number for number, name in enumerate(others, start=1)}
-    return compared, columns
-
-
-def cell(found, name, column):
-    section, columns = found
-    row = next(row for row in section["rows"] if row["name"] == name)
-    return row["cells"][columns[column]]
-
-
-def test_a_package_that_is_one_node_is_found_by_its_threads(found):
-    one = cell(found, "Memory bandwidth, one package", "one_node")
-    assert one["best"]["place"].where.startswith("node")
+    one_node = other[other["initiator_kind"] != "package"].assign(threads=12)
+    page = page_beside(tmp_path, own, older(other.assign(configuration="older")), one_node)
+    _, _, found = cells(page, "Memory bandwidth, one package")
+    assert re.search(r"GB/s node \d to", found)
 
 
 def test_verdicts_are_adjusted_for_all_ratios_of_a_configuration(tmp_path):
     """Among many ratios, a difference of 4 % has no verdict, and a difference of 50 % has."""
-    other = nps1().copy()
+    other = mode("nps1", 2).copy()
     drive = (other["target_kind"] == "drive") & (other["load"] == "storage")
     other.loc[drive, "value"] *= 0.96
     other.loc[other["initiator_kind"] == "pu", "value"] *= 0.5
-    side = compare(nps4(), {tmp_path / "x": other}, tmp_path / "r.html")
-    given = side, {"nps1": 1}
-    little = cell(given, "Storage bandwidth, one drive", "nps1")["best"]["ratio"]
-    assert re.match(r"0\.9[67] times", little["words"])
-    assert little["verdict"] == "no difference detected"
-    halved = cell(given, "Memory bandwidth, one processing unit", "nps1")
-    assert {end["ratio"]["verdict"] for end in (halved["best"], halved["worst"])} == {"worse"}
+    page = page_beside(tmp_path, mode("nps4", 1), other)
+    _, little = cells(page, "Storage bandwidth, one drive")
+    assert re.search(r"0\.9[67] times", little) and "worse" not in little
+    _, halved = cells(page, "Memory bandwidth, one processing unit")
+    assert halved.count(", worse") == 2
 
 
 def test_configurations_without_common_cells_are_reported(tmp_path):
-    own, other = nps4(), nps1()
-    own, other = own[own["load"] == "memory"], other[other["load"] == "storage"]
-    side = compare(own, {tmp_path / "x": other}, tmp_path / "r.html")
-    assert side["verdicts"][0]["verdict"].startswith("nps1 against nps4: no comparable cell")
-    assert all(
-        row["cells"][1] is None or row["cells"][1]["best"]["ratio"] is None for row in side["rows"]
-    )
+    own, other = mode("nps4", 1), mode("nps1", 2)
+    page = page_beside(tmp_path, own[own["load"] == "memory"], other[other["load"] == "storage"])
+    assert "nps1 against nps4: no comparable cell" in page
+    assert 'class="ratio' not in page
 
 
 def test_different_numbers_of_replicates_are_both_shown():

@@ -221,11 +221,6 @@ def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):
             rows.writerow({**names, "point": point, "metric": metric, "value": value})
 
 
-def page(results):
-    found = write_overview(results.glob("*/*/summary.json"), results / "index.html")
-    return found, (results / "index.html").read_text(encoding="utf-8")
-
-
 def test_drives_without_a_known_node_have_a_column_each():
     tables = fleet_tables(server(), 5, {4: [{"fault": "slow_host", "remaining": 0.8}]})
     for name, table in tables.items():
@@ -246,7 +241,7 @@ def test_hosts_that_are_built_differently_are_groups_of_their_own(tmp_path):
     folders = write_fleet(tmp_path, server(), 6, {4: [SLOW_NODE], 5: [SLOW_NODE]})
     for folder in folders[4:]:
         (folder.parent / "host.json").write_text('{"equal_hosts": "half of the memory modules"}')
-    found, html = page(tmp_path)
+    found, html = overview(tmp_path)
     assert [(group.host_count, group.outlier_hosts) for group in found.groups] == [
         (4, set()),
         (2, set()),
@@ -260,7 +255,7 @@ def test_hosts_that_are_built_differently_are_groups_of_their_own(tmp_path):
 def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
     folders = write_fleet(tmp_path, server(), 5, {2: [SLOW_NODE]})
     write_checks(folders[2], nights=20)
-    text = page(tmp_path)[0].groups[0].statements[0].text
+    text = overview(tmp_path)[0].groups[0].statements[0].text
     assert text.endswith(
         "Its 20 checks show no change since the map, so it deviated before the map."
     )
@@ -269,7 +264,7 @@ def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
 def test_a_broken_series_is_reported_and_does_not_stop_the_page(tmp_path):
     folders = write_fleet(tmp_path, server(), 1, {})
     (folders[0] / SERIES_FILE).write_text("nothing\n")
-    found, html = page(tmp_path)
+    found, html = overview(tmp_path)
     assert found.rows[0].severity == "warning"
     assert "the file is not a series of checks" in html
     assert "not a series of checks" in found.worst_problem_sentence

@@ -6,40 +6,30 @@ import csv
 import re
 
 import pandas as pd
-from report_inputs import run_of
-from table_figures import draw
-from test_report import MEMORY, machine
+from report_inputs import measured_results, texts, write_report
 
-from chaosity.anomalies.anomaly_results import Findings
-from chaosity.report.best_places_of_resources import resource_table_rows
-from chaosity.report.problems import check_results
-from chaosity.report.sections import experiment_section
+from chaosity.figures.figure_files import draw_figures
 from chaosity.store.measurements import Measurements
-from chaosity.topology.topology_model import Topology
+from machines import measured_host, simulated
 
-COUNT, RATIO = "misses_remote_memory_count", "advantage"
+COUNT = "misses_remote_memory_count"
 REASON = "this machine has no such counter (ENOENT)"
-NOTHING = {
-    "findings": Findings(None, "", "", None, (), (), None, None),
-    **{"topology": Topology(), "system_facts": {}, "record_summaries": (), "figures": ()},
-}
 WHERE = {"initiator_kind": "node", "kernel": "triad"}
 
 
-def figures(metric):
-    common = {"title": "Misses", "load": "memory", "metric": metric, "where": WHERE}
-    return [
-        {"name": "map", "kind": "heatmap", "rows": "initiator", "columns": "target", **common},
-        {"name": "bars", "kind": "bars", "x": "initiator", "series": "target", **common},
-        {"name": "lines", "kind": "lines", "x": "initiator", "series": "target", **common},
-        {"name": "table", "kind": "table", "rows": "initiator", "columns": "target", **common},
-    ]
+COMMON = {"title": "Misses", "load": "memory", "metric": COUNT, "where": WHERE}
+FIGURES = [
+    {"name": "map", "kind": "heatmap", "rows": "initiator", "columns": "target", **COMMON},
+    {"name": "bars", "kind": "bars", "x": "initiator", "series": "target", **COMMON},
+    {"name": "lines", "kind": "lines", "x": "initiator", "series": "target", **COMMON},
+    {"name": "table", "kind": "table", "rows": "initiator", "columns": "target", **COMMON},
+]
 
 
-def with_metric(tidy, metric, values, reasons=None):
-    """Return a table with one more metric of loads on memory, computed from each row's value."""
+def with_count(tidy, values, reasons=None):
+    """Return a table with a count of loads on memory, computed from each row's value."""
     rows = tidy[(tidy["experiment"] == "memory_bandwidth") & (tidy["status"] == "valid")]
-    more = rows.assign(metric=metric, value=values(rows), reason=None)
+    more = rows.assign(metric=COUNT, value=values(rows), reason=None)
     if reasons is not None:
         more["reason"] = reasons(more)
     return pd.concat([tidy, more.astype(tidy.dtypes)], ignore_index=True)
@@ -62,22 +52,25 @@ def where_empty(rows):
     return pd.Series(REASON, rows.index).where(rows["value"].isna())
 
 
-def drawn(folder, tidy, metric, *names):
-    """Draw the figures of these names, or all."""
-    wanted = [each for each in figures(metric) if each["name"] in names or not names]
-    experiment = {"experiment": "memory_bandwidth", "figures": wanted}
-    files = draw([experiment], tidy, machine().topology(), folder)
+def machine(**keys):
+    return measured_host("fleet", "memory_bandwidth", **keys)
+
+
+def drawn(folder, tidy):
+    experiment = {"experiment": "memory_bandwidth", "figures": FIGURES}
+    topology = machine().simulated.topology
+    files = draw_figures([experiment], Measurements.from_table(tidy), topology, folder)
     return {file.name: file for file in files}
 
 
-def texts(folder):
+def written(folder):
     """Return all written texts, without the data of pictures."""
     return {path.name: path.read_text() for path in folder.iterdir() if path.suffix != ".png"}
 
 
 def test_a_figure_without_values_has_the_reason_and_no_drawing(tmp_path):
-    tidy = with_metric(machine().tidy(), COUNT, nothing, everywhere)
-    for file in drawn(tmp_path, tidy, COUNT).values():
+    tidy = with_count(machine().tidy(), nothing, everywhere)
+    for file in drawn(tmp_path, tidy).values():
         assert file.problem is None
         assert file.sentence == f"Not measured: {REASON}."
         assert file.svg is None and file.marks == 0
@@ -86,45 +79,42 @@ def test_a_figure_without_values_has_the_reason_and_no_drawing(tmp_path):
         assert {row["status"] for row in rows} == {"unmeasured"}
         assert {row["reason"] for row in rows} == {REASON}
         assert {row[f"median_{COUNT}"] for row in rows} == {""}
-    for text in texts(tmp_path).values():
+    for text in written(tmp_path).values():
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
 def test_marks_without_a_value_differ_from_unmeasured_marks(tmp_path):
     found = machine(missing=("memory=node1+node1+triad",))
-    tidy = with_metric(found.tidy(), COUNT, of_node0, where_empty)
-    files = drawn(tmp_path, tidy, COUNT)
+    tidy = with_count(found.tidy(), of_node0, where_empty)
+    files = drawn(tmp_path, tidy)
     for name, noun in {"map": "cells", "bars": "bars", "lines": "points"}.items():
         assert f"{REASON} (2 of 3 {noun})" in files[name].unmeasured
-        assert f"not measured: {REASON}" in texts(tmp_path)[f"{name}.svg"]
+        assert f"not measured: {REASON}" in written(tmp_path)[f"{name}.svg"]
     [table] = files["table"].tables
     shown = [cell for row in table.rows for cell in row]
     assert sum(f"not measured: {REASON}" in cell.detail for cell in shown) == 2
-    for text in texts(tmp_path).values():
+    for text in written(tmp_path).values():
         assert not re.search(r"\bnan\b", text, re.IGNORECASE)
 
 
 def test_zero_is_a_value(tmp_path):
-    files = drawn(
-        tmp_path, with_metric(machine().tidy(), COUNT, lambda rows: rows["value"] * 0), COUNT
-    )
+    files = drawn(tmp_path, with_count(machine().tidy(), lambda rows: rows["value"] * 0))
     for file in files.values():
         assert file.problem is None and file.marks > 0
     assert "0" in files["map"].sentence
-    for text in texts(tmp_path).values():
+    for text in written(tmp_path).values():
         assert not re.search(r"\b(nan|inf)\b", text, re.IGNORECASE)
 
 
 def test_the_report_lists_unmeasured_metrics_with_reasons(tmp_path):
-    plain = machine().tidy()
-    tidy = with_metric(plain, COUNT, nothing, everywhere)
-    [file] = drawn(tmp_path, tidy, COUNT, "map").values()
-    known = {"figures": [file], "record_summaries": (), "experiments": [MEMORY]}
-    shown = experiment_section(run_of(tidy, tmp_path, **known), MEMORY)
-    assert shown["remarks"] == [f"misses remote memory of memory: not measured: {REASON}"]
-    # It is no gap, no failure and no resource of the machine.
-    for judge in (
-        lambda rows: check_results(run_of(rows, **NOTHING)),
-        lambda rows: resource_table_rows(Measurements.from_table(rows), [MEMORY]),
-    ):
-        assert judge(tidy) == judge(plain)
+    """A metric without values is no gap, no failure and no resource of the machine."""
+    results = simulated("fleet", ["memory_bandwidth"])
+    plain = measured_results(results, tmp_path / "plain")
+    more = measured_results(
+        results, tmp_path / "more", lambda table: with_count(table, nothing, everywhere)
+    )
+    pages = write_report(plain), write_report(more)
+    first, second = (texts(page, "//section[@id='problems' or @id='resources']") for page in pages)
+    assert first == second
+    remarks = texts(pages[1], "//section[@id='experiment-memory_bandwidth']/ul/li")
+    assert remarks == [f"Misses remote memory of memory: not measured: {REASON}."]
