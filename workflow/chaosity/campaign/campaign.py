@@ -37,7 +37,7 @@ from chaosity.campaign.host_in_mode import (
 )
 from chaosity.campaign.measured_page_weights import MeasuredPageWeights
 from chaosity.components import notes_on_missing_components
-from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
+from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import check_config
 from chaosity.errors import UserError, file_system_error, printable_short_line
 from chaosity.hosts.ansible_inventory import (
@@ -61,7 +61,6 @@ from chaosity.records.record_files import (
 from chaosity.records.record_format import Point
 from chaosity.rounds.budget import (
     PlannedRounds,
-    RoundChoice,
     has_budget_or_precision,
     plan_of_rounds,
     read_round_choices,
@@ -293,8 +292,8 @@ class Campaign:
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
             if has_budget_or_precision(self.config):
-                rounds = rounds_of_choices(read_round_choices(mode.folder))
-                plan = plan_of_rounds(plan, mode.folder, rounds) if rounds else plan
+                chosen = rounds_of_choices(read_round_choices(mode.folder))
+                plan = plan_of_rounds(plan, mode.folder, chosen) if chosen else plan
             mode.use_plan(plan)
             return
         if self.writes:
@@ -303,38 +302,23 @@ class Campaign:
         for note in missing:
             print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
         plan = replace(plan, notes=(*plan.notes, *missing))
-        text = self._take_plan_within_budget(mode, plan)
-        if text and tells_budget:
-            print(f"chaosity: {text}", file=sys.stderr, flush=True)
+        rounds: PlannedRounds | None = None
+        if has_budget_or_precision(self.config):
+            from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
+
+            # The first round is chosen here, so that a dry run lists its measurements.
+            rounds, text = RoundChooser(
+                plan, mode.folder, self.config, mode.discovery_folder, writes=self.writes
+            ).choose_first()
+            if text and tells_budget:
+                print(f"chaosity: {text}", file=sys.stderr, flush=True)
+        mode.use_plan(plan, rounds)
         if host.is_simulated:
             model = open_machine_model(mode.discovery_folder, host.name)
             check_programs_can_be_simulated(plan.points, model)
         if self.writes:
             weights.write_weights()
             mode.plan.write_plan(mode.folder, points=False)
-
-    def _take_plan_within_budget(self, mode: HostInMode, complete: HostPlan) -> str | None:
-        """Take the plan that fits into the budget; return a line to print, or None."""
-        # The first round is chosen here, so that a dry run lists its measurements.
-        if not has_budget_or_precision(self.config):
-            mode.use_plan(complete)
-            return None
-        from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
-
-        chooser = RoundChooser(
-            complete, mode.folder, self.config, mode.discovery_folder, writes=self.writes
-        )
-        choice, text = chooser.choose_first()
-        if not chooser.in_rounds:
-            mode.use_plan(complete)
-            return text
-        chosen = (*chooser.resumed.rounds, *choice.rounds)
-        kept = [each for each in chooser.choices if not each.is_last]
-        continues = chosen == tuple(rounds_of_choices(kept))
-        choices = kept if continues else [RoundChoice(chosen, is_last=False)]
-        rounds = PlannedRounds(complete, mode.folder, choices, continues)
-        mode.use_plan(rounds.plan_before_choice(rounds.first_choice), rounds)
-        return text
 
     def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
         """Set files aside by iterating `sentences`, unless another run writes to the results."""

@@ -112,9 +112,9 @@ class HostInMode:
         return self._plan
 
     def use_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
-        """Use this plan from now on; with a budget, it is the plan of the rounds so far."""
-        self._plan, self.rounds = plan, rounds
-        self._points = {point_key(point): point for point in plan.points}
+        """Use this complete plan from now on; with rounds, use what they have chosen of it."""
+        self._plan, self.rounds = rounds.plan if rounds else plan, rounds
+        self._points = {point_key(point): point for point in self._plan.points}
 
     def forget_plan(self) -> None:
         """Forget the plan, because the host is going to be booted and discovered again."""
@@ -130,7 +130,7 @@ class HostInMode:
         assert self.rounds
         is_last, is_new = self.rounds.read_choice(number)
         if is_new:
-            self.use_plan(self.rounds.plan_before_choice(number + 1), self.rounds)
+            self.use_plan(self.rounds.complete, self.rounds)
         return is_last
 
     def write_plan(self) -> None:

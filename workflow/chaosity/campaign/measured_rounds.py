@@ -32,6 +32,7 @@ from chaosity.records.record_files import (
 from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.budget import (
+    PlannedRounds,
     PointKey,
     Round,
     RoundChoice,
@@ -166,19 +167,24 @@ class RoundChooser:
             plan.points, plan.host.topology, self.budget, rounds, self._states
         )
 
-    def choose_first(self) -> tuple[RoundChoice, str]:
-        """Return what a run measures first, and a text for the terminal, which can be empty.
+    def choose_first(self) -> tuple[PlannedRounds | None, str]:
+        """Return the rounds with which a run begins, and a text for the terminal, possibly empty.
 
         If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
+        There are no rounds if the budget is enough for the complete plan.
         """
         name, whole = self.plan.host.name, format_duration(self.missing_seconds)
         if not self.in_rounds:
             text = f"{name}: the budget is enough for all missing measurements, {whole}"
-            return RoundChoice((), is_last=False), text if self.missing_seconds else ""
+            return None, text if self.missing_seconds else ""
         first = self.resumed.first_measurements_text
         choice, text = self.choose_next(self.resumed.rounds, first)
         text += f"{self.resumed.note_on_left_out} Without a budget, the run would take {whole}."
-        return RoundChoice((), is_last=False) if first else choice, text
+        chosen = (*self.resumed.rounds, *(() if first else choice.rounds))
+        kept = [each for each in self.choices if not each.is_last]
+        continues = chosen == tuple(rounds_of_choices(kept))
+        choices = kept if continues else [RoundChoice(chosen, is_last=False)]
+        return PlannedRounds(self.plan, self.folder, choices, continues), text
 
     def choose_next(
         self, rounds: Sequence[Round], first: str | None = None

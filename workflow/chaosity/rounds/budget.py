@@ -380,6 +380,11 @@ class PlannedRounds:
         """Return the rounds before the first choice of this run."""
         return rounds_of_choices(self._choices[: self.first_choice - 1])
 
+    @property
+    def plan(self) -> HostPlan:
+        """Return the plan of all rounds that were chosen so far."""
+        return self.plan_before_choice(1 + len(self._choices))
+
     def plan_before_choice(self, number: int) -> HostPlan:
         """Return the plan of all rounds that were chosen before choice `number`."""
         rounds = rounds_of_choices(self._choices[: number - 1])
