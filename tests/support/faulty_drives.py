@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from chaosity.store.tidy_table_parquet import COLUMNS
 from faulty_machines import DISTURBANCE, DISTURBED, DRIFT, NATURAL, Layout
+from table_rows import rows, table
 
 MODEL = "M1"
 
@@ -46,42 +47,22 @@ def measure_drives(
         one, other = swapped
         wired[one], wired[other] = names[other], names[one]
     drift = np.exp(DRIFT * rng.standard_normal(n))
-    rows = []
+    parts, measured = [], []
     for name, node in names.items():
         own = 7e9 * np.exp(NATURAL * rng.standard_normal()) * (slow or {}).get(name, 1.0)
         for reader in range(layout.nodes):
             share = 1.0 if reader == wired[name] else far
             values = own * share * drift * np.exp(noise * rng.standard_normal(n))
-            values = np.where(rng.random(n) < DISTURBED, values * DISTURBANCE, values)
-            for replicate, value in enumerate(values, start=1):
-                rows.append(
-                    {
-                        "host": "synthetic",
-                        "configuration": "nps4",
-                        "experiment": "storage_bandwidth",
-                        "load": "storage",
-                        "benchmark": "fio",
-                        "point": f"storage=node{reader}+{name}",
-                        "replicate": replicate,
-                        "status": "valid",
-                        "metric": "bandwidth_bytes_per_second",
-                        "value": value,
-                        "category": "storage_bandwidth",
-                        "initiator": f"node{reader}",
-                        "initiator_kind": "node",
-                        "initiator_nodes": str(reader),
-                        "threads": 1,
-                        "target": name,
-                        "target_kind": "drive",
-                        "target_nodes": str(node),
-                        "drives": 1,
-                        "file_backed": False,
-                        "factors": "{}",
-                        "levels": "{}",
-                        "relation": "same_node" if reader == node else "other_node",
-                    }
-                )
-    return pd.DataFrame(rows).reindex(columns=list(COLUMNS)).astype(COLUMNS)
+            measured += np.where(rng.random(n) < DISTURBED, values * DISTURBANCE, values).tolist()
+            columns: dict[str, Any] = {
+                "point": f"storage=node{reader}+{name}",
+                "relation": "same_node" if reader == node else "other_node",
+                **{"target": name, "target_kind": "drive", "drives": 1},
+                **dict.fromkeys(("experiment", "category"), "storage_bandwidth"),
+                **{"load": "storage", "kernel": None},
+            }
+            parts.append(rows(lambda *_: 1.0, [reader], [node], replicates=n, **columns))
+    return table(*parts).assign(value=measured)
 
 
 def models(tidy: pd.DataFrame) -> dict[str, str]:
