@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import records_by_hand
 from chaosity.cli import chaosity
 
 POINT = "memory=node0+node1+triad"
@@ -24,7 +26,7 @@ METRICS = {
 }
 
 
-def load(name: str, scale: float) -> dict[str, object]:
+def load(name: str, scale: float) -> dict[str, Any]:
     """A load of three samples; the last one is not counted with another load."""
     lines: list[dict[str, object]] = [
         {"event": "sample", "begin": i, "end": i + 1, "amount": 100.0 * scale + i, "blocks": blocks}
@@ -32,50 +34,33 @@ def load(name: str, scale: float) -> dict[str, object]:
         for i, blocks in enumerate([{"98.5": 2}, {"99.5": 4, "97.0": 1}, {"120.25": 5}])
     ]
     lines.append({"event": "done", "runs": 21 * scale})
-    node = {"name": "node0", "kind": "node", "nodes": [0], "cpus": "0-1", "threads": 2}
+    target = {"name": "node1", "kind": "node", "nodes": [1], "drives": [], "relation": "x"}
     count = {"cpu": 0, "count": 300, "time_enabled_ns": 1000, "time_running_ns": 500}
-    return {
-        **{"name": name, "role": name, "benchmark": "b", "category": "c", "kernel": "triad"},
-        **{"label": None, "levels": {}, "initiator": node, "environment": {"A": "1"}},
-        "target": {
-            **{"name": "node1", "kind": "node", "nodes": [1], "drives": [], "relation": "x"},
-            "by_node": {"1": {"relation": "same_package"}},
-        },
-        "metrics": METRICS,
-        "progress": {"event": "sample", "begin": "begin", "end": "end", "amount": "amount"},
-        "outputs": {"stdout": "\n".join(map(json.dumps, lines)), "stderr": ""},
-        **{"command": ["tool", "--name=a b"], "program": {"version": "tool 1", "path": "/tool"}},
-        **{"exit_status": 0, "signalled": None, "placement_seen": None},
-        "counted": {"remote": {"counts": [count, {**count, "cpu": 1, "sign": -1, "count": 100}]}},
-    }
+    return records_by_hand.load(
+        name,
+        role=name,
+        target={**target, "by_node": {"1": {"relation": "same_package"}}},
+        metrics=METRICS,
+        outputs={"stdout": "\n".join(map(json.dumps, lines)), "stderr": ""},
+        command=["tool", "--name=a b"],
+        environment={"A": "1"},
+        program={"version": "tool 1", "path": "/tool"},
+        counted={"remote": {"counts": [count, {**count, "cpu": 1, "sign": -1, "count": 100}]}},
+    )
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Results of a point with three replicates; the records have a metric's former name."""
-    plan = {
-        **{"host": "h", "configuration": "nps1", "experiment": "e", "point": POINT},
-        **{"definition": "d", "orders": [0, 1, 2], "factors": {}, "loads": [load("memory", 1.0)]},
-    }
-    (tmp_path / "points/e").mkdir(parents=True)
-    (tmp_path / f"points/e/{POINT}.json").write_text(json.dumps(plan))
+    plan = records_by_hand.point(POINT, loads=[load("memory", 1.0)])
+    records_by_hand.write_point(tmp_path, plan)
+    check = {"name": "quiet", "passed": False, "decisive": False, "detail": "3 % taken"}
+    verdict = {"status": "valid", "reason": None, "checks": [check]}
     for replicate, scale in enumerate((1.0, 1.1, 1.3), start=1):
         own = load("memory", scale)
         own["metrics"] = {source.get("formerly", name): source for name, source in METRICS.items()}
-        record = {
-            **{"schema_version": 1, "point": plan, "replicate": replicate, "order": replicate},
-            **{"loads": [own], "began_at": "2026-01-01", "finished_at": "2026-01-02"},
-            "environment_before": {"realtime_minus_monotonic_seconds": 0.0},
-            "verdict": {
-                **{"status": "valid", "reason": None},
-                "checks": [
-                    {"name": "quiet", "passed": False, "decisive": False, "detail": "3 % taken"}
-                ],
-            },
-        }
-        path = tmp_path / f"e/{POINT}/rep{replicate}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record))
+        record = records_by_hand.record(plan, replicate, loads=[own], verdict=verdict)
+        records_by_hand.write_record(tmp_path, record, POINT, replicate)
     return tmp_path
 
 

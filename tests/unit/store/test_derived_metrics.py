@@ -6,11 +6,10 @@ import json
 
 import numpy as np
 import pytest
-import records_by_hand
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from records_by_hand import load, write_point, write_record
 
+import records_by_hand
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.compare.two_sides import compare_selections
 from chaosity.records.record_format import VALID
@@ -18,6 +17,7 @@ from chaosity.statistics.anova import find_anova_studies
 from chaosity.statistics.cell_summary import UNMEASURED, summarise_cells
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import build_tidy_table
+from records_by_hand import load, write_point, write_record
 
 RATE, SHARE, SPEEDUP = "runs_per_second", "local_ratio", "speedup"
 

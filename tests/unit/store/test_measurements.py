@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-import records_by_hand
-from records_by_hand import load, record, write_point
 
+import records_by_hand
 from chaosity.records.record_files import save_record
 from chaosity.records.record_format import make_check, make_verdict
 from chaosity.store.measurements import Measurements, equals_or_in_list
@@ -18,6 +17,7 @@ from chaosity.store.tidy_table_from_records import (
     split_measurements_at_component_changes,
 )
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from records_by_hand import load, record, write_point
 from table_rows import rows, table
 
 

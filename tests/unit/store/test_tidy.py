@@ -6,11 +6,11 @@ import json
 
 import pandas as pd
 import pytest
-from records_by_hand import RATE, load, point, record, write_point, write_record
 
 from chaosity.errors import UserError
 from chaosity.store.tidy_table_from_records import build_tidy_table
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from records_by_hand import RATE, load, point, record, write_point, write_record
 
 
 @pytest.fixture
