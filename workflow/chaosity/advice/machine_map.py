@@ -127,19 +127,13 @@ class MachineMap:
         now = self.fitted.values
         found = [
             (own, {own}, with_capacity_and_same_slow_parts(now, own, least))
-            for own, least in self._least.items()
+            for own, least in self.fitted.least_capacities.items()
         ]
         found += [
             (own, {own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
             for own, values in self.fitted.others.items()
         ]
         return [(own, changed, self._model_with(values)) for own, changed, values in found]
-
-    @cached_property
-    def _least(self) -> dict[Parameter, float]:
-        """Return each capacity that is not determined -> what was measured through it."""
-        unsure = [each for each in self.fitted.parameters if not each.is_determined]
-        return {each.parameter: each.at_least for each in unsure if each.at_least}
 
     @cached_property
     def _unusual_models(self) -> dict[Parameter, QuickModel]:
@@ -176,7 +170,7 @@ class MachineMap:
     def _sure_model(self) -> QuickModel:
         """Return the model in which each capacity that is not determined has its least value."""
         values: Mapping[Parameter, float] = self.fitted.values
-        for own, least in self._least.items():
+        for own, least in self.fitted.least_capacities.items():
             values = with_capacity_and_same_slow_parts(values, own, least)
         return self._model_with(values)
 

@@ -22,6 +22,7 @@ from chaosity.runner.observed_state import (
     MemoryMapping,
     parse_numa_maps,
     process_and_descendants,
+    read_file_if_present,
 )
 
 # Smaller mappings are not placed: with fewer than 256 pages, shares are less precise than half a
@@ -86,18 +87,18 @@ def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     try:
         numa_maps = Path(f"/proc/{pid}/numa_maps").read_text()
         counted = [m for m in parse_numa_maps(numa_maps) if _counts(m, mapping)]
-        ends = _mapping_ends(pid) if counted else {}
-        huge_bytes = _transparent_huge_bytes(pid) if counted else {}
+        ends_and_huge_bytes = _ends_and_huge_bytes(pid) if counted else {}
     except OSError:
         return  # the process has just ended
     for found in counted:
         begin, page = int(found.address, 16), found.page_bytes
-        if begin not in ends:
+        if begin not in ends_and_huge_bytes:
             continue  # the mapping was removed meanwhile
-        huge = huge_bytes.get(begin, 0) if page == PAGE_BYTES else 0
-        block = _transparent_huge_page_bytes() if huge else page
+        end, huge = ends_and_huge_bytes[begin]
+        huge = huge if page == PAGE_BYTES else 0
+        block = int(read_file_if_present(_HUGE_PAGE_SIZE) or PAGE_BYTES) if huge else page
         single = sum(found.bytes_by_node.values()) - huge if huge else 0
-        yield MemoryArea(pid, begin, ends[begin], block, page, found.bytes_by_node, single)
+        yield MemoryArea(pid, begin, end, block, page, found.bytes_by_node, single)
 
 
 def _counts(found: MemoryMapping, mapping: str | None) -> bool:
@@ -107,30 +108,17 @@ def _counts(found: MemoryMapping, mapping: str | None) -> bool:
     return found.private and not found.of_file and large
 
 
-def _mapping_ends(pid: int) -> dict[int, int]:
-    """Return first address -> end address of each mapping of a process."""
-    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    ranges = (line.split(" ", 1)[0].split("-") for line in lines)
-    return {int(begin, 16): int(end, 16) for begin, end in ranges}
-
-
-def _transparent_huge_bytes(pid: int) -> dict[int, int]:
-    """Return first address -> bytes in transparent huge pages, for each mapping that has some."""
-    huge_bytes, begin = {}, 0
+def _ends_and_huge_bytes(pid: int) -> dict[int, tuple[int, int]]:
+    """Return first address of each mapping -> its end, and its bytes in transparent huge pages."""
+    found, begin, end = dict[int, tuple[int, int]](), 0, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")
         if "-" in first:
-            begin = int(first.split("-")[0], 16)
-        elif first == "AnonHugePages:" and (kib := int(rest.split()[0])):
-            huge_bytes[begin] = kib << 10
-    return huge_bytes
-
-
-def _transparent_huge_page_bytes() -> int:
-    try:
-        return int(_HUGE_PAGE_SIZE.read_text())
-    except OSError:
-        return PAGE_BYTES
+            begin, end = (int(address, 16) for address in first.split("-"))
+            found[begin] = end, 0
+        elif first == "AnonHugePages:":
+            found[begin] = end, int(rest.split()[0]) << 10
+    return found
 
 
 def resident_bytes(pid: int) -> int:

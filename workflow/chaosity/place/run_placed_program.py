@@ -130,11 +130,6 @@ class _ChildProgram:
             else:
                 self.process.send_signal(number)
 
-    @property
-    def own_process_group(self) -> int | None:
-        """Return the program's process group; None if the program is in this process's group."""
-        return self.process.pid if self.own_group else None
-
     def let_program_run(self, seconds: float) -> bool:
         """Pass output on for `seconds`; return whether the program still runs.
 
@@ -274,8 +269,8 @@ class _PlacementSession:
         """Run the program to its end; return the exit status."""
         self.program.at_ready = self._place_at_ready
         self.program.start_program()
-        if self.program.own_process_group is not None:
-            self.held.guardian.kill_too_if_this_process_is_killed(self.program.own_process_group)
+        if self.program.own_group:
+            self.held.guardian.kill_too_if_this_process_is_killed(self.program.process.pid)
         if self.plan.search:
             self._watch_pages(searching=True)
         self._watch_pages()

@@ -80,6 +80,12 @@ class FittedMachine:
         """Return the parameters that a fit or a description says anything about."""
         return {each.parameter for each in self.parameters} | self.values.keys()
 
+    @property
+    def least_capacities(self) -> dict[Parameter, float]:
+        """Return each capacity that is not determined -> what was measured through it."""
+        unsure = [each for each in self.parameters if not each.is_determined]
+        return {each.parameter: each.at_least for each in unsure if each.at_least}
+
     def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yield random sets of values from the joint distribution of the estimates.
 
@@ -90,11 +96,8 @@ class FittedMachine:
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
-        unsure = [each for each in self.parameters if not each.is_determined]
-        least = {each.parameter: each.at_least or 0.0 for each in unsure}
-        without_estimate = {
-            own: value for own, value in least.items() if value and own not in self.values
-        }
+        least = self.least_capacities
+        without_estimate = {own: value for own, value in least.items() if own not in self.values}
         logs = random.multivariate_normal(centre, self.covariance, count, method="cholesky")
         explanations = [self.values, *self.others.values()]
         for number, drawn in enumerate(np.exp(logs - centre)):
