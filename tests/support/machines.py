@@ -294,14 +294,18 @@ class SimulatedHost:
         return self.where(lambda point: point["loads"][0]["target"]["kind"] != "all_of_nodes")
 
     @cached_property
+    def model(self) -> MachineModel:
+        """The model of the machine."""
+        return MachineModel(self.machine, self.topology, self.name, TODAY)
+
+    @cached_property
     def true_table(self) -> Measurements:
         """The tidy table without noise."""
-        model = MachineModel(self.machine, self.topology, self.name, TODAY)
         rows: list[Row] = []
         for point in self.points:
             readings = {
                 load: {metric: (value, None) for metric, value in values.items()}
-                for load, values in true_values(point, model).items()
+                for load, values in true_values(point, self.model).items()
             }
             for replicate in replicate_numbers(point):
                 order = point["orders"][replicate - 1]
@@ -349,13 +353,12 @@ class SimulatedHost:
 
     def records(self, seed: int | None = None) -> dict[tuple[str, str], list[Record]]:
         """Return (experiment, point) -> its records; `seed` replaces that of the description."""
-        machine = self.machine
+        host = self
         if seed is not None:
-            machine = {**machine, "seed": seed}
-        model = MachineModel(machine, self.topology, self.name, TODAY)
+            host = replace(self, machine={**self.machine, "seed": seed})
         return {
             (point["experiment"], point["point"]): [
-                simulate_replicate(point, replicate, model)
+                simulate_replicate(point, replicate, host.model)
                 for replicate in replicate_numbers(point)
             ]
             for point in self.points

@@ -229,12 +229,12 @@ def check_any_input(
 def simulated_records() -> list[Any]:
     """Return a simulated record of each experiment: raw output, as the tools print it."""
     from chaosity.documents.shipped_documents import EXPERIMENTS
-    from chaosity.simulation.machine_model import MachineModel
     from chaosity.simulation.simulated_records import simulate_replicate
-    from machines import TODAY, planned
+    from machines import planned
 
     names = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
     few: dict[str, Any] = {"replicates": 1, "budget": None, "sample": dict.fromkeys(names, 1)}
     host = planned("xeon_8358", faults=None, all_points=True, experiments=names, **few)
-    model = MachineModel(host.machine, host.topology, host.name, TODAY)
-    return [json.loads(json.dumps(simulate_replicate(point, 1, model))) for point in host.points]
+    return [
+        json.loads(json.dumps(simulate_replicate(point, 1, host.model))) for point in host.points
+    ]

@@ -9,11 +9,10 @@ import pytest
 from chaosity.documents.config import read_config
 from chaosity.errors import UserError
 from chaosity.simulation.machine_model import (
-    MachineModel,
     check_programs_can_be_simulated,
     true_values,
 )
-from machines import TODAY, SimulatedHost, planned
+from machines import SimulatedHost, planned
 
 
 @pytest.fixture(scope="module")
@@ -23,27 +22,22 @@ def host() -> SimulatedHost:
     return planned("xeon_e5_2660_v4", all_points=True, **config)
 
 
-@pytest.fixture(scope="module")
-def model(host: SimulatedHost) -> MachineModel:
-    return MachineModel(host.machine, host.topology, host.name, TODAY)
-
-
-def test_the_speed_follows_from_the_stated_traffic(host: SimulatedHost, model: MachineModel):
-    check_programs_can_be_simulated(host.points, model)
+def test_the_speed_follows_from_the_stated_traffic(host: SimulatedHost):
+    check_programs_can_be_simulated(host.points, host.model)
     point = copy.deepcopy(host.points[0])
-    one = true_values(point, model)["work"]["elements_per_second"]
+    one = true_values(point, host.model)["work"]["elements_per_second"]
     [load] = point["loads"]
     load["metrics"]["elements_per_second"]["simulated_bytes_per_unit"] = 8
-    assert true_values(point, model)["work"]["elements_per_second"] == pytest.approx(one / 8)
+    assert true_values(point, host.model)["work"]["elements_per_second"] == pytest.approx(one / 8)
 
 
-def test_a_program_without_stated_traffic_is_refused(host: SimulatedHost, model: MachineModel):
+def test_a_program_without_stated_traffic_is_refused(host: SimulatedHost):
     points = copy.deepcopy(host.points)
     for point in points:
         for load in point["loads"]:
             load["metrics"].get("elements_per_second", {}).pop("simulated_bytes_per_unit", None)
     with pytest.raises(UserError) as caught:
-        check_programs_can_be_simulated(points, model)
+        check_programs_can_be_simulated(points, host.model)
     assert str(caught.value) == (
         "host host, templates/benchmarks/sysbench_memory.yaml: the simulation does not know how"
         " fast sysbench_memory is; state the memory traffic of an element as"

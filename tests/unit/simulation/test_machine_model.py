@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from machine_by_hand import MACHINE, TODAY, TOPOLOGY, load, model, rate
 
-from chaosity.documents.shipped_documents import ROOT
-from chaosity.simulation.machine_description import read_machine_description
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import read_written_and_counted_shares
-from chaosity.topology.topology_discovery import discover_topology
+from machines import planned
 
 
 def test_one_core_has_its_own_rate_and_all_cores_that_of_the_controllers():
@@ -135,13 +133,11 @@ def test_equal_chases_share_the_l3_cache_at_every_size():
 
 
 def test_copies_of_a_gpu_use_the_memory_of_the_host():
-    topology = discover_topology(str(ROOT / "templates/machines/topologies/desktop.xml"))
-    machine = read_machine_description(ROOT / "templates/machines/desktop.yaml", topology)
     metrics = {"host_to_device_bytes_per_second": {}, "device_to_host_bytes_per_second": {}}
     device = {"name": "opencl0", "node": 0}
     target = {"drives": [], "nodes": [0], "device": device}
     copy = load("copy", "0", 0, metrics=metrics, target=target)
-    found = MachineModel(machine, topology, "host", TODAY)
+    found = planned("desktop").model
     reader = load("a", "2-23", 0)
     [alone] = rate(found, copy)
     [beside, read] = rate(found, copy, reader)

@@ -9,8 +9,8 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.figures.figure_files import draw_figures
-from chaosity.simulation.machine_model import MachineModel, true_values
-from machines import TODAY, SimulatedHost, planned
+from chaosity.simulation.machine_model import true_values
+from machines import SimulatedHost, planned
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,10 @@ def host() -> SimulatedHost:
 
 
 def test_a_searched_placement_is_the_best_step_between_all_nodes_and_the_workers(host):
-    model = MachineModel(host.machine, host.topology, host.name, TODAY)
     values = {
-        (point["factors"]["workers"], point["factors"]["policy"]): true_values(point, model)["work"]
+        (point["factors"]["workers"], point["factors"]["policy"]): true_values(point, host.model)[
+            "work"
+        ]
         for point in host.points
     }
     for (workers, policy), own in values.items():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
-from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import load_benchmark
-from chaosity.simulation.machine_model import MachineModel, true_values
+from chaosity.simulation.machine_model import true_values
 from machines import planned, shipped_machine, shipped_topology
 
 PROGRAMS = load_benchmark("chaosity_tasks")["simulation"]["programs"]
@@ -18,16 +14,11 @@ PROGRAMS = load_benchmark("chaosity_tasks")["simulation"]["programs"]
 @pytest.fixture(scope="module")
 def runs_per_second() -> dict[tuple[str, str, str], float]:
     """Runs per second by program, runtime and cores, on the machine of document 004."""
-    topology = shipped_topology("xeon_e5_4620")
-    config = {**read_config(), "experiments": ["numa_runtime"]}
-    points = plan_host(PlannedHost("host", "snc1", topology), config).points
-    model = MachineModel(
-        shipped_machine("xeon_e5_4620", topology), topology, "host", date(2026, 1, 1)
-    )
+    host = planned("xeon_e5_4620", all_points=True, experiments=["numa_runtime"])
     rates = {}
-    for point in points:
+    for point in host.points:
         [load] = point["loads"]
-        values = true_values(point, model)[load["name"]]
+        values = true_values(point, host.model)[load["name"]]
         key = load["kernel"], load["levels"]["runtime"], point["factors"]["cores"]
         rates[key] = values["runs_per_second"]
     return rates

@@ -11,18 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
-from chaosity.components import make_component_documents
+from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
-from chaosity.simulation.machine_description import Fault, read_machine_description
+from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.simulation.simulated_records import simulate_replicate, text_with_value_as_first_group
 from chaosity.store.measurements import CELL, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
 from machines import TODAY, SimulatedHost, planned, shipped_machine, shipped_topology
 from published_schemas import schema_errors
@@ -45,11 +43,8 @@ NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 @functools.cache
 def machine(name: str) -> MachineModel:
     """A machine without noise."""
-    topology = discover_topology(
-        str(ROOT / "templates/machines" / "topologies" / f"{MACHINES[name]}.xml")
-    )
-    description = read_machine_description(ROOT / "templates/machines" / f"{name}.yaml", topology)
-    description = {**description, "noise": {}}
+    topology = shipped_topology(MACHINES[name])
+    description = {**shipped_machine(name, topology), "noise": {}}
     return MachineModel(description, topology, "host", TODAY)
 
 
@@ -92,8 +87,9 @@ def test_a_record_has_the_format_of_a_measured_record():
 
 def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
     host = planned("desktop", experiments=["memory_bandwidth"])
-    point, model = host.points[0], MachineModel(host.machine, host.topology, host.name, TODAY)
-    first, again, other = (simulate_replicate(point, number, model) for number in (1, 1, 2))
+    first, again, other = (
+        simulate_replicate(host.points[0], number, host.model) for number in (1, 1, 2)
+    )
     assert first["loads"] == again["loads"]
     assert first["loads"] != other["loads"]
 
@@ -134,8 +130,7 @@ def test_a_drawn_table_has_the_values_and_findings_of_all_records():
         for all_points in (True, False)
     )
     records = host.table_of_records(SEED)
-    parts = host_component_facts(host.topology, make_component_documents(host.topology))
-    from_records, drawn = analyse_host(records, parts), few.findings(SEED)
+    from_records, drawn = analyse_host(records, host.component_facts), few.findings(SEED)
     reported = [
         [each.sentence for each in (*found.anomalies, *found.suspicions)]
         for found in (drawn, from_records)

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
-from chaosity.design.host_plan import PlannedHost, plan_host
-from chaosity.documents.config import read_config
 from chaosity.simulation.machine_description import firmware_topology
-from chaosity.simulation.machine_model import MachineModel, true_values
-from machines import TODAY, shipped_machine, shipped_topology
-
-TOPOLOGY = shipped_topology("apple_m1_pro")
-MACHINE = shipped_machine("apple_m1_pro", TOPOLOGY)
+from chaosity.simulation.machine_model import true_values
+from machines import TODAY, planned, shipped_machine, shipped_topology
 
 
 @pytest.fixture(scope="module")
 def gigabytes_per_second() -> dict[tuple[str, ...], dict[str, float]]:
     """Bandwidth of each load by the initiators and devices of its point."""
-    config = {**read_config(), "experiments": ["gpu_and_cpu", "unlike_cores"]}
-    points = plan_host(PlannedHost("host", "one_node", TOPOLOGY), config).points
-    model = MachineModel(MACHINE, TOPOLOGY, "host", date(2026, 1, 1))
+    names = ["gpu_and_cpu", "unlike_cores"]
+    host = planned("apple_m1_pro", all_points=True, experiments=names)
     found = {}
-    for point in points:
+    for point in host.points:
         names = {
             load["name"]: "gpu" if load["target"].get("device") else load["initiator"]["cpus"]
             for load in point["loads"]
         }
         found[tuple(sorted(names.values()))] = {
             names[load]: values["bandwidth_bytes_per_second"] / 1e9
-            for load, values in true_values(point, model).items()
+            for load, values in true_values(point, host.model).items()
         }
     return found
 
@@ -56,9 +48,8 @@ def test_both_lose_as_much_as_published(gigabytes_per_second, cpus, cores, gpu):
 
 
 def test_the_topology_says_that_the_memory_is_unified():
-    [device] = firmware_topology(MACHINE, TOPOLOGY, "host", TODAY).opencl_devices
-    assert device.unified_memory
-    desktop = shipped_topology("desktop")
-    machine = shipped_machine("desktop", desktop)
-    [other] = firmware_topology(machine, desktop, "host", TODAY).opencl_devices
-    assert other.unified_memory is None
+    for name, unified in (("apple_m1_pro", True), ("desktop", None)):
+        topology = shipped_topology(name)
+        machine = shipped_machine(name, topology)
+        [device] = firmware_topology(machine, topology, "host", TODAY).opencl_devices
+        assert device.unified_memory is unified

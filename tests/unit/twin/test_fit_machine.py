@@ -13,7 +13,6 @@ from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import Fault
-from chaosity.simulation.machine_model import MachineModel
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import (
     FittedMachine,
@@ -23,7 +22,7 @@ from chaosity.twin.fitted_description import (
 )
 from chaosity.twin.machine_parameters import with_capacity_and_same_slow_parts
 from chaosity.twin.model_values import predict_loads, undetermined_parameters
-from machines import TODAY, SimulatedHost, planned
+from machines import SimulatedHost, planned
 
 LINK = "links.package_to_package_bytes_per_second"
 DRIVE_PATH = "drives.remote_package_bytes_per_second"
@@ -81,14 +80,7 @@ def test_a_slow_drive_gets_a_factor_that_the_description_and_its_simulation_have
     assert document["fitted"]["parameters"][factor.parameter.name]["determined"]
 
 
-def test_a_slow_memory_node_gets_a_factor() -> None:
-    slow: Fault = {"fault": "slow_node", "node": 1, "remaining": 0.7}
-    found = fit(server([slow], EXPERIMENTS[:3]))
-    [factor] = [each for each in found.parameters if each.parameter.fault]
-    assert factor.parameter.name == "faults.slow_node node1"
-    assert factor.low and factor.high and factor.low <= 0.7 * 1.01 and factor.high >= 0.7 * 0.99
-
-
+# A slow memory node is in tests/golden/fit.txt.
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", [2, 3])
 def test_no_part_of_a_healthy_machine_gets_a_factor(seed: int) -> None:
@@ -127,8 +119,7 @@ def test_a_capacity_that_another_one_can_replace_has_no_value_but_counts_in_inte
         assert least and least < 1.02 * truth(whole, by_name[name])
     # More drives fill the path, which the link would not allow. A file keeps both explanations.
     [point] = [each for each in whole.points if each["point"] == "storage=node0+nodes2-3drives"]
-    model = MachineModel(whole.machine, whole.topology, whole.name, TODAY)
-    true = model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
+    true = whole.model.noiseless_results(point["loads"])["storage"].counted_bytes_per_second
     document = named_description(found, "twin", "node01", "nps4", simulated=True)
     check_document(document, MachineFile, "twin.yaml")
     for machine in found, fitted_machine_of_description(document, whole.topology, "twin.yaml"):

@@ -19,7 +19,6 @@ from chaosity.errors import UserError
 from chaosity.records.record_format import Load, Point
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.simulation.machine_description import read_machine_description
-from chaosity.simulation.machine_model import MachineModel, NoiselessLoadResult
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fitted_description import (
@@ -33,7 +32,7 @@ from chaosity.twin.model_values import (
     predict_loads,
     undetermined_parameters,
 )
-from machines import SMALL_MACHINES, TODAY, SimulatedHost
+from machines import SMALL_MACHINES, SimulatedHost
 
 RATE = "bandwidth_bytes_per_second"
 LOCAL, REMOTE = "memory=node0+node0+triad", "memory=node1+node0+triad"
@@ -48,10 +47,6 @@ def named(host: SimulatedHost, *names: str) -> list[Point]:
 
 def loads_of(host: SimulatedHost, *names: str) -> list[Load]:
     return joined_loads(named(host, *names), host.topology)
-
-
-def true_results(host: SimulatedHost, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
-    return MachineModel(host.machine, host.topology, "host", TODAY).noiseless_results(loads)
 
 
 def unsure(fitted: FittedMachine, host: SimulatedHost, loads: list[Load]) -> list[str]:
@@ -73,7 +68,7 @@ def test_what_competes_for_a_controller_shares_it(
     host: SimulatedHost, fitted: FittedMachine
 ) -> None:
     loads = loads_of(host, LOCAL, REMOTE)
-    truth = true_results(host, loads)
+    truth = host.model.noiseless_results(loads)
     for each in predict_loads(fitted, host.topology, loads):
         right = truth[each.load].counted_bytes_per_second
         assert each.value < 0.8 * each.alone or each.load == REMOTE
@@ -113,7 +108,11 @@ def test_a_capacity_that_no_measurement_determines_widens_the_interval() -> None
     fitted, loads = fit_of(host, is_near), loads_of(host, REMOTE)
     [each] = predict_loads(fitted, host.topology, loads)
     assert LINK in unsure(fitted, host, loads)
-    assert each.low < true_results(host, loads)[each.load].counted_bytes_per_second < each.high
+    assert (
+        each.low
+        < host.model.noiseless_results(loads)[each.load].counted_bytes_per_second
+        < each.high
+    )
     assert each.high > 1.3 * each.low
 
 
@@ -138,7 +137,9 @@ def test_a_latency_in_unmeasured_queues_is_named(
     loads = loads_of(host, CHASE, REMOTE)
     assert "latency_ns.queue" in unsure(fitted, host, loads)
     [chase, _] = predict_loads(fitted, host.topology, loads)
-    assert chase.low < (true_results(host, loads)[chase.load].latency_ns or 0.0) < chase.high
+    assert (
+        chase.low < (host.model.noiseless_results(loads)[chase.load].latency_ns or 0.0) < chase.high
+    )
 
 
 def test_a_slow_drive_stays_slow_beside_other_loads(
@@ -181,7 +182,7 @@ def test_parts_of_a_measured_combination_are_found_alone_and_together(host: Simu
         assert measured_medians(host.true_table, host.points, asked) == pytest.approx(
             {
                 (name, RATE): each.counted_bytes_per_second
-                for name, each in true_results(host, asked).items()
+                for name, each in host.model.noiseless_results(asked).items()
             }
         )
     twice = [loads[0], {**loads[0], "name": "other"}]
