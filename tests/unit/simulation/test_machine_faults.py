@@ -129,7 +129,7 @@ def findings(
     return host.without_drives_of_several_nodes().findings(seed=0)
 
 
-# A healthy machine is in tests/golden/gaps.txt, a slow drive in tests/golden/two_packages_findings.txt.
+# tests/golden/gaps.txt has a healthy machine, tests/golden/two_packages_findings.txt a slow drive.
 def test_swapped_entries_of_the_distance_table_are_found():
     fault: Fault = {"fault": "swapped_distances", "nodes": [1, 2]}
     kinds = {each.kind for each in findings("two_packages", "two_packages", fault).anomalies}
