@@ -93,5 +93,5 @@ def start() -> Iterator[Start]:
 
     yield popen
     for process in started:
-        process.kill()
-        process.communicate()
+        with process:  # closes its pipes and waits for its end
+            process.kill()

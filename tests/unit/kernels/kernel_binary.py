@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 from compiler_cache import ROOT
 
@@ -204,7 +205,13 @@ def next_event(process: subprocess.Popen) -> dict:
 def last_events(process: subprocess.Popen) -> list[dict]:
     """What the process still prints until it ends, which it must do within a second."""
     began = time.monotonic()
-    rest, _ = process.communicate(timeout=10)
+    killer = Timer(10, process.kill)
+    killer.start()
+    # `communicate` would lose the lines that `readline` has in its buffer.
+    process.stdin.close()
+    rest = process.stdout.read()
+    process.wait()
+    killer.cancel()
     assert time.monotonic() - began < 1
     return [json.loads(line) for line in rest.splitlines()]
 
