@@ -176,11 +176,6 @@ class LoadsOfRole:
 Combination = Mapping[str, LoadsOfRole]
 
 
-def make_point_name(chosen: Combination, host: HostResources) -> str:
-    """Return the name of the point with these loads, sorted by role."""
-    return ".".join(chosen[role].name_in_point(host) for role in sorted(chosen))
-
-
 def factor_level_of_point(
     spec: FactorLevelRule, design: str, chosen: Combination, host: HostResources
 ) -> Level:

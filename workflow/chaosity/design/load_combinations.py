@@ -23,7 +23,7 @@ from chaosity.design.chosen_loads import (
     Target,
 )
 from chaosity.design.host_resources import HostResources
-from chaosity.design.samples import PlanNotes, note_with_nodes
+from chaosity.design.samples import PlanNotes, note_with_nodes, pick_evenly_spread
 from chaosity.design.selectors import (
     EarlierEndpoints,
     LoadSelector,
@@ -158,8 +158,11 @@ class _DesignedLoad:
     def _limited(self, name: str, levels: Sequence[T], what: str) -> list[T]:
         """Return at most as many levels as the config allows for a factor."""
         at_most = (self.plan.config["levels"] or {}).get(self.experiment, {}).get(name)
-        label = f"{self.experiment}, {self.role}: {what}"
-        return self.plan.plan_notes.limit_levels(levels, at_most, label)
+        taken = pick_evenly_spread(levels, at_most)
+        if len(taken) < len(levels):
+            count = f"{len(taken)} of {len(levels)}"
+            self._note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
+        return taken
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
         """Return a list with a named set of all initiators of a load; empty if they are few."""

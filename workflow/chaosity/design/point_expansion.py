@@ -19,7 +19,6 @@ from chaosity.design.chosen_loads import (
     LoadsOfRole,
     Target,
     factor_level_of_point,
-    make_point_name,
 )
 from chaosity.design.load_combinations import LoadCombinations
 from chaosity.documents.experiments import ExperimentDocument
@@ -102,7 +101,7 @@ class PointExpansion(LoadCombinations):
         memory = sum(load["memory_bytes"] for load in loads)
         body = {
             "experiment": experiment["experiment"],
-            "point": make_point_name(chosen, self.host),
+            "point": ".".join(chosen[role].name_in_point(self.host) for role in sorted(chosen)),
             "loads": loads,
             "stopping": stopping,
             "timeout_seconds": stopping["max_seconds"] + seconds + _TIMEOUT_SECONDS,

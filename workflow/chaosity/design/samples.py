@@ -31,14 +31,6 @@ class PlanNotes:
         """Return the notes in the order in which they were added."""
         return [note_with_nodes(text, nodes) for text, nodes in self._nodes.items()]
 
-    def limit_levels(self, levels: Sequence[T], at_most: int | None, what: str) -> list[T]:
-        """Return at most `at_most` levels, evenly spread; add a note if some are left out."""
-        taken = pick_evenly_spread(levels, at_most)
-        if len(taken) < len(levels):
-            count = f"{len(taken)} of {len(levels)}"
-            self.add_note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
-        return taken
-
 
 def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
     """Return the text of a note with the nodes to which it applies."""
