@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import get_args
 
@@ -11,8 +12,9 @@ from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.requests import Goal, Place, Request, RunningLoad
 from chaosity.components import drive_component_name
 from chaosity.cpusets import CpuSet, format_cpu_list, make_cpu_set, parse_cpu_list
+from chaosity.design.host_resources import HostResources
 from chaosity.errors import UserError, check_name_is_allowed
-from chaosity.place_names import parse_place_name
+from chaosity.place_names import InitiatorKind, PlaceName, parse_place_name
 from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
 
@@ -138,35 +140,22 @@ def drive_name_in_points(
 
 def _units(text: str, topology: Topology, where: str) -> CpuSet:
     """Return a processing unit of each core of a place; a list of units is returned as it is."""
-    place = parse_place_name(text)
-    chosen: set[int] = set()
-    try:
-        if place is None:
+    place, units = parse_place_name(text), CpuSet()
+    if place is None:
+        with suppress(ValueError):
             units = parse_cpu_list(text)
-            if units and set(units) <= {*topology.pus}:
-                return units
-        elif place.kind in ("node", "nodes"):
-            chosen = {unit for node in place.indices for unit in _node_units(node, topology)}
-        elif place.kind == "package":
-            own = [one for one in topology.packages if one.os_index == place.indices[0]]
-            chosen = {unit for one in own for unit in one.cpus}
-        elif place.kind == "core":
-            own_cores = [one for one in topology.cores if one.index == place.indices[0]]
-            chosen = {unit for one in own_cores for unit in one.cpus}
-        elif place.kind == "machine":
-            chosen = {*topology.pus}
-    except ValueError:
-        pass
-    units = make_cpu_set(core.cpus[0] for core in topology.cores if chosen.intersection(core.cpus))
+        units = units if {*units} <= {*topology.pus} else ()
+    elif place.kind in ("node", "nodes", "package", "core", "machine"):
+        level: InitiatorKind = "node" if place.kind == "nodes" else place.kind
+        wanted = {PlaceName(level, (index,)) for index in place.indices} or {place}
+        groups = HostResources(topology, ()).cpu_groups_of_level(level)
+        chosen = {unit for name, cpus in groups if name in wanted for unit in cpus}
+        used = (core.cpus[0] for core in topology.cores if chosen.intersection(core.cpus))
+        units = make_cpu_set(used)
     if not units:
         remedy = "name node1, nodes0-1, package0, core3, machine or units such as 0-5"
         raise UserError(f"the machine has no cores {text!r}", where, remedy)
     return units
-
-
-def _node_units(node: int, topology: Topology) -> CpuSet:
-    found = topology.find_node(node)
-    return found.cpus if found else ()
 
 
 def _target(
