@@ -12,7 +12,7 @@ import pytest
 # A load that behaves like a kernel: ready line, barrier, samples, stop on a signal. What it does
 # wrong can be chosen, which a real tool would not do on demand.
 PROGRAM = """
-import json, random, signal, sys, time
+import json, os, random, signal, sys, time
 wrong = sys.argv[1]
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1) if wrong != "deaf" else None)
@@ -21,14 +21,16 @@ if wrong == "silent":
     time.sleep(0.3)
     sys.exit()
 keep = b"x" * (40 << 20)
-print(json.dumps({"event": "ready"}), flush=True)
-sys.stdin.readline()
+if wrong != "unready":
+    print(json.dumps({"event": "ready", "pid": os.getpid()}), flush=True)
+    if not sys.stdin.readline(): stop.append(1)
 if wrong == "slow": time.sleep(1.5)  # a first pass, of which nothing is reported
 while not stop and wrong != "early":
     begin = time.monotonic_ns(); time.sleep(0.005); end = time.monotonic_ns()
     size = random.choice([1000, 9000]) if wrong == "noisy" else (end - begin) // 1000
-    print(json.dumps({"event": "sample", "begin_ns": begin, "end_ns": end, "bytes": size,
-                      "bytes_by_node": {"0": size}, "ns_by_node": {"0": end - begin}}), flush=True)
+    sample = json.dumps({"event": "sample", "begin_ns": begin, "end_ns": end, "bytes": size,
+                      "bytes_by_node": {"0": size}, "ns_by_node": {"0": end - begin}})
+    if wrong != "mute": print(sample, flush=True)
     if wrong == "crash": sys.exit(3)
 if wrong == "rubbish": print("{{{ rubbish")
 print(json.dumps({"event": "done", "valid": wrong != "invalid"}), flush=True)

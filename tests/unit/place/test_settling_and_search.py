@@ -21,32 +21,10 @@ from chaosity.place.placement_search import AutonumaSettling
 from chaosity.runner import metric_values, observed_state, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
+from small_load import PROGRAM
 from wait_until_true import wait_until
 
 IMAGINED = str(Path(__file__).resolve().parents[2] / "support/placement_sensitive_program.py")
-# Waits at a barrier as the kernels do; the file named first tells when it was passed, and by whom.
-PROGRAM = """
-import json, os, pathlib, signal, sys, time
-def say(**what):
-    print(json.dumps(what), flush=True)
-stop = []
-signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
-keep = b"x" * (8 << 20)
-how = sys.argv[2]
-if how != "unready":
-    say(event="ready")
-    if not sys.stdin.readline():
-        stop.append(1)
-pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n")
-passes = 0
-while not stop:
-    begin = time.monotonic_ns()
-    time.sleep(0.002)
-    passes += 1
-    if how != "mute":
-        say(event="sample", begin_ns=begin, end_ns=time.monotonic_ns(), passes=1)
-say(event="done", passes=passes)
-"""
 QUICK = "placement_search.SHORTEST, placement_search.LONGEST = 0.02, 0.1"
 ENDLESS = "placement_search.LONGEST, placement_search.PRECISION = 1e9, 0.0"
 HASTY = (
@@ -80,8 +58,8 @@ class Settles:
     def __init__(
         self, kernel: Kernel, folder: Path, constants: str, how: str, policy: str, opens: bool
     ) -> None:
-        self.path, self.mark = folder / "report.json", folder / "mark"
-        program = (sys.executable, "-c", PROGRAM, str(self.mark), how)
+        self.path = folder / "report.json"
+        program = (sys.executable, "-c", PROGRAM, how)
         given = ("--report", str(self.path), "--", *program)
         self.process = subprocess.Popen(
             command(kernel, constants, *given, policy=policy),
@@ -96,15 +74,9 @@ class Settles:
 
     def opened(self) -> int:
         """Wait until it runs; returns its process."""
-        return int(
-            wait_until(
-                lambda: (
-                    self.mark.exists()
-                    and self.mark.read_text().endswith("\n")
-                    and self.mark.read_text()
-                )
-            )
-        )
+        ready, sample = self.event(), self.event()
+        assert sample["event"] == "sample"
+        return int(ready["pid"])
 
     def event(self) -> dict:
         return json.loads(self.process.stdout.readline())
@@ -194,7 +166,7 @@ def test_a_crash_during_the_search_gives_the_programs_status(start):
     os.kill(run.opened(), signal.SIGKILL)
     run.process.wait(20)
     status, names, found = run.ended()
-    assert (status, set(names) - {"sample"}, found["exit_status"]) == (137, {"ready"}, 137)
+    assert (status, set(names) - {"sample"}, found["exit_status"]) == (137, set(), 137)
 
 
 def test_a_program_that_ends_during_the_search_does_not_settle(start):
@@ -202,7 +174,7 @@ def test_a_program_that_ends_during_the_search_does_not_settle(start):
     run.opened()
     run.process.terminate()
     status, names, found = run.ended()
-    assert (status, names[0], names[-1], "settled" in names) == (0, "ready", "done", False)
+    assert (status, names[-1], "settled" in names) == (0, "done", False)
     assert found["search"]["settled"] is False
     assert found["search"]["reason"] == "the program ended before the search was finished"
 
@@ -259,14 +231,12 @@ def test_a_program_without_a_ready_line_is_searched_as_usual(start):
 def test_without_settling_the_program_keeps_its_own_barrier(start):
     run = start(ENDLESS, policy="uniform_all", opens=False)
     assert run.event()["event"] == "ready"
-    assert not run.mark.exists()
     assert run.ended()[1] == ["done"]
 
 
 def test_the_kernels_moves_end_before_it_has_settled(start):
     run = start("placement_search.OBSERVATION_INTERVAL_SECONDS = 0.05", policy="autonuma")
-    run.until_settled()
-    assert run.mark.exists()  # it runs
+    assert "sample" in run.until_settled()  # it runs
     found = report(run.path)["settling"]
     assert found["settled"] is True
     assert found["seconds"] >= 3 * 0.05

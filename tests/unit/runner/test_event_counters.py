@@ -133,12 +133,8 @@ def test_a_load_is_counted_from_its_release_to_its_stop(make_point, start):
         "switches": {"events": [SWITCHES]},
         "misses": {"events": [NOWHERE]},
     }
-    given = make_point(metrics=metrics, counters=wanted, start=start)
-    if start == "spawn":  # a load without a barrier waits for nothing, so its input is closed
-        given["loads"][0]["command"][2] = given["loads"][0]["command"][2].replace(
-            "sys.stdin.readline()", ""
-        )
-    record = measure_point(given, 1)
+    how = "unready" if start == "spawn" else ""
+    record = measure_point(make_point(how, metrics=metrics, counters=wanted, start=start), 1)
     assert record["verdict"]["status"] == VALID, record["verdict"]["reason"]
     [load] = record["loads"]
     found = metric_values.metric_values_or_reasons(record)["memory"]
