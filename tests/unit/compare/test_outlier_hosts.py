@@ -124,6 +124,18 @@ def test_hosts_of_different_build_are_compared_by_class():
     assert {"node → same node", "node → drive, same node"} <= {one.place for one in found.resources}
 
 
+def test_packages_of_several_nodes_are_resources():
+    host = planned("epyc_7413", "epyc_7413_nps4", experiments=["package_bandwidth"])
+    tables = {f"h{seed}": host.table(seed) for seed in range(3)}
+    found = find_outlier_hosts(tables, packages=host.topology.package_of_node)
+    assert [(one.group, one.place) for one in found.resources] == [
+        ("memory bandwidth of own package", "package 0"),
+        ("memory bandwidth of own package", "package 1"),
+        ("memory bandwidth between packages", "0 → 1"),
+        ("memory bandwidth between packages", "1 → 0"),
+    ]
+
+
 def test_missing_cells_of_a_host_are_counted():
     tables = fleet(4, 7)
     tables["h03"] = tables["h03"][tables["h03"]["target"] != "node0"]

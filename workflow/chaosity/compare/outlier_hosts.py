@@ -20,6 +20,7 @@ moderated.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -34,6 +35,7 @@ from chaosity.compare.selections import (
     prepare_sides_for_matching,
     signs_of_improvement,
 )
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import (
     LEVEL,
@@ -479,7 +481,7 @@ def _place_of_single_part(
     facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Return the group of a cell, and its place from fine to coarse; None without a single part."""
-    sources, targets = (_numbers(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
+    sources, targets = (_nodes(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
     if facts["company"] or in_caches or is_percentile(str(facts["metric"])):
@@ -489,7 +491,7 @@ def _place_of_single_part(
     words, is_drive = facts["group"], facts["target_kind"] == "drive"
     if is_drive and len(sources) == 1 and not targets:
         return f"{words} of drives without a known node", (str(facts["target"]),)
-    if facts["target_kind"] == "nodes":
+    if facts["target_kind"] == "nodes" and facts["initiator_kind"] == "package":
         return _place_of_packages(words, sources, targets, packages)
     if not len(sources) == len(targets) == 1 or facts["target_kind"] not in ("node", "drive"):
         return None
@@ -517,8 +519,11 @@ def _place_of_packages(
     return f"{words} between packages", (f"{source} {ARROW} {target}",)
 
 
-def _numbers(text: object) -> Sequence[int]:
-    return [int(each) for each in str(text).split(",") if each.strip().isdigit()]
+def _nodes(text: object) -> Sequence[int]:
+    """Return the nodes in a text such as 0-3; none if a damaged table has another text."""
+    with suppress(ValueError):
+        return parse_cpu_list(str(text))
+    return ()
 
 
 def _level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
