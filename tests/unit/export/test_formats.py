@@ -162,13 +162,13 @@ class ChaosityMap(rfm.RunOnlyRegressionTest):
 """
 
 
-def exported(form: str, folder: Path) -> str:
-    found = CliRunner().invoke(chaosity, ["export", form, str(folder)])
+def exported(form: str, folder: Path, *options: str) -> str:
+    found = CliRunner().invoke(chaosity, ["export", form, str(folder), *options])
     assert found.exit_code == 0, found.output
     return found.output
 
 
-@pytest.mark.parametrize("form", ["fio", "openmetrics", "reframe", "roofline", "slurm"])
+@pytest.mark.parametrize("form", ["fio", "openmetrics", "reframe", "roofline", "slurm", "weights"])
 def test_a_map_without_values_is_refused(form, tmp_path):
     other = table(rows(lambda i, j: 1.0, [0], [1], "other_metric"))
     found = CliRunner().invoke(chaosity, ["export", form, str(folder_of(EPYC, other, tmp_path))])
@@ -326,21 +326,8 @@ def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):
     assert "package1" in found.sets
 
 
-def run(*arguments: str) -> str:
-    found = CliRunner().invoke(chaosity, ["export", "weights", *arguments])
-    if found.exception:
-        raise found.exception
-    return found.stdout
-
-
 def test_the_name_of_a_folder_is_in_a_comment_and_no_command(tmp_path):
     folder = measured(EPYC, tmp_path / "a\nreboot", near_and_far)
-    lines = run(str(folder), "--dwp", "1").splitlines()
+    lines = exported("weights", folder, "--dwp", "1").splitlines()
     assert f"chaosity export weights '{tmp_path}/a reboot' --dwp 1" in "\n".join(lines[:3])
     assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)
-
-
-def test_without_a_pair_of_nodes_there_are_no_weights(tmp_path):
-    folder = measured(EPYC, tmp_path / "r", latency=lambda i, j: 80.0)
-    with pytest.raises(UserError, match="no bandwidth from a node"):
-        run(str(folder))

@@ -25,8 +25,8 @@ from chaosity.report.page import (
     has_outdated_skip_note,
 )
 from chaosity.report.problems import OK
-from chaosity.store.tidy_table_parquet import write_parquet_table
-from machines import measured_host, planned
+from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from machines import planned
 from simulated_fleet import fleet_tables, write_fleet
 
 RESOURCES = {"Memory bandwidth": (BestValue("one node", "40.0 GB/s", "node0"),)}
@@ -109,70 +109,56 @@ def test_a_report_that_mentions_the_skipped_host_is_not_stale(tmp_path):
     assert has_outdated_skip_note(folder)  # the host is back
 
 
-EPYC = "AMD EPYC 7413 24-Core Processor"
+SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
 
 
-def machine_rows(name, **keys):
-    tidy = measured_host("fleet", host=name, **keys).tidy()
-    return tidy[tidy["experiment"] != "interference"]
-
-
-def hosts(results, number, slow=None):
-    """Return equal hosts a, b, c, ...; the memory of one of them is slow."""
-    for seed, name in enumerate("abcdef"[:number], start=1):
-        folder = measured(results, name)
-        (folder / "components").mkdir()
-        tidy = machine_rows(name, seed=seed, configuration="default")
-        if name == slow:
-            tidy.loc[tidy["load"] == "memory", "value"] *= 0.6
-        write_parquet_table(tidy, folder / "measurements.parquet")
-        document = {"component": "system", "cpu_model": EPYC}
-        (folder / "components/system.json").write_text(json.dumps(document))
+@cache
+def server():
+    """A server with two packages, each of one node with a drive."""
+    return planned("fleet", experiments=["memory_bandwidth", "storage_bandwidth"])
 
 
 def test_hosts_of_another_processor_or_configuration_need_not_be_equal(tmp_path):
-    hosts(tmp_path, 2)
-    system = tmp_path / "b/default/components/system.json"
+    _, folder = write_fleet(tmp_path, server(), 2, {})
+    system = folder / "components/system.json"
+    document = system.read_text()
     system.write_text(json.dumps({"cpu_model": "Intel Xeon Gold 5218"}))
     assert overview(tmp_path)[0].groups == ()
-    system.write_text(json.dumps({"cpu_model": EPYC}))
-    (tmp_path / "b/default").rename(tmp_path / "b/nps1")
-    summary = tmp_path / "b/nps1/summary.json"
-    summary.write_text(summary.read_text().replace('"default"', '"nps1"'))
+    system.write_text(document)
+    assert len(overview(tmp_path)[0].groups) == 1
+    summary = folder / "summary.json"
+    summary.write_text(summary.read_text().replace(folder.name, "nps1"))
     assert overview(tmp_path)[0].groups == ()
-
-
-def write_columns(rows, path):
-    """Write a table with these columns only; DuckDB finds the frame by its Python name."""
-    duckdb.sql("SELECT * FROM rows").write_parquet(str(path))
 
 
 def test_a_host_without_a_usable_table_is_named_and_not_compared(tmp_path):
-    hosts(tmp_path, 6)
-    tables = {name: tmp_path / name / "default/measurements.parquet" for name in "bcdef"}
-    tables["b"].unlink()
-    tables["c"].write_text("no Parquet")
-    write_parquet_table(machine_rows("d").assign(status="missing"), tables["d"])
-    write_columns(machine_rows("e").drop(columns="replicate"), tables["e"])
-    write_columns(machine_rows("f").drop(columns=["levels"]), tables["f"])
+    folders = write_fleet(tmp_path, server(), 6, {})
+    _, no_table, no_parquet, no_value, lacking, older = (
+        folder / "measurements.parquet" for folder in folders
+    )
+    rows = read_parquet_table(no_table)
+    no_table.unlink()
+    no_parquet.write_text("no Parquet")
+    write_parquet_table(rows.assign(status="missing"), no_value)
+    for path, column in ((lacking, "replicate"), (older, "levels")):
+        without = duckdb.sql(f"SELECT * EXCLUDE {column} FROM '{path}'").df()
+        duckdb.from_df(without).write_parquet(str(path))
     [group] = overview(tmp_path)[0].groups
     texts = [one.text for one in group.statements]
-    assert texts[0].startswith("a against f: ")  # an older table is compared
+    assert texts[0].startswith("server000 against server005: ")  # an older table is compared
     assert texts[-4:] == [
-        "b was not compared: it has no measurements.parquet.",
-        "c was not compared: its measurements.parquet is not a tidy table.",
-        "d was not compared: its measurements.parquet has no value.",
-        "e was not compared: its measurements.parquet is not a tidy table.",
+        "server001 was not compared: it has no measurements.parquet.",
+        "server002 was not compared: its measurements.parquet is not a tidy table.",
+        "server003 was not compared: its measurements.parquet has no value.",
+        "server004 was not compared: its measurements.parquet is not a tidy table.",
     ]
 
 
 def test_hosts_without_common_cells_are_reported(tmp_path):
-    hosts(tmp_path, 2)
-    for name, load in (("a", "memory"), ("b", "storage")):
-        tidy = machine_rows(name)
-        write_parquet_table(
-            tidy[tidy["load"] == load], tmp_path / name / "default/measurements.parquet"
-        )
+    folders = write_fleet(tmp_path, server(), 2, {})
+    for folder, load in zip(folders, ("memory", "storage"), strict=True):
+        tidy = read_parquet_table(folder / "measurements.parquet")
+        write_parquet_table(tidy[tidy["load"] == load], folder / "measurements.parquet")
     [group] = overview(tmp_path)[0].groups
     assert group.statements[0].text.startswith("2 hosts could not be compared: no comparable cell")
 
@@ -194,15 +180,6 @@ def test_the_processor_model_comes_from_component_or_topology(tmp_path):
     }
     [group] = compare_equal_hosts(summaries)
     assert (group.processor, group.host_count) == (None, 2)
-
-
-SLOW_NODE = {"fault": "slow_node", "node": 1, "remaining": 0.9}
-
-
-@cache
-def server():
-    """A server with two packages, each of one node with a drive."""
-    return planned("fleet", experiments=["memory_bandwidth", "storage_bandwidth"])
 
 
 def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):

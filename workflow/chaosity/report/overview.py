@@ -59,6 +59,8 @@ _NOT_COMPARED = [
 ]
 # Columns that a comparison requires. Tables of earlier versions can lack other columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
+# Errors of reading a tidy table: no Parquet file, or columns that lack values or have other types.
+_NO_TIDY_TABLE = (UserError, ValueError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -235,7 +237,7 @@ def _read_table(folder: Path) -> Measurements | str:
         measurements = Measurements.read(path).performance_rows().valid_rows()
         if measurements.rows[_REQUIRED].isna().any(axis=None):
             raise ValueError("a required column has no value")
-    except (UserError, ValueError, TypeError):  # no Parquet file, or columns of other types
+    except _NO_TIDY_TABLE:
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
     if not len(measurements):
         return f"its {MEASUREMENTS_FILE} has no value"
@@ -366,15 +368,10 @@ class Overview:
         """Return whether any host has nightly checks."""
         return any(row.checks for row in self.rows)
 
-    @property
-    def drawings(self) -> dict[tuple[str, str], str]:
-        """Return (host, configuration) -> drawing of the machine; an empty text if none."""
-        return {(row.summary.host, row.summary.configuration): row.drawing for row in self.rows}
-
-    @property
-    def report_links(self) -> dict[tuple[str, str], str | None]:
-        """Return (host, configuration) -> link to its report, None without a report."""
-        return {(row.summary.host, row.summary.configuration): row.link for row in self.rows}
+    @cached_property
+    def row_of(self) -> dict[tuple[str, str], OverviewRow]:
+        """Return (host, configuration) -> row."""
+        return {(row.summary.host, row.summary.configuration): row for row in self.rows}
 
 
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
@@ -449,7 +446,7 @@ def _drawing(row: OverviewRow) -> str:
     """Return the drawing of a row's machine; empty if the files for it cannot be read."""
     if row.folder is None or not (row.folder / MEASUREMENTS_FILE).exists():
         return ""
-    with suppress(UserError):
+    with suppress(*_NO_TIDY_TABLE):
         topology = read_topology(row.folder / "topology.json")
         table = Measurements.read(row.folder / MEASUREMENTS_FILE)
         anomalies = read_anomalies(row.folder)

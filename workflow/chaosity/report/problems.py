@@ -272,7 +272,7 @@ def problems_section(run: Run) -> ProblemsSection:
 
 def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
     """Yield the first `MOST_FINDINGS` findings or suspicions, with the figures that show them."""
-    for anomaly, similar in first_findings_with_similar(anomalies):
+    for anomaly, similar in merge_similar_contention(anomalies)[:MOST_FINDINGS]:
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
@@ -285,16 +285,9 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
-def first_findings_with_similar(
-    anomalies: Sequence[Anomaly],
-) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return the first `MOST_FINDINGS` anomalies, each with the similar ones merged into it."""
-    return merge_similar_contention(anomalies)[:MOST_FINDINGS]
-
-
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the at most `MOST_FINDINGS` anomalies that have a number in the report, in order."""
-    return [anomaly for anomaly, _ in first_findings_with_similar(anomalies)]
+    return [anomaly for anomaly, _ in merge_similar_contention(anomalies)[:MOST_FINDINGS]]
 
 
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
