@@ -117,7 +117,8 @@ def test_cells_that_were_not_measured_make_no_anomaly(layout, gaps):
     complete = measure(layout, random, n=3)
     lost = [tuple(pair) for pair in random.permutation([*complete.samples])]
     missing = lost[: min(gaps, layout.nodes)]
-    assert analyse_matrix(faulty.without(complete, missing)).anomalies == ()
+    for packages in {None, layout.packages}:
+        assert analyse_matrix(faulty.without(complete, missing), packages).anomalies == ()
 
 
 def test_from_few_cells_a_slow_path_is_only_suspected():
@@ -305,18 +306,6 @@ def test_a_memory_that_limits_only_near_nodes_is_one_finding(most):
     assert (one.kind, one.components) == ("slow_component", ("node5",))
     # The far nodes get 45 % of local bandwidth, as they always did.
     assert set(one.cells) == {(4, 5), (5, 5), (6, 5), (7, 5)}
-
-
-def test_missing_values_are_no_faults():
-    alarms = 0
-    for layout in faulty.LAYOUTS[1:]:
-        for seed in range(3):
-            measured = measure(layout, rng(seed), n=3)
-            cells = list(measured.samples)
-            numbers = rng(seed).choice(len(cells), len(cells) // 8, replace=False)
-            matrix = faulty.without(measured, [cells[number] for number in numbers])
-            alarms += bool(analyse_matrix(matrix, layout.packages).anomalies)
-    assert alarms <= 1  # of 36; without tolerance for missing values there were 12
 
 
 @pytest.mark.parametrize(("values", "found"), [((0.7, 0.7), True), ((1.0, 0.5), False)])

@@ -240,19 +240,20 @@ def test_quiet_earlier_checks_tell_smaller_losses():
     assert with_checks < 0.7 * without
 
 
+def values_of_nights(chance, number, deviation):
+    """Values of each point in so many nights of a host that is as in its map."""
+    return {
+        key: [100.0 * math.exp(chance.gauss(0.0, deviation)) for _ in range(number)]
+        for key in known()
+    }
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.03])
 def test_a_loss_that_hides_in_a_night_is_reported_by_several_nights(loss):
     chance = random.Random(5)
     slow = next(each for each in check_points() if each.parts == ("node5",))
-    earlier = {
-        key: [
-            100.0
-            * math.exp(chance.gauss(0.0, 0.012))
-            * (1.0 - loss * (key == slow.key and n >= 20))
-            for n in range(27)
-        ]
-        for key in known()
-    }
+    earlier = values_of_nights(chance, 27, 0.012)
+    earlier[slow.key][20:] = [value * (1.0 - loss) for value in earlier[slow.key][20:]]
     values = check_with(lambda c: loss * (c is slow), Expectation(known(), earlier), 0.005)
     assert named(values) == ([("node5",)] if loss else [])
     assert exit_status_of_values(values) == (WARNING if loss else FINE)
@@ -262,10 +263,7 @@ def test_a_loss_that_hides_in_a_night_is_reported_by_several_nights(loss):
 def test_a_healthy_host_gives_about_one_false_alarm_in_a_year():
     """Values scatter as the map says, and sessions as earlier checks show: a year of nights."""
     chance = random.Random(3)
-    earlier = {
-        key: [100.0 * math.exp(chance.gauss(0.0, 0.012)) for _ in range(30)] for key in known()
-    }
-    expectation = Expectation(known(), earlier)
+    expectation = Expectation(known(), values_of_nights(chance, 30, 0.012))
     alarms = sum(
         any(each.tonight.is_clear for each in check_with(lambda _: 0.0, expectation, 0.012, night))
         for night in range(365)
@@ -284,14 +282,7 @@ def test_the_scatter_of_few_nights_is_not_underestimated(nights):
     session, single = 0.03, math.sqrt(1e-4)
     found = []
     for seed in range(20):
-        chance = random.Random(seed)
-        earlier = {
-            key: [
-                100.0 * math.exp(chance.gauss(0.0, math.hypot(session, single)))
-                for _ in range(nights)
-            ]
-            for key in known()
-        }
+        earlier = values_of_nights(random.Random(seed), nights, math.hypot(session, single))
         found.append(Expectation(known(), earlier).session_variance)
     assert math.sqrt(fmean(found)) == pytest.approx(session, rel=0.08)
 
