@@ -248,11 +248,10 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     assert values[1] == pytest.approx(0.4 * 2.6e10, rel=0.01)  # and some hits in caches
 
 
+# Others are in tests/golden/advise.txt.
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [
-        ({"cores": 49}, "49 cores requested, 48 are free"),
-        ({"memory_bytes": 1 << 50}, "of memory requested"),
         ({"memory_bytes": 0}, "0 bytes are requested"),
         ({"goal": "latencies"}, "no goal"),
         ({"kernel": "blur"}, "no kernel"),
@@ -261,8 +260,6 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
         ({"beside": (RunningLoad(Place((999,), {0: 1.0})),)}, "no processing units 999"),
         ({"beside": (RunningLoad(Place((0,), {99: 1.0})),)}, "node 99 has no memory"),
         ({"beside": (RunningLoad(Place((0,), {0: 0.3})),)}, "do not add up to 1"),
-        ({"goal": "drives", "drives": 31}, "31 drives requested, the host has 30"),
-        ({"goal": "drives", "drives": ("nvme77",)}, "no drive 'nvme77'"),
     ],
 )
 def test_what_the_machine_lacks_is_refused(

@@ -103,13 +103,8 @@ def there(area: MemoryArea) -> int:
     )
 
 
-AREAS = st.lists(
-    st.tuples(
-        st.just(PAGE), st.just(PAGE), st.lists(st.integers(0, 7), min_size=256, max_size=600)
-    ),
-    min_size=1,
-    max_size=3,
-)
+NODES_OF_PAGES = st.lists(st.integers(0, 7), min_size=256, max_size=600)
+AREAS = st.lists(NODES_OF_PAGES.map(small), min_size=1, max_size=3)
 
 
 @pytest.mark.thorough

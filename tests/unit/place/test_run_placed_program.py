@@ -34,10 +34,7 @@ def python(code: str) -> tuple[str, ...]:
     return ("--", sys.executable, "-c", code)
 
 
-@pytest.fixture(autouse=True)
-def _nodes() -> None:
-    if observed_state.read_process_memory(os.getpid()) is None:
-        pytest.skip("this kernel has no numa_maps")
+pytestmark = pytest.mark.usefixtures("numa_maps")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kernel_files import Kernel, placed_point, report
 from chaosity.documents.shipped_documents import load_benchmark
 from chaosity.place import placement_search
 from chaosity.place.placement_search import AutonumaSettling
-from chaosity.runner import metric_values, observed_state, record_checks
+from chaosity.runner import metric_values, record_checks
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.point_measurement import measure_point as measured
 from small_load import PROGRAM
@@ -40,10 +40,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.fixture(autouse=True)
-def _nodes() -> None:
-    if observed_state.read_process_memory(os.getpid()) is None:
-        pytest.skip("this kernel has no numa_maps")
+pytestmark = pytest.mark.usefixtures("numa_maps")
 
 
 def command(kernel: Kernel, constants: str, *arguments: str, policy: str = "bwap_uniform"):

@@ -63,9 +63,10 @@ def drives(name: str, node: int, *numbers: int, into: int | None = None) -> Any:
     }
 
 
-def model(*faults: Fault, host: str = "host", today: date = TODAY) -> MachineModel:
-    """The machine with these faults."""
-    return MachineModel({**MACHINE, "faults": list(faults)}, TOPOLOGY, host, today)
+def model(*faults: Fault, host: str = "host", today: date = TODAY, **changes: Any) -> MachineModel:
+    """The machine with these faults; other keyword arguments replace keys of its description."""
+    machine: Any = {**MACHINE, "faults": list(faults), **changes}
+    return MachineModel(machine, TOPOLOGY, host, today)
 
 
 def rate(found: MachineModel, *loads: Any) -> list[float]:

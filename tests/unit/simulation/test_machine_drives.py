@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machine_by_hand import MACHINE, TODAY, TOPOLOGY, drives, load, model, rate
+from machine_by_hand import MACHINE, TOPOLOGY, drives, load, model, rate
 
-from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.machines import Fault
 from chaosity.simulation.access_paths import closed_queue_rate
-from chaosity.simulation.machine_model import (
-    MachineModel,
-    NoiselessLoadResult,
-)
+from chaosity.simulation.machine_model import NoiselessLoadResult
 
 
 def test_drives_and_cores_compete_for_the_controllers():
@@ -48,14 +45,11 @@ def random_reads(in_flight: int, cpus: str = "0-11", into: int = 0, count: int =
     }
 
 
-WITH_RANDOM_READS: MachineDescription = {
-    **MACHINE,
-    "drives": {**MACHINE["drives"], "read_latency_ns": 80e3, "random_reads_per_second": 1e6},
-}
+RANDOM_READS = {"read_latency_ns": 80e3, "random_reads_per_second": 1e6}
 
 
 def read_result(load: Any, *faults: Fault) -> NoiselessLoadResult:
-    machine = MachineModel({**WITH_RANDOM_READS, "faults": list(faults)}, TOPOLOGY, "host", TODAY)
+    machine = model(*faults, drives={**MACHINE["drives"], **RANDOM_READS})
     return machine.noiseless_results([load])["d"]
 
 

@@ -10,9 +10,8 @@ import pytest
 from machine_by_hand import MACHINE, TODAY, TOPOLOGY, drives, load, model, rate
 
 from chaosity.anomalies.anomaly_results import Findings
-from chaosity.documents.machines import Fault, MachineDescription
+from chaosity.documents.machines import Fault
 from chaosity.simulation.machine_description import firmware_topology
-from chaosity.simulation.machine_model import MachineModel
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
 from machines import planned, shipped_machine, shipped_topology
@@ -52,10 +51,9 @@ def test_a_slow_link_limits_an_l3_domain_and_no_other():
     domain = TOPOLOGY.l3_of_pu[0]
     fault: Fault = {"fault": "slow_l3_domain", "l3_domain": domain, "remaining": 0.5}
     memory = {**MACHINE["memory"], "l3_domain_bytes_per_second": 30e9}
-    machine: MachineDescription = {**MACHINE, "memory": memory, "faults": [fault]}
     other = next(unit for unit, own in TOPOLOGY.l3_of_pu.items() if own != domain)
     node = TOPOLOGY.node_of_pu[other]
-    slow = MachineModel(machine, TOPOLOGY, "host", date(2026, 11, 1))
+    slow = model(fault, memory=memory)
     cores = [
         ",".join(str(unit) for unit, own in TOPOLOGY.l3_of_pu.items() if own == each)
         for each in (domain, TOPOLOGY.l3_of_pu[other])
@@ -72,8 +70,7 @@ def test_a_shared_path_is_slow_for_the_drives_of_its_nodes_together_and_only_int
         "remaining": 0.5,
     }
     both = {**MACHINE["drives"], "remote_package_bytes_per_second": 80e9}  # 20 GB/s for each node
-    machine: MachineDescription = {**MACHINE, "drives": both, "faults": [fault]}
-    slow = MachineModel(machine, TOPOLOGY, "host", TODAY)
+    slow = model(fault, drives=both)
 
     def together(into: int, *nodes: int) -> list[float]:
         found = [f"drive{number}" for number in range(4 * len(nodes))]

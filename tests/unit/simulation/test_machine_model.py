@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machine_by_hand import MACHINE, TODAY, TOPOLOGY, load, model, rate
+from machine_by_hand import MACHINE, load, model, rate
 
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.simulation.simulated_loads import read_written_and_counted_shares
@@ -51,7 +51,7 @@ def test_threads_that_share_the_work_wait_for_the_slowest():
 def test_a_core_handles_near_lines_while_far_ones_are_on_the_way(far, expected):
     """2,400 bytes in flight: 24 GB/s from 100 ns away, more than the core reads, 12 from 200 ns."""
     memory = {**MACHINE["memory"], "core_bytes_in_flight": 2400.0}
-    waiting = MachineModel({**MACHINE, "memory": memory}, TOPOLOGY, "host", TODAY)
+    waiting = model(memory=memory)
     shares = {"0": 1 - far, "4": far}
     placement = {"memory_nodes": [0, 4], "cpus": "0", "shares": shares}
     assert rate(waiting, load("a", "0", 0, placement=placement)) == pytest.approx([expected])

@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.anomalies.host_anomalies import analyse_host
-from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import Fault
-from chaosity.simulation.machine_model import MachineModel, true_values
+from chaosity.simulation.machine_model import true_values
 from chaosity.simulation.simulated_records import simulate_replicate, text_with_value_as_first_group
 from chaosity.store.measurements import CELL, Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS
-from chaosity.topology.topology_model import configuration_name
-from machines import TODAY, SimulatedHost, planned, shipped_machine, shipped_topology
+from machines import SimulatedHost, planned, shipped_machine, shipped_topology
 from published_schemas import schema_errors
 
 MACHINES = {
@@ -41,25 +39,13 @@ NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
 
 
 @functools.cache
-def machine(name: str) -> MachineModel:
-    """A machine without noise."""
-    topology = shipped_topology(MACHINES[name])
-    description = {**shipped_machine(name, topology), "noise": {}}
-    return MachineModel(description, topology, "host", TODAY)
-
-
-@functools.cache
-def points_of(name: str) -> list:
-    topology = machine(name).topology
-    config = {
-        **read_config(),
-        "experiments": NAMES,
-        "replicates": 2,
-        "sample": dict.fromkeys(NAMES, QUICK.get(name, OTHERS)),
-    }
-    variables = {"chaosity_simulated": name}
-    host = PlannedHost("host", configuration_name(topology), topology, variables)
-    return list(plan_host(host, config).points)
+def host(name: str) -> SimulatedHost:
+    """A machine without noise, with some points of each experiment."""
+    config = {"replicates": 2, "sample": dict.fromkeys(NAMES, QUICK.get(name, OTHERS))}
+    noiseless, topology = {"noise": {}}, MACHINES[name]
+    return planned(
+        name, topology, None, all_points=True, change=noiseless, experiments=NAMES, **config
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,8 +53,8 @@ def points_of(name: str) -> list:
     [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in MACHINES],
 )
 def test_every_experiment_gives_valid_records_of_the_true_values(name):
-    model = machine(name)
-    for point in points_of(name):
+    model = host(name).model
+    for point in host(name).points:
         record, truths = simulate_replicate(point, 1, model), true_values(point, model)
         assert record["verdict"]["status"] == "valid", (point["point"], record["verdict"]["reason"])
         assert record["origin"] == "simulated"
@@ -80,15 +66,15 @@ def test_every_experiment_gives_valid_records_of_the_true_values(name):
 
 
 def test_a_record_has_the_format_of_a_measured_record():
-    for point in points_of("xeon_8358")[::5]:
-        record = simulate_replicate(point, 1, machine("xeon_8358"))
+    for point in host("xeon_8358").points[::5]:
+        record = simulate_replicate(point, 1, host("xeon_8358").model)
         assert schema_errors(record, "record") == []
 
 
 def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
-    host = planned("desktop", experiments=["memory_bandwidth"])
+    noisy = planned("desktop", experiments=["memory_bandwidth"])
     first, again, other = (
-        simulate_replicate(host.points[0], number, host.model) for number in (1, 1, 2)
+        simulate_replicate(noisy.points[0], number, noisy.model) for number in (1, 1, 2)
     )
     assert first["loads"] == again["loads"]
     assert first["loads"] != other["loads"]
@@ -97,7 +83,7 @@ def test_the_same_point_and_replicate_give_the_same_record_but_for_the_time():
 def test_results_stay_where_they_are(tmp_path: Path):
     """A simulated host reads and writes nothing but its own results."""
     before = sorted(ROOT.iterdir())
-    simulate_replicate(points_of("desktop")[0], 1, machine("desktop"))
+    simulate_replicate(host("desktop").points[0], 1, host("desktop").model)
     assert sorted(ROOT.iterdir()) == before
 
 
@@ -125,12 +111,12 @@ def assert_same_table(drawn: Measurements, records: Measurements) -> None:
 
 def test_a_drawn_table_has_the_values_and_findings_of_all_records():
     slow: Fault = {"fault": "slow_node", "node": 1, "remaining": 0.5}
-    host, few = (
+    every, few = (
         host_with_noise("fleet", slow, all_points=all_points, replicates=2, experiments=FEW)
         for all_points in (True, False)
     )
-    records = host.table_of_records(SEED)
-    from_records, drawn = analyse_host(records, host.component_facts), few.findings(SEED)
+    records = every.table_of_records(SEED)
+    from_records, drawn = analyse_host(records, every.component_facts), few.findings(SEED)
     reported = [
         [each.sentence for each in (*found.anomalies, *found.suspicions)]
         for found in (drawn, from_records)
@@ -144,8 +130,8 @@ def test_a_drawn_table_has_the_values_and_findings_of_all_records():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["apple_m1_pro", "epyc_9554_cxl", "xeon_max_9480_snc4"])
 def test_drawn_values_are_those_of_records_on_machines_with_unlike_cores_and_nodes(name: str):
-    host = host_with_noise(name, sample=dict.fromkeys(read_config()["experiments"], 5))
-    assert_same_table(host.table(SEED), host.table_of_records(SEED))
+    noisy = host_with_noise(name, sample=dict.fromkeys(read_config()["experiments"], 5))
+    assert_same_table(noisy.table(SEED), noisy.table_of_records(SEED))
 
 
 PATTERNS = [

@@ -238,8 +238,7 @@ def hand_written(folder: Path, **changes: object) -> Path:
 def test_a_file_of_a_fit_predicts_as_the_fit_does(
     host: SimulatedHost, fitted: FittedMachine, twin: Path
 ) -> None:
-    by_name = {point["point"]: point for point in host.points}
-    loads = joined_loads([by_name[LOCAL], by_name[REMOTE]], host.topology)
+    loads = loads_of(host, LOCAL, REMOTE)
     again = fitted_machine_of_description(
         read_machine_description(twin, host.topology), host.topology, str(twin)
     )
