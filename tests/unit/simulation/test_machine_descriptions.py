@@ -19,54 +19,37 @@ HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
 BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
 latency_ns: {l1: 1, l2: 4, l3: 15, same_node: 100}
 """
+# Faults, and words of what is wrong.
+WRONG_FAULTS = {
+    "slow_dram, node: 0": "'slow_dram' is not allowed",
+    "slow_node, node: 0": "slow_node needs the key 'remaining'",
+    "slow_node, node: 9, remaining: 0.5": "the topology has no node 9",
+    "slow_node, node: 0, remaining: 0.5, core: 1": "unknown key 'core' of the fault slow_node",
+    "slow_node, node: 0, remaining: 0.5, since: '2026-13-01'": (
+        "faults.0.since: 2026-13-01 is not a date"
+    ),
+    "slow_drive, drive: nvme0, remaining: 0.5": "the topology has no drive nvme0",
+    "slow_drive, drive: drive-0000-01-00-0, remaining: 0.5": (
+        "faults.0: the fault slow_drive needs drives, but the description has none"
+    ),
+    "slow_link, from_package: 0, to_package: 1, remaining: 0.5": (
+        "slow_link needs the capacity links.package_to_package_bytes_per_second"
+    ),
+    "waiting_l3_domains, l3_domains: [99], wait_ns: 75, from_bytes: 1": (
+        "the topology has no L3 domain 99"
+    ),
+}
+GPU = "devices: {memory_bytes_per_second: 1, link_bytes_per_second: 1, memory_node: 9}"
 WRONG = [
     (HEAD, "the key 'memory' is missing"),
     (HEAD + BODY.replace("1.0e+11", "-1"), "package_bytes_per_second"),
-    (HEAD + BODY + "faults: [{fault: slow_dram, node: 0}]", "'slow_dram' is not allowed"),
-    (HEAD + BODY + "faults: [{fault: slow_node, node: 0}]", "slow_node needs the key 'remaining'"),
-    (
-        HEAD + BODY + "faults: [{fault: slow_node, node: 9, remaining: 0.5}]",
-        "the topology has no node 9",
-    ),
-    (
-        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, core: 1}]",
-        "unknown key 'core' of the fault slow_node",
-    ),
-    (
-        HEAD + BODY + "faults: [{fault: slow_drive, drive: nvme0, remaining: 0.5}]",
-        "the topology has no drive nvme0",
-    ),
-    (
-        HEAD + BODY + "faults: [{fault: slow_drive, drive: drive-0000-01-00-0, remaining: 0.5}]",
-        "faults.0: the fault slow_drive needs drives, but the description has none",
-    ),
-    (
-        HEAD + BODY + "faults: [{fault: slow_node, node: 0, remaining: 0.5, since: '2026-13-01'}]",
-        "faults.0.since: 2026-13-01 is not a date",
-    ),
-    (
-        HEAD
-        + BODY
-        + "faults: [{fault: waiting_l3_domains, l3_domains: [99], wait_ns: 75, from_bytes: 1}]",
-        "the topology has no L3 domain 99",
-    ),
-    (
-        HEAD
-        + BODY
-        + "devices: {memory_bytes_per_second: 1, link_bytes_per_second: 1, memory_node: 9}",
-        "the topology has no node 9",
-    ),
+    (HEAD + BODY + GPU, "the topology has no node 9"),
     (HEAD + BODY + "seed: 2026-13-01", "is not YAML: month must be in 1..12"),
     (HEAD + BODY + "based_on: bad", "unknown machine 'bad'"),
-    (
-        HEAD
-        + BODY
-        + "faults: [{fault: slow_link, from_package: 0, to_package: 1, remaining: 0.5}]",
-        "slow_link needs the capacity links.package_to_package_bytes_per_second",
-    ),
     (HEAD + BODY + "based_on: nothing", "unknown machine 'nothing'"),
     (HEAD + BODY + "cores: 7", "unknown key 'cores'"),
     (HEAD.replace("bad", "other") + BODY, "the file's name requires 'bad'"),
+    *((f"{HEAD}{BODY}faults: [{{fault: {own}}}]", words) for own, words in WRONG_FAULTS.items()),
 ]
 
 
