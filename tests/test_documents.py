@@ -31,6 +31,7 @@ from chaosity.cli.weights import placement_argument_parser
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError
+from inventories import write_inventory
 from machines import pretend_measured, run_chaosity
 from made_once import made_once
 
@@ -284,7 +285,7 @@ def make_copy(folder: Path) -> None:
         }
         path = folder / "inventories" / inventory / "hosts.yml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(yaml.safe_dump({"all": {"hosts": variables}}))
+        write_inventory(path, variables)
     config = {"experiments": ["memory_bandwidth", "latency_matrix"], "replicates": 2}
     (folder / "maps.yaml").write_text(yaml.safe_dump(config))
     simulate = "chaosity simulate --config maps.yaml --inventory inventories/"

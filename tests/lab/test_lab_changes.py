@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab_machines import FIFTH, FULL, Machine, block_device, drive_folder
 from sshd import free_port, make_key_pair
 from virtual_lab import power_switch, replace_or_slow_drive
 from virtual_lab.errors import LabError
@@ -16,43 +18,36 @@ from virtual_lab.machine_folder import apply_description, write_json
 
 pytestmark = pytest.mark.lab
 
-FULL, FIFTH = 50_000_000, 10_000_000
 
-
-def node_of(machine, serial: str) -> str:
-    """The node of the drive with a serial."""
-    return machine.says(f"cat $(dirname $(grep -lw {serial} /sys/class/nvme/*/serial))/numa_node")
-
-
-def speed_of(machine, serial: str) -> float:
+def speed_of(machine: Machine, serial: str) -> float:
     """Bytes per second at which a drive is read, past all caches, for a few seconds."""
-    find = f"/dev/$(basename $(dirname $(grep -lw {serial} /sys/class/nvme/*/serial)))n1"
+    find = block_device(serial)
     machine.says(f"dd if={find} of=/dev/null bs=1M count=8 iflag=direct")  # spends the burst
     said = machine.ssh(f"dd if={find} of=/dev/null bs=1M count=64 skip=8 iflag=direct").stderr
     copied, seconds = re.search(r"(\d+) bytes.*copied, ([\d.]+) s", said).groups()
     return int(copied) / float(seconds)
 
 
-def test_a_drive_becomes_slow_and_is_replaced(small) -> None:
+def test_a_drive_becomes_slow_and_is_replaced(small: Machine) -> None:
     assert speed_of(small, "NV-1-0") == pytest.approx(FULL, rel=0.1)
     replace_or_slow_drive.limit_read_rate(small.folder, "NV-1-0", FIFTH)
     assert speed_of(small, "NV-1-0") == pytest.approx(FIFTH, rel=0.1)
     try:
         replace_or_slow_drive.replace_drive(small.folder, "NV-1-0", "NV-1-9", FULL)
         assert speed_of(small, "NV-1-9") == pytest.approx(FULL, rel=0.1)
-        assert node_of(small, "NV-1-9").strip() == "1"
+        assert small.says(f"cat {drive_folder('NV-1-9')}/numa_node").strip() == "1"
         assert "NV-1-0" not in small.says("cat /sys/class/nvme/*/serial")
     finally:
         replace_or_slow_drive.replace_drive(small.folder, "NV-1-9", "NV-1-0", FULL)
 
 
-def test_an_unknown_drive_is_refused_by_name(small) -> None:
+def test_an_unknown_drive_is_refused_by_name(small: Machine) -> None:
     with pytest.raises(LabError, match="small: has no drive NV-7; it has NV-0-0, NV-1-0"):
         replace_or_slow_drive.limit_read_rate(small.folder, "NV-7", FIFTH)
 
 
 @pytest.fixture
-def lone(lab, small, tmp_path: Path):
+def lone(small: Machine, tmp_path: Path) -> Iterator[Path]:
     """The folder of a machine that boots only when it is asked to."""
     folder = tmp_path / "lone"
     folder.mkdir()

@@ -6,18 +6,17 @@ After all of them, no byte of any drive has changed, and nothing was written to 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from broken_runs import start
 from chaosity.records.record_format import Record
+from lab_machines import Machine, drive_folder
 from lab_workflow import Pipeline, good
 from virtual_lab import replace_or_slow_drive
 from virtual_lab.power_switch import BOOT_SECONDS
@@ -33,7 +32,6 @@ FAULTY, OTHER = DRIVES = ["NV-0-0", "NV-1-0"]
 FIO_READS = "pgrep -f '[f]io --readonly' > /dev/null"
 UNTIL_FIO_READS = f"for i in $(seq 2000); do if {FIO_READS}; then break; fi; sleep 0.1; done"
 RUNNER = "[c]haosity-run.pyz --tools"
-FOLDER_OF_FAULTY = f"$(dirname $(grep -lw {FAULTY} /sys/class/nvme/*/serial))"
 # At 1 KB/s, a record takes many seconds; it is cut after two.
 CUT_IN_A_RECORD = f"""
 modprobe -a sch_tbf sch_netem
@@ -58,30 +56,19 @@ class Run:
 class Measured(Pipeline):
     """All drives of the host measured once; each fault then strikes in a further replicate."""
 
-    def attempts(self) -> dict[Path, bytes]:
-        """All that was ever measured."""
-        found = (self.folder / "results" / HOST).glob("*/*/*/attempts/rep*.json")
-        return {path: path.read_bytes() for path in found}
-
     @contextmanager
     def run_with_fault(self) -> Iterator[Run]:
         """Measure a further replicate, with a fault in the block; nothing may be lost."""
         self.config["replicates"] += 1
-        kept, run = self.attempts(), Run()
-        process = subprocess.Popen(
-            self.command("--until", "measure"),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        kept = {path: path.read_bytes() for path in self.attempts()}
+        run, process = Run(), start(self, "--until", "measure")
         try:
             yield run
         finally:
             run.said = process.communicate(timeout=600)[0]
             run.status = process.returncode
             print(run.said)
-        assert kept.items() <= self.attempts().items()
+        assert {path: path.read_bytes() for path in kept} == kept
 
     def failed(self, *drives: str) -> list[Record]:
         """The current records that are not valid, of points with one of these drives."""
@@ -113,40 +100,27 @@ class Measured(Pipeline):
         return said
 
 
-def images(host: Any) -> dict[str, Path]:
-    """The files behind the drives of the host, by serial number."""
-    return {serial: host.folder / "drives" / f"{serial}.img" for serial in DRIVES}
-
-
-def checksums(host: Any) -> dict[str, str]:
-    """The checksum of each drive."""
-    return {
-        serial: hashlib.sha256(image.read_bytes()).hexdigest()
-        for serial, image in images(host).items()
-    }
-
-
-def boot_id(host: Any) -> str:
+def boot_id(host: Machine) -> str:
     """The identity of the host's boot; empty while the host does not answer."""
     return str(host.ssh("cat /proc/sys/kernel/random/boot_id").stdout)
 
 
 @pytest.fixture(scope="module")
-def host(provisioned) -> Any:
+def host(provisioned: Machine) -> Machine:
     """The host, with random data on all of its drives."""
-    for image in images(provisioned).values():
+    for image in map(provisioned.drive_image, DRIVES):
         with image.open("r+b") as file:
             file.write(os.urandom(image.stat().st_size))
     return provisioned
 
 
 @pytest.fixture(scope="module")
-def before(host) -> dict[str, str]:
-    return checksums(host)
+def before(host: Machine) -> dict[str, str]:
+    return host.drive_checksums()
 
 
 @pytest.fixture(scope="module")
-def measured(host, before, root: Path, tmp_path_factory) -> Measured:
+def measured(before: dict[str, str], root: Path, tmp_path_factory) -> Measured:
     """The host measured once; tests share it in the order in which they stand here."""
     pipeline = Measured(root, tmp_path_factory.mktemp("faults"), HOST)
     pipeline.config |= {"experiments": ["storage_sample"], "sample": {"storage_sample": 1}}
@@ -156,10 +130,10 @@ def measured(host, before, root: Path, tmp_path_factory) -> Measured:
     return pipeline
 
 
-def test_a_drive_disappears_and_comes_back(host, measured: Measured) -> None:
+def test_a_drive_disappears_and_comes_back(host: Machine, measured: Measured) -> None:
     try:
         with measured.run_with_fault() as run:
-            host.says(f"{UNTIL_FIO_READS}; echo 1 > {FOLDER_OF_FAULTY}/device/remove")
+            host.says(f"{UNTIL_FIO_READS}; echo 1 > {drive_folder(FAULTY)}/device/remove")
         for reason in measured.reasons_of_faulty_drive():
             assert f"a drive with serial {FAULTY} was there at discovery" in reason
             assert reason in run.said
@@ -170,7 +144,7 @@ def test_a_drive_disappears_and_comes_back(host, measured: Measured) -> None:
     assert "is missing" not in measured.go_on()
 
 
-def test_the_runner_is_killed_while_a_drive_is_read(host, measured: Measured) -> None:
+def test_the_runner_is_killed_while_a_drive_is_read(host: Machine, measured: Measured) -> None:
     with measured.run_with_fault() as run:
         host.says(f"{UNTIL_FIO_READS}; kill -KILL $(pgrep -o -f '{RUNNER}')")
     assert run.status != 0
@@ -179,7 +153,7 @@ def test_the_runner_is_killed_while_a_drive_is_read(host, measured: Measured) ->
     measured.go_on()
 
 
-def test_the_network_is_cut_in_the_middle_of_a_record(host, measured: Measured) -> None:
+def test_the_network_is_cut_in_the_middle_of_a_record(host: Machine, measured: Measured) -> None:
     with measured.run_with_fault() as run:
         host.says(f"setsid sh -c {shlex.quote(CUT_IN_A_RECORD)} > /dev/null 2>&1 &")
     assert run.status != 0
@@ -188,7 +162,7 @@ def test_the_network_is_cut_in_the_middle_of_a_record(host, measured: Measured) 
     measured.go_on()
 
 
-def test_a_drive_returns_errors(host, measured: Measured) -> None:
+def test_a_drive_returns_errors(host: Machine, measured: Measured) -> None:
     replace_or_slow_drive.fail_reads(host.folder, FAULTY)
     try:
         with measured.run_with_fault() as run:
@@ -201,7 +175,7 @@ def test_a_drive_returns_errors(host, measured: Measured) -> None:
     measured.go_on()
 
 
-def test_the_host_reboots(host, measured: Measured) -> None:
+def test_the_host_reboots(host: Machine, measured: Measured) -> None:
     booted = boot_id(host)
     with measured.run_with_fault() as run:
         host.ssh(f"{UNTIL_FIO_READS}; systemctl reboot")
@@ -212,10 +186,10 @@ def test_the_host_reboots(host, measured: Measured) -> None:
 
 
 def test_after_all_faults_every_record_is_valid_and_no_drive_was_written(
-    host, before: dict[str, str], measured: Measured
+    host: Machine, before: dict[str, str], measured: Measured
 ) -> None:
     measured.run()
     assert measured.selected() == set()
     assert measured.failed(*DRIVES) == []
-    assert checksums(host) == before
+    assert host.drive_checksums() == before
     assert [replace_or_slow_drive.written_bytes(host.folder, drive) for drive in DRIVES] == [0, 0]

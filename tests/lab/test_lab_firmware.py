@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 import playbooks
-from lab_bmc import Redfish, free_port
+from inventories import write_inventory
+from lab_bmc import Redfish
 from playbooks import Outcome
+from sshd import free_port
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.lab
@@ -58,7 +59,7 @@ class Divisible:
 
     def describe(self) -> None:
         """Write the inventory."""
-        self.inventory.write_text(yaml.safe_dump({"all": {"hosts": {NAME: self.variables}}}))
+        write_inventory(self.inventory, {NAME: self.variables})
 
     def lab(self, state: str) -> None:
         """Bring the machine and its BMC up or take them down."""

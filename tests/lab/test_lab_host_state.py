@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import playbooks
+from lab_machines import Machine
 from lab_workflow import INVENTORY
 from virtual_lab import power_switch
 
@@ -46,14 +47,14 @@ def restore(root: Path) -> playbooks.Outcome:
     return play(root, CONFIGURE, host_state_restore=True)
 
 
-def reading(host) -> list[str]:
+def reading(host: Machine) -> list[str]:
     """What every knob is at, and whether the service runs."""
     state = host.says("systemctl", "show", "--property=ActiveState", SERVICE)
     return [*host.says("cat", *KNOBS).splitlines(), *state.splitlines()]
 
 
 @pytest.fixture(scope="module")
-def host(root: Path, small) -> Iterator[Any]:
+def host(root: Path, small: Machine) -> Iterator[Machine]:
     """The small host, with the service that its image keeps from starting by itself."""
     small.says("systemctl", "unmask", SERVICE)
     yield small
@@ -61,7 +62,7 @@ def host(root: Path, small) -> Iterator[Any]:
     small.says("systemctl", "mask", SERVICE)
 
 
-def test_every_node_is_set_read_back_and_given_back(root: Path, host) -> None:
+def test_every_node_is_set_read_back_and_given_back(root: Path, host: Machine) -> None:
     before = reading(host)
     first = play(root, CONFIGURE, **WANTED)
     assert (first.status, first.count("changed")) == (0, 1), first.said
@@ -81,7 +82,9 @@ def test_every_node_is_set_read_back_and_given_back(root: Path, host) -> None:
     assert reading(host) == before
 
 
-def test_a_node_that_gives_too_few_pages_is_named_with_the_figures(root: Path, host) -> None:
+def test_a_node_that_gives_too_few_pages_is_named_with_the_figures(
+    root: Path, host: Machine
+) -> None:
     before = reading(host)
     total = int(host.says(f"awk '/MemTotal/{{print$4}}' {NODE}1/meminfo"))
     # All of the node's memory: the kernel keeps some of it for itself.
@@ -94,7 +97,9 @@ def test_a_node_that_gives_too_few_pages_is_named_with_the_figures(root: Path, h
     assert reading(host) == before
 
 
-def test_a_boot_puts_everything_back_and_nothing_is_written_over_it(root: Path, host) -> None:
+def test_a_boot_puts_everything_back_and_nothing_is_written_over_it(
+    root: Path, host: Machine
+) -> None:
     before = reading(host)
     assert play(root, CONFIGURE, **WANTED).status == 0
     power_switch.stop_machine(host.folder)

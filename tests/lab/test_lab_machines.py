@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import playbooks
+from lab_machines import Lab, Machine
 from sshd import make_key_pair
 
 pytestmark = pytest.mark.lab
@@ -24,12 +25,13 @@ def pairs(text: str) -> set[tuple[str, ...]]:
     return {tuple(line.split()) for line in text.splitlines()}
 
 
-def wanted(machine) -> set[tuple[str, ...]]:
+def wanted(machine: Machine) -> set[tuple[str, ...]]:
     """What the inventory says of the drives, in the mode with most nodes."""
-    return {(d["serial"], str(-1 if d["node"] is None else d["node"])) for d in machine.drives}
+    drives = machine.inventory["drives"]
+    return {(d["serial"], str(-1 if d["node"] is None else d["node"])) for d in drives}
 
 
-def hwloc_nodes_of_drives(machine) -> dict[str, str]:
+def hwloc_nodes_of_drives(machine: Machine) -> dict[str, str]:
     """The node set that each drive's PCI function has in hwloc's view, by serial."""
     functions = {address: serial for serial, address in pairs(machine.says(ASK_PATHS))}
     tree = ElementTree.fromstring(machine.says("lstopo-no-graphics", "--of", "xml", "--whole-io"))
@@ -47,12 +49,12 @@ def hwloc_nodes_of_drives(machine) -> dict[str, str]:
     return found
 
 
-def test_it_is_who_it_should_be(small) -> None:
+def test_it_is_who_it_should_be(small: Machine) -> None:
     assert small.says("hostname").strip() == "small"
     assert small.says("systemctl", "is-system-running").strip() == "running"
 
 
-def test_another_host_key_is_refused(small, tmp_path: Path) -> None:
+def test_another_host_key_is_refused(small: Machine, tmp_path: Path) -> None:
     known_hosts = tmp_path / "known_hosts"
     public = make_key_pair(tmp_path / "other").with_suffix(".pub").read_text()
     known_hosts.write_text(f"[127.0.0.1]:{small.port} {public}")
@@ -61,7 +63,7 @@ def test_another_host_key_is_refused(small, tmp_path: Path) -> None:
     assert "Host key verification failed" in answer.stderr
 
 
-def test_the_image_that_machines_share_holds_no_make_key_pair(small) -> None:
+def test_the_image_that_machines_share_holds_no_key(small: Machine) -> None:
     image = Path(small.described()["image"]) / "root.img"
     for path in ("/etc/ssh", "/root/.ssh"):
         listing = subprocess.run(
@@ -74,7 +76,7 @@ def test_the_image_that_machines_share_holds_no_make_key_pair(small) -> None:
         assert not re.search(r"host_.*key|authorized_keys", listing), listing
 
 
-def test_a_second_run_changes_nothing(lab, small) -> None:
+def test_a_second_run_changes_nothing(lab: Lab, small: Machine) -> None:
     assert lab.playbook("--limit", "small").count("changed") == 0
     assert lab.playbook("--limit", "small", "--check").count("changed") == 0
 
@@ -94,17 +96,17 @@ def test_what_is_misspelt_is_refused(root: Path, arguments: list[str], message: 
     assert outcome.says(message)
 
 
-def test_small_has_its_drives_under_its_nodes(small) -> None:
+def test_small_has_its_drives_under_its_nodes(small: Machine) -> None:
     assert pairs(small.says(ASK_DRIVES)) == wanted(small) | {SYSTEM}
     assert "available: 2 nodes (0-1)" in small.says("numactl", "--hardware")
 
 
-def test_the_server_has_eight_nodes_and_the_papers_drives(lab) -> None:
+def test_the_server_has_eight_nodes_and_the_papers_drives(lab: Lab) -> None:
     server = lab.up("server")
     assert pairs(server.says(ASK_DRIVES)) == wanted(server) | {SYSTEM}
     seen = hwloc_nodes_of_drives(server)
     assert seen.pop("system") == "0x000000ff"
-    assert seen == {d["serial"]: f"0x{1 << d['node']:08x}" for d in server.drives}
+    assert seen == {d["serial"]: f"0x{1 << d['node']:08x}" for d in server.inventory["drives"]}
     hardware = server.says("numactl", "--hardware")
     assert "available: 8 nodes (0-7)" in hardware
     assert re.search(r"^ *0: +10 +12 +12 +12 +32 +32 +32 +32 *$", hardware, re.MULTILINE)
@@ -114,7 +116,7 @@ def test_the_server_has_eight_nodes_and_the_papers_drives(lab) -> None:
     assert len(server.says("lstopo-no-graphics", "--only", "L3").splitlines()) == 8
 
 
-def test_the_traps_are_set(lab) -> None:
+def test_the_traps_are_set(lab: Lab) -> None:
     traps = lab.up("traps")
     assert pairs(traps.says(ASK_DRIVES)) == wanted(traps) | {SYSTEM}
     sysfs = "/sys/devices/system/node"

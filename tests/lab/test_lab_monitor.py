@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 import playbooks
-from lab_workflow import INVENTORY, Pipeline, good
+from lab_machines import FIFTH, FULL, Lab, Machine
+from lab_workflow import Pipeline, good
 from virtual_lab import replace_or_slow_drive
 from wait_until_true import wait_until
 
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.lab
 
 HOST = "small"
 SLOW, HEALTHY = "NV-0-0", "NV-1-0"
-FULL, FIFTH = 50_000_000, 10_000_000
 UNIT = f"chaosity-check-{HOST}"
 UNIT_FILES = [f"/etc/systemd/system/{UNIT}.{kind}" for kind in ("service", "timer")]
 TIMER_LINK = f"/etc/systemd/system/timers.target.wants/{UNIT}.timer"
@@ -68,7 +68,7 @@ def environment_files(root: Path) -> Iterator[Path]:
     yield Path(folder, name)
 
 
-def copy(machine: Any, paths: Iterable[Path]) -> None:
+def copy(machine: Machine, paths: Iterable[Path]) -> None:
     """Copy files and folders to the same paths of a machine."""
     # Not resolved: links are copied as links.
     existing = {Path(*path.parts[1:]) for path in paths if path.exists()}
@@ -85,29 +85,19 @@ class Monitor:
     """The role `monitor` with the small host's map, and the unit that it installs there.
 
     Args:
-        root: the checkout.
+        lab: with the host.
         machine: the host, which runs systemd and the check of itself.
         map: the host's map here.
     """
 
-    def __init__(self, root: Path, machine: Any, map: Pipeline) -> None:
-        self.root, self.machine, self.map = root, machine, map
+    def __init__(self, lab: Lab, machine: Machine, map: Pipeline) -> None:
+        self.lab, self.machine, self.map = lab, machine, map
         self.configuration = map.path(f"{HOST}/*/plan.json").parent
 
     def play(self, **extra: Any) -> playbooks.Outcome:
         """Play monitor.yml, which must succeed."""
         variables = {**VARIABLES, "monitor_results": str(self.configuration.parent.parent), **extra}
-        outcome = playbooks.play(
-            self.root,
-            "-i",
-            INVENTORY,
-            "--limit",
-            HOST,
-            playbook="playbooks/monitor.yml",
-            extra=variables,
-        )
-        assert outcome.status == 0, outcome.said
-        return outcome
+        return self.lab.playbook("--limit", HOST, playbook="playbooks/monitor.yml", **variables)
 
     def next_check(self) -> str:
         """Wait until a check that begins from now on has ended; return what the journal has of it.
@@ -162,7 +152,7 @@ class Monitor:
 
 
 @pytest.fixture(scope="module")
-def monitor(provisioned: Any, root: Path, tmp_path_factory: Any) -> Iterator[Monitor]:
+def monitor(lab: Lab, provisioned: Machine, root: Path, tmp_path_factory: Any) -> Iterator[Monitor]:
     """The host measured, and with all that it needs to check itself; as it was afterwards."""
     pipeline = Pipeline(root, tmp_path_factory.mktemp("monitor"), HOST)
     pipeline.config |= {"experiments": ["storage_sample"], "sample": {}, "replicates": 3}
@@ -173,9 +163,9 @@ def monitor(provisioned: Any, root: Path, tmp_path_factory: Any) -> Iterator[Mon
     tracked = subprocess.run(
         ["git", "ls-files", "-z"], cwd=root, stdout=subprocess.PIPE, text=True, check=True
     ).stdout.split("\0")[:-1]
-    lab = provisioned.folder.parent
+    keys = [provisioned.folder.parent / name for name in ("id_ed25519", "known_hosts")]
     copy(provisioned, [root / path for path in tracked])
-    copy(provisioned, [lab / "id_ed25519", lab / "known_hosts", pipeline.folder / "results"])
+    copy(provisioned, [*keys, pipeline.folder / "results"])
     copy(provisioned, environment_files(root))
     links = [shlex.quote(str(path)) for path in Path(sys.prefix).glob("bin/python*")]
     python = shlex.quote(str(Path(sys.executable).resolve()))
@@ -186,7 +176,7 @@ def monitor(provisioned: Any, root: Path, tmp_path_factory: Any) -> Iterator[Mon
         printf 'Port 22\\nPort {provisioned.port}\\n' > {ANOTHER_PORT}
         systemctl reload ssh"""
     )
-    found = Monitor(root, provisioned, pipeline)
+    found = Monitor(lab, provisioned, pipeline)
     yield found
     replace_or_slow_drive.limit_read_rate(provisioned.folder, SLOW, FULL)
     found.play(monitor_state="absent")

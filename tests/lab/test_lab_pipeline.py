@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 from chaosity.place_names import place_in_words
+from lab_machines import FIFTH, FULL, Lab, Machine
 from lab_workflow import SERVER, Pipeline, placed
 from published_schemas import schema_errors
 from virtual_lab import replace_or_slow_drive
 
 pytestmark = pytest.mark.lab
 
-FULL, FIFTH = 50_000_000, 10_000_000
 NEW = "NV-NEW"
 
 
 @pytest.fixture(scope="module")
-def measured(server, root: Path, tmp_path_factory) -> Iterator[Pipeline]:
+def measured(server: Machine, root: Path, tmp_path_factory) -> Iterator[Pipeline]:
     """The server measured while a drive has a fifth of its speed, one that is measured alone, too.
 
     Tests share it in the order in which they stand here.
@@ -44,7 +44,7 @@ def measured(server, root: Path, tmp_path_factory) -> Iterator[Pipeline]:
     replace_or_slow_drive.limit_read_rate(server.folder, pipeline.slow, FULL)
 
 
-def test_a_second_provisioning_changes_nothing(server, lab) -> None:
+def test_a_second_provisioning_changes_nothing(lab: Lab, server: Machine) -> None:
     assert lab.playbook("--limit", SERVER, playbook="provision.yml").count("changed") == 0
 
 
@@ -89,7 +89,7 @@ def test_the_slow_drive_is_the_first_finding(measured: Pipeline) -> None:
 
 
 def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
-    server, measured: Pipeline
+    server: Machine, measured: Pipeline
 ) -> None:
     points = sorted((measured.folder / f"results/{SERVER}/nps4/points").glob("*/*.json"))
     planned = [json.loads(path.read_text()) for path in points]
@@ -118,7 +118,7 @@ def test_a_replaced_drive_selects_exactly_the_points_that_touch_it(
 
 
 def test_buffers_on_a_third_node_are_where_the_kernel_says(
-    server, root: Path, tmp_path: Path
+    server: Machine, root: Path, tmp_path: Path
 ) -> None:
     """Cores, drives and buffers on three nodes; the pages of fio are on the node of the buffers."""
     pipeline = Pipeline(root, tmp_path, SERVER)
@@ -148,7 +148,9 @@ def test_buffers_on_a_third_node_are_where_the_kernel_says(
     assert "Storage bandwidth by node of the buffers" in html
 
 
-def test_the_modes_of_the_firmware_one_after_the_other(server, root: Path, tmp_path: Path) -> None:
+def test_the_modes_of_the_firmware_one_after_the_other(
+    server: Machine, root: Path, tmp_path: Path
+) -> None:
     pipeline = Pipeline(root, tmp_path, SERVER)
     pipeline.config |= {
         "configurations": ["nps1", "nps4"],

@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chaosity.hosts.runner_command import HOME_DIRECTORY
+from lab_machines import Machine
 
 pytestmark = pytest.mark.lab
 
@@ -36,7 +38,7 @@ SCALE = "0.15"
 class Placed:
     """A machine on which programs are placed."""
 
-    def __init__(self, machine: Any) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.says, self.ssh = machine.says, machine.ssh
 
     def run(self, policy: str, *arguments: str, program: tuple[str, ...]) -> dict[str, Any]:
@@ -55,7 +57,7 @@ class Placed:
 
 
 @pytest.fixture(scope="module")
-def host(server):
+def host(server: Machine) -> Iterator[Placed]:
     """The server, with the program whose best placement is known, and its settings as found."""
     text = (Path(__file__).parents[1] / "support/placement_sensitive_program.py").read_bytes()
     server.says(f"echo {base64.b64encode(text).decode()} | base64 -d > {IMAGINED}")

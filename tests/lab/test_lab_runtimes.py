@@ -7,18 +7,15 @@ matrices.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from chaosity.cpusets import parse_cpu_list
+from lab_machines import KERNELS, Machine
 
 pytestmark = pytest.mark.lab
 
-TRAPS = "traps"
-KERNELS = ".local/share/chaosity/kernels"  # seen from root's home, where commands run
 NODES = 8
 BYTES = 16 << 20
 PROGRAMS = ("stencil", "matmul", "mergesort", "spmv")
@@ -30,7 +27,7 @@ STOLEN = (0.125 - 0.053, 0.125 + 0.053)
 AT_HOME = (0.95, 1.0)
 
 
-def run(machine: Any, program: str, runtime: str) -> dict[str, Any]:
+def run(machine: Machine, program: str, runtime: str) -> dict[str, Any]:
     """One run on all units; returns what its lines say, the last of them first in rank."""
     cpus = machine.says("cat", "/sys/devices/system/cpu/online").strip()
     words = ["--program", program, "--runtime", runtime, "--cpus", cpus, "--bytes", str(BYTES)]
@@ -43,7 +40,7 @@ def run(machine: Any, program: str, runtime: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("runtime", "low", "high"), [("vanilla", *STOLEN), ("locality", *AT_HOME)])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_one_runtime_stays_at_home_and_the_other_steals_from_anywhere(
-    server, program: str, runtime: str, low: float, high: float
+    server: Machine, program: str, runtime: str, low: float, high: float
 ) -> None:
     found = run(server, program, runtime)
     print(f"{program} on {runtime}: {found['locality']:.4f} of {found['block_accesses']} accesses")
@@ -53,17 +50,14 @@ def test_one_runtime_stays_at_home_and_the_other_steals_from_anywhere(
     assert low <= found["locality"] <= high
 
 
-def test_a_node_without_memory_keeps_no_data(lab, root: Path) -> None:
+def test_a_node_without_memory_keeps_no_data(traps: Machine) -> None:
     """On the machine of traps, whose CPUs are not all on a node with memory."""
-    machine = lab.up(TRAPS)
-    lab.playbook("--limit", TRAPS, playbook="provision.yml")
-    hosts = yaml.safe_load((root / "tests/lab/inventory/hosts.yml").read_text())["all"]["hosts"]
-    [bare, *_] = hosts[TRAPS]["virtual_lab_machine"]["memoryless_nodes"]
-    [cpu, *_] = machine.says("cat", f"/sys/devices/system/node/node{bare}/cpulist").split(",")
-    cpu = cpu.split("-")[0].strip()
-    program = ".local/share/chaosity/kernels/chaosity-tasks"
+    [bare, *_] = traps.inventory["memoryless_nodes"]
+    listed = traps.says("cat", f"/sys/devices/system/node/node{bare}/cpulist")
+    cpu = min(parse_cpu_list(listed))
+    program = f"{KERNELS}/chaosity-tasks"
     options = f"--program stencil --cpus {cpu} --bytes 4194304 --max-seconds 0.1"
-    refused = machine.ssh(f"{program} --runtime locality {options}")
+    refused = traps.ssh(f"{program} --runtime locality {options}")
     assert refused.returncode == 2
     assert f"CPU {cpu} is on node {bare}, which has no memory" in refused.stderr
-    assert machine.ssh(f"{program} --runtime vanilla {options}").returncode == 0
+    assert traps.ssh(f"{program} --runtime vanilla {options}").returncode == 0

@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from lab_workflow import Pipeline
+from broken_runs import start
+from lab_machines import FULL, Machine, block_device
+from lab_workflow import Pipeline, good
 from published_schemas import schema_errors
 from virtual_lab import power_switch, replace_or_slow_drive
-from wait_until_true import files_of_running_program, wait_until
+from wait_until_true import wait_until
 
 pytestmark = pytest.mark.lab
 HOST = "small"
-DRIVES = {"NV-0-0": 50_000_000, "NV-1-0": 50_000_000}
-
-
-@pytest.fixture(scope="module")
-def host(provisioned):
-    return provisioned
+DRIVES = ("NV-0-0", "NV-1-0")
 
 
 @pytest.fixture
-def pipeline(host, root: Path, tmp_path: Path) -> Pipeline:
+def pipeline(root: Path, tmp_path: Path) -> Pipeline:
     return Pipeline(root, tmp_path, HOST)
 
 
 @pytest.fixture
-def occupied(host) -> Iterator[None]:
-    """Both drives with a file system, and one of them mounted; empty again afterwards."""
+def occupied(provisioned: Machine) -> Iterator[Machine]:
+    """The host: both drives with a file system, one of them mounted; empty again afterwards."""
     for serial in DRIVES:
-        find = f"/dev/$(basename $(dirname $(grep -lw {serial} /sys/class/nvme/*/serial)))n1"
-        host.says(f"mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 {find}")
-    host.says(f"mount -o noatime {find} /mnt && echo kept > /mnt/file && sync && fstrim /mnt; sync")
-    yield
-    for serial, speed in DRIVES.items():
-        replace_or_slow_drive.replace_drive(host.folder, serial, serial, speed)
+        find = block_device(serial)
+        provisioned.says(f"mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 {find}")
+    provisioned.says(
+        f"mount -o noatime {find} /mnt && echo kept > /mnt/file && sync && fstrim /mnt; sync"
+    )
+    yield provisioned
+    for serial in DRIVES:
+        replace_or_slow_drive.replace_drive(provisioned.folder, serial, serial, FULL)
 
 
-def checksums(host) -> dict[str, str]:
-    images = sorted((host.folder / "drives").glob("*.img"))
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in images}
-
-
-def test_no_byte_of_a_drive_with_a_file_system_changes(occupied, host, pipeline: Pipeline) -> None:
+def test_no_byte_of_a_drive_with_a_file_system_changes(
+    occupied: Machine, pipeline: Pipeline
+) -> None:
     pipeline.config |= {"experiments": ["storage_sample", "interference"], "sample": {}}
-    before = checksums(host)
-    assert set(before) == {f"{serial}.img" for serial in DRIVES}
+    before = occupied.drive_checksums()
+    assert set(before) == set(DRIVES)
     pipeline.run()
-    assert all(r["verdict"]["status"] == "valid" for r in pipeline.records(HOST).values())
+    assert all(map(good, pipeline.all_records()))
     # Even a benchmark that writes, on drives that are named for it, the system's own among them:
     # without its name all would be refused before any job.
     pipeline.config["benchmarks"] = {
@@ -62,28 +56,25 @@ def test_no_byte_of_a_drive_with_a_file_system_changes(occupied, host, pipeline:
     pipeline.config |= {"experiments": ["storage_sample"], "sample": {"storage_sample": 4}}
     pipeline.with_variables(chaosity_destructive_drives=[*DRIVES, "system"])
     pipeline.snakemake()
-    refused = [r for r in pipeline.records(HOST).values() if "write" in str(r["point"]["loads"])]
+    refused = [r for r in pipeline.all_records() if "write" in str(r["point"]["loads"])]
     assert any("must not be written to" in str(r["verdict"]["reason"]) for r in refused)
-    host.says("sync")
-    assert checksums(host) == before
+    occupied.says("sync")
+    assert occupied.drive_checksums() == before
 
 
-def test_a_host_that_loses_power_in_the_middle(host, pipeline: Pipeline) -> None:
+def test_a_host_that_loses_power_in_the_middle(provisioned: Machine, pipeline: Pipeline) -> None:
     pipeline.config |= {"experiments": ["memory_bandwidth"], "sample": {}}
-    run = subprocess.Popen(
-        pipeline.command(), cwd=pipeline.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    pattern = "results/*/*/*/*/rep*.json"
-    wait_until(lambda: len(files_of_running_program(pipeline.folder, pattern)) >= 3, 300)
-    power_switch.stop_machine(host.folder, force=True)
-    said = run.communicate(timeout=300)[0].decode()
+    run = start(pipeline)
+    wait_until(lambda: len(pipeline.records()) >= 3, 300)
+    power_switch.stop_machine(provisioned.folder, force=True)
+    said = run.communicate(timeout=300)[0]
     assert run.returncode != 0
     assert said.count(f"host {HOST} is skipped") == 1, said
     kept = pipeline.records(HOST)
     assert len(kept) >= 3
     for record in kept.values():
         assert schema_errors(record, "record") == []
-    power_switch.boot_machine(host.folder)
+    power_switch.boot_machine(provisioned.folder)
     pipeline.run()
     after = pipeline.records(HOST)
     assert len(after) > len(kept)

@@ -12,11 +12,11 @@ import pytest
 
 from chaosity.place.page_placement import POLICIES
 from chaosity.records.record_format import Record
+from lab_machines import Machine
 from lab_workflow import SERVER, Pipeline, placed
 
 pytestmark = pytest.mark.lab
 
-TRAPS = "traps"
 WEIGHTS, CONTENDED, STUDY = "memory_bandwidth", "contended_paths", "page_placement"
 # As many points of each as minutes allow, from the first to the last.
 LATENCY = {
@@ -30,7 +30,7 @@ LATENCY = {
 
 
 @pytest.fixture(scope="module")
-def measured(server, root: Path, tmp_path_factory) -> Pipeline:
+def measured(server: Machine, root: Path, tmp_path_factory) -> Pipeline:
     """The server with latency and weights measured by a first run, and placements by a second."""
     pipeline = Pipeline(root, tmp_path_factory.mktemp("studies"), SERVER)
     # Of the study of placement every policy with some worker sets and kernels.
@@ -101,15 +101,13 @@ def test_shares_are_within_two_per_cent_by_the_kernels_account(measured: Pipelin
 
 
 def test_memory_without_processing_units_is_reached_from_every_node(
-    lab, root: Path, tmp_path: Path
+    traps: Machine, root: Path, tmp_path: Path
 ) -> None:
     """On the machine of traps: one node has no units, one no memory."""
-    lab.up(TRAPS)
-    lab.playbook("--limit", TRAPS, playbook="provision.yml")
-    pipeline = Pipeline(root, tmp_path, TRAPS)
+    pipeline = Pipeline(root, tmp_path, traps.name)
     pipeline.config |= {"experiments": ["latency_matrix", "loaded_latency"], "sample": {}}
     pipeline.run_and_try_again()
-    topology = json.loads(pipeline.path(f"{TRAPS}/*/topology.json").read_text())
+    topology = json.loads(pipeline.path("*/*/topology.json").read_text())
     nodes = {node["os_index"]: node for node in topology["nodes"]}
     targets = {index for index, node in nodes.items() if node["target"]}
     cpuless = {index for index in targets if not nodes[index]["initiator"]}

@@ -12,6 +12,7 @@ import pytest
 
 import playbooks
 from chaosity.hosts.runner_command import ROOT_DIRECTORY
+from lab_machines import Machine
 from lab_workflow import Pipeline, good
 
 pytestmark = pytest.mark.lab
@@ -59,7 +60,7 @@ userdel --force --remove {ADMINISTRATOR}
 
 
 @pytest.fixture(scope="module")
-def strict(provisioned) -> Iterator[Any]:
+def strict(provisioned: Machine) -> Iterator[Machine]:
     """The small host, made strict; as it was afterwards."""
     provisioned.says(MAKE_STRICT)
     yield provisioned
@@ -68,7 +69,7 @@ def strict(provisioned) -> Iterator[Any]:
 
 
 @pytest.fixture
-def pipeline(strict, root: Path, tmp_path: Path) -> Pipeline:
+def pipeline(strict: Machine, root: Path, tmp_path: Path) -> Pipeline:
     """A point of memory and a point of a drive, measured by the administrator through sudo."""
     found = Pipeline(root, tmp_path, HOST)
     found.config |= {
@@ -80,7 +81,7 @@ def pipeline(strict, root: Path, tmp_path: Path) -> Pipeline:
     return found
 
 
-def log_in(pipeline: Pipeline, strict: Any, user: str, **variables: Any) -> None:
+def log_in(pipeline: Pipeline, strict: Machine, user: str, **variables: Any) -> None:
     """Let a user measure what provisioning as root has installed."""
     lab = strict.folder.parent
     options = {"UserKnownHostsFile": lab / "known_hosts", "HostKeyAlgorithms": "ssh-ed25519"}
@@ -115,7 +116,7 @@ def verdicts(pipeline: Pipeline) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def installed(strict, root: Path, tmp_path_factory) -> None:
+def installed(strict: Machine, root: Path, tmp_path_factory) -> None:
     """All that provisioning installs, by an administrator who becomes root through sudo."""
     pipeline = Pipeline(root, tmp_path_factory.mktemp("provision"), HOST)
     pipeline.config["inventory"] = str(pipeline.folder / "hosts.yml")
@@ -123,7 +124,7 @@ def installed(strict, root: Path, tmp_path_factory) -> None:
     play(pipeline, "provision.yml")
 
 
-def test_the_host_is_strict(strict) -> None:
+def test_the_host_is_strict(strict: Machine) -> None:
     assert "Permission denied" in strict.ssh("true").stderr
     assert strict.says("umask", user=ADMINISTRATOR).strip() == "0027"
     assert strict.says("sudo sh -c umask", user=ADMINISTRATOR).strip() == "0027"
@@ -139,21 +140,25 @@ def test_root_measures_through_sudo(installed, pipeline: Pipeline) -> None:
     assert any(path.startswith(f"{ROOT_DIRECTORY}/kernels/") for path in paths)
 
 
-def test_a_member_of_the_groups_measures_without_root(installed, strict, pipeline) -> None:
+def test_a_member_of_the_groups_measures_without_root(
+    installed, strict: Machine, pipeline: Pipeline
+) -> None:
     log_in(pipeline, strict, MEMBER)
     found = verdicts(pipeline)
     assert {verdict["status"] for verdict in found.values()} == {"valid"}, found
     assert found.keys() == {"memory_bandwidth", "storage_sample"}
 
 
-def test_a_member_who_may_not_read_drives_measures_memory(installed, strict, pipeline) -> None:
+def test_a_member_who_may_not_read_drives_measures_memory(
+    installed, strict: Machine, pipeline: Pipeline
+) -> None:
     log_in(pipeline, strict, WITHOUT_DISKS)
     found = verdicts(pipeline)
     assert found["memory_bandwidth"]["status"] == "valid", found
     assert "run as root or join the group 'disk'" in found["storage_sample"]["reason"]
 
 
-def test_who_is_in_no_group_cannot_measure(installed, strict, pipeline) -> None:
+def test_who_is_in_no_group_cannot_measure(installed, strict: Machine, pipeline: Pipeline) -> None:
     log_in(pipeline, strict, STRANGER)
     for verdict in verdicts(pipeline).values():
         assert "this user may not open the lock" in verdict["reason"]

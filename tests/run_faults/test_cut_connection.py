@@ -16,7 +16,7 @@ import pytest
 from broken_runs import BIN, ResultsFolder, record_files, run_program
 from chaosity.hosts.runner_command import ssh_transport
 from chaosity.runner.observed_state import process_and_descendants
-from sshd import Server
+from sshd import Server, running_server
 from wait_until_true import wait_until
 
 # In place of the runner: sends half of a real record, and then waits as on a connection that hangs.
@@ -61,12 +61,8 @@ class FarHost:
 
 @pytest.fixture
 def far(results: ResultsFolder, tmp_path: Path) -> Iterator[FarHost]:
-    folder = tmp_path / "sshd"
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    yield FarHost(server, results, tmp_path)
-    server.stop()
+    with running_server(tmp_path / "sshd") as server:
+        yield FarHost(server, results, tmp_path)
 
 
 @pytest.mark.parametrize("what", ["session", "server"])

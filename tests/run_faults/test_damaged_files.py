@@ -10,13 +10,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 
 from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity, record_files
 from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.files_made_again import set_damaged_derived_files_aside
 from chaosity.documents.config import read_config
 from chaosity.records.record_files import load_record, save_record
+from inventories import write_inventory
 from workflow_folder import Workflow
 
 
@@ -153,8 +153,7 @@ def test_damaged_records_are_set_aside_when_a_run_is_planned(
     damaged = [results.record(point) for point in results.points][: len(damages)]
     for damage, path in zip(damages, damaged, strict=True):
         damage(path)
-    hosts = results.results.parent / "hosts.yml"
-    hosts.write_text(yaml.safe_dump({"all": {"hosts": {"sim": SIMULATED_HOST}}}))
+    hosts = write_inventory(results.results.parent / "hosts.yml", {"sim": SIMULATED_HOST})
     config = {"inventory": str(hosts), "results": str(results.results)}
     only = {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
     Campaign({**read_config(), **config, **only, "replicates": 1}, root=root)

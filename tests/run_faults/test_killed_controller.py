@@ -20,7 +20,7 @@ def test_kill_in_the_middle_and_go_on(workflow: Workflow):
     workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 4}}
     results = workflow.folder / "results"
     run = start(workflow)
-    wait_until(lambda: len(files_of_running_program(results, "*/*/*/*/rep*.json")) >= 2)
+    wait_until(lambda: len(workflow.records()) >= 2)
     kill_all(run)
     kept = record_files(results)
     workflow.measure()
@@ -62,7 +62,7 @@ def test_ctrl_c_twice_leaves_no_process_and_the_next_run_goes_on(workflow: Workf
     workflow.config["experiments"] = ["memory_bandwidth"]
     results = workflow.folder / "results"
     run = start(workflow)
-    wait_until(lambda: len(files_of_running_program(results, "*/*/*/*/rep*.json")) >= 2)
+    wait_until(lambda: len(workflow.records()) >= 2)
     os.killpg(run.pid, signal.SIGINT)
     time.sleep(0.5)  # so that the second interrupts what the first has begun
     os.killpg(run.pid, signal.SIGINT)
@@ -96,7 +96,7 @@ def test_a_kill_of_snakemake_alone_leaves_no_measurement(workflow: Workflow):
     # The measurement would take a minute.
     wait_until(lambda: not found("chaosity-measure"), 30)
     wait_until(lambda: not processes_of_session(run.pid), 120)
-    assert not list(workflow.folder.glob("results/*/*/*/*/rep*.json"))
+    assert not workflow.records()
 
 
 def check_nothing_lost(kept: Mapping[Path, bytes], after: Mapping[Path, bytes]) -> None:

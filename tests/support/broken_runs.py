@@ -11,15 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from chaosity.documents.shipped_documents import ROOT
+from inventories import simulated_host
 from published_schemas import schema_errors
 from wait_until_true import files_of_running_program
 from workflow_folder import Workflow
 
-SIMULATED_HOST = {
-    "chaosity_topology": str(ROOT / "templates/machines/topologies/xeon_8358.xml"),
-    "chaosity_simulated": str(ROOT / "templates/machines/xeon_8358.yaml"),
-}
+SIMULATED_HOST = simulated_host("xeon_8358")
 BIN = Path(sys.executable).parent
 
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from playbooks import Outcome, play
+from sshd import free_port
 
 MODES = {"nps1": 1, "nps2": 2, "nps4": 4, "nps0": 0}
-
-
-def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def make_machine(lab: Path, name: str, modes: dict[str, int], attribute: str) -> Path:

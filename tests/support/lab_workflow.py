@@ -68,11 +68,6 @@ class Pipeline(Workflow):
         """The current records of all hosts."""
         return [one for host in self.config["hosts"] for one in self.records(host).values()]
 
-    def records(self, host: str) -> dict[Path, Record]:
-        """The current records of a host."""
-        found = sorted((self.folder / "results" / host).glob("*/*/*/rep*.json"))
-        return {path: json.loads(path.read_text()) for path in found}
-
     def summary(self, host: str) -> dict[str, Any]:
         """What the report of a host says in short."""
         summary: dict[str, Any] = json.loads(self.path(f"{host}/*/summary.json").read_text())

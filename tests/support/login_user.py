@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sshd import Server
+from sshd import Server, running_server
 
 SUDOERS = Path("/etc/sudoers.d")
 EVERYTHING = "NOPASSWD: ALL"
@@ -63,13 +63,9 @@ def login_user(umask: int) -> Iterator[LoginUser]:
         subprocess.run(["usermod", "--password", "*", name], check=True)
         with tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o755)
-            server = Server(Path(folder), umask)
-            (Path(folder) / "authorized").chmod(0o644)
-            server.start()
-            try:
+            with running_server(Path(folder), umask) as server:
+                (Path(folder) / "authorized").chmod(0o644)
                 yield LoginUser(name, Path("~" + name).expanduser(), server)
-            finally:
-                server.stop()
     finally:
         # Kept connections take a moment to end, and userdel refuses until then.
         for _ in range(100):

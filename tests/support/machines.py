@@ -64,13 +64,13 @@ from chaosity.store.tidy_table_from_records import (
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
+from inventories import OWN_TOPOLOGIES as OWN_TOPOLOGIES
+from inventories import SHIPPED_MACHINES as SHIPPED_MACHINES
+from inventories import SMALL_MACHINES as SMALL_MACHINES
+from inventories import machine_file, topology_file
 from quick_files import quick_files
 from table_rows import DAY, in_types_of_file
 
-SMALL_MACHINES = ROOT / "tests/data/machines"
-SHIPPED_MACHINES = ROOT / "templates/machines"
-# Its README.md describes each.
-OWN_TOPOLOGIES = ROOT / "tests/data/topologies"
 # Below build/, where both workers of pytest-xdist and later runs find them.
 KEPT = ROOT / "build/simulated_machines"
 # Rooms that no command of `make_results` uses; test_rooms.py forbids it.
@@ -105,7 +105,7 @@ def simulated(
     own = _description(machine) if isinstance(machine, str) else machine
     own = {**own, "seed": seed, "faults": [*own.get("faults", ()), *map(dict, faults)]}
     name = own["simulated_machine"]
-    xml = _file(SMALL_MACHINES, SHIPPED_MACHINES / "topologies", name=f"{topology or name}.xml")
+    xml = topology_file(topology or name)
     files = {
         "topology.xml": xml.read_text(),
         f"{name}.yaml": yaml.safe_dump(own),
@@ -133,14 +133,8 @@ def run_chaosity(*words: str | Path) -> str:
 
 def _description(name: str) -> Mapping[str, Any]:
     """Return the description of a machine that has a file."""
-    path = _file(SMALL_MACHINES, SHIPPED_MACHINES, name=f"{name}.yaml")
-    description: Mapping[str, Any] = yaml.safe_load(path.read_text())
+    description: Mapping[str, Any] = yaml.safe_load(machine_file(name).read_text())
     return description
-
-
-def _file(*folders: Path, name: str) -> Path:
-    """Return the file of this name in the first folder that has it."""
-    return next(path for folder in folders if (path := folder / name).exists())
 
 
 def _inventory(hosts: Sequence[str], machine: str) -> dict[str, Any]:
@@ -216,15 +210,12 @@ def product_digest() -> str:
 @cache
 def shipped_topology(name: str) -> Topology:
     """Return a topology that has a file."""
-    folders = (SMALL_MACHINES, SHIPPED_MACHINES / "topologies", OWN_TOPOLOGIES)
-    path = _file(*folders, name=f"{name}.xml")
-    return discover_topology(str(path))
+    return discover_topology(str(topology_file(name)))
 
 
 def shipped_machine(name: str, topology: Topology) -> MachineDescription:
     """Return the description of a machine that has a file."""
-    path = _file(SMALL_MACHINES, SHIPPED_MACHINES, name=f"{name}.yaml")
-    return read_machine_description(path, topology)
+    return read_machine_description(machine_file(name), topology)
 
 
 _default_config = cache(read_config)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
-import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from wait_until_true import wait_until
 
 
 def make_key_pair(path: Path) -> Path:
@@ -59,13 +62,13 @@ class Server:
             start_new_session=True,
             umask=self.umask,
         )
-        limit = time.monotonic() + 10
-        while time.monotonic() < limit:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
-        raise RuntimeError((self.folder / "log").read_text())
+        wait_until(self.is_listening, 10, pause=0.05)
+
+    def is_listening(self) -> bool:
+        """Whether a client can connect; the log says why not."""
+        assert self.process.poll() is None, self.log
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     @property
     def log(self) -> str:
@@ -89,3 +92,15 @@ class Server:
         for pid in [str(self.process.pid), *sessions]:
             subprocess.run(["kill", "-KILL", pid], check=False, stderr=subprocess.DEVNULL)
         self.process.wait()
+
+
+@contextlib.contextmanager
+def running_server(folder: Path, umask: int = -1) -> Iterator[Server]:
+    """A server that is stopped afterwards; `folder` is made unless it is there."""
+    folder.mkdir(exist_ok=True)
+    server = Server(folder, umask)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from chaosity.records.record_format import Record
+from inventories import write_inventory
+from wait_until_true import files_of_running_program
 
 # Short times: they show that the workflow works, the measured values mean nothing.
 SHORT = {
@@ -57,8 +62,7 @@ class Workflow:
 
     def hosts(self, hosts: dict[str, dict[str, Any]]) -> None:
         """Write an inventory with these hosts and their variables."""
-        document = {"all": {"hosts": hosts}}
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
+        write_inventory(self.folder / "hosts.yml", hosts)
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; stdout contains its output and errors."""
@@ -105,6 +109,17 @@ class Workflow:
         text = self.run(*LISTING)
         found = re.findall(r"^(\w+) +(\d+)$", text, re.MULTILINE)
         return Counter({name: int(count) for name, count in found})
+
+    def records(self, host: str = "*", experiment: str = "*") -> dict[Path, Record]:
+        """The current records of a host, or of all, by their files."""
+        pattern = f"{host}/*/{experiment}/*/rep*.json"
+        found = files_of_running_program(self.folder / "results", pattern)
+        return {path: json.loads(path.read_text()) for path in found}
+
+    def attempts(self, host: str = "*") -> list[Path]:
+        """The files of all that was ever measured of a host, or of all."""
+        pattern = f"{host}/*/*/*/attempts/*.json"
+        return files_of_running_program(self.folder / "results", pattern)
 
     def path(self, pattern: str) -> Path:
         """Path of the only file below the results that matches the pattern."""

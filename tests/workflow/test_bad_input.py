@@ -12,6 +12,7 @@ from chaosity.campaign.campaign import Campaign
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
+from inventories import SHIPPED_TOPOLOGIES, simulated_host
 from workflow_folder import Workflow
 
 
@@ -25,8 +26,8 @@ def test_a_wrong_config_ends_snakemake_with_one_sentence(workflow: Workflow):
 
 MODES = {"configurations": ["nps1", "nps4"]}
 CLOSED_PORT = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9}
-SIMULATED = {"chaosity_simulated": str(ROOT / "templates/machines/epyc_9575f.yaml")}
-XML = str(ROOT / "templates/machines/topologies/epyc_9575f_{}.xml")
+SIMULATED = simulated_host("epyc_9575f", "epyc_9575f_nps1")
+OF_MODE = {"chaosity_topology": str(SHIPPED_TOPOLOGIES / "epyc_9575f_{configuration}.xml")}
 # What the config and the variables of the host are, and the sentence.
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"experiments": ["gpu"]}, {}, "unknown experiment 'gpu'; allowed: bandwidth_scaling"),
@@ -39,24 +40,20 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (MODES, {}, "localhost: a reboot of this host into another configuration would end this run"),
     # Before it is booted.
     (MODES, CLOSED_PORT, "host localhost: the host cannot be reached: "),
-    ({}, SIMULATED, "a simulated host needs a topology file"),
-    (
-        {"configurations": ["nps1"]},
-        {**SIMULATED, "chaosity_topology": XML.format("nps1")},
-        "is simulated in a single configuration",
-    ),
     (
         {},
-        {**SIMULATED, "chaosity_topology": XML.format("{configuration}")},
+        {"chaosity_simulated": SIMULATED["chaosity_simulated"]},
+        "a simulated host needs a topology file",
+    ),
+    ({"configurations": ["nps1"]}, SIMULATED, "is simulated in a single configuration"),
+    (
+        {},
+        {**SIMULATED, **OF_MODE},
         "the topology file depends on the configuration, but no configuration is given",
     ),
     ({"budget": "soon"}, {}, "'soon' is not a duration such as 30m, 2h or 1h30m"),
     ({"budget": "0m"}, {}, "budget is zero"),
-    (
-        {"budget": "3s"},
-        {**SIMULATED, "chaosity_topology": XML.format("nps1")},
-        "measuring each cell of the node matrices once takes about",
-    ),
+    ({"budget": "3s"}, SIMULATED, "measuring each cell of the node matrices once takes about"),
     ({"budget": "1h", "replicates": 5}, {}, "budget and replicates contradict"),
     ({"known_from": ["results"]}, {}, "earlier runs steer only runs with a budget or a precision"),
     ({"precision": "wide"}, {}, "'wide' is not a share such as 2 % or 0.02"),
@@ -90,7 +87,7 @@ def test_a_topology_file_is_planned_whole_and_not_measured(workflow: Workflow, r
     done = workflow.snakemake()
     assert done.returncode != 0
     assert "the host can be planned but not measured" in done.stdout
-    assert not list((workflow.folder / "results").glob("**/rep*.json"))
+    assert not workflow.records()
 
 
 @pytest.mark.thorough

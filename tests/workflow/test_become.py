@@ -56,11 +56,6 @@ def play(root: Path, workflow: Workflow, playbook: str, *words: str, **extra: An
     )
 
 
-def records(workflow: Workflow) -> list[Any]:
-    paths = (workflow.folder / "results").glob("far/*/*/*/rep*.json")
-    return [json.loads(path.read_text()) for path in sorted(paths)]
-
-
 @pytest.fixture(scope="module")
 def provisioned(root: Path, user: LoginUser, tmp_path_factory: Any) -> Iterator[Outcome]:
     """What provision.yml said; the folder of the programs is the default one."""
@@ -100,9 +95,9 @@ def test_sudo_for_the_runner_alone_is_enough_to_measure_as_root(
     with user.allowed(ONLY_THE_RUNNER):
         workflow.measure()
         refused = play(root, workflow, "provision.yml")
-    found = records(workflow)
+    found = workflow.records("far")
     assert found
-    for record in found:
+    for record in found.values():
         assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
         assert record["loads"][0]["program"]["path"].startswith(f"{INSTALLED}/kernels/")
     host = json.loads((workflow.folder / "results/far/host.json").read_text())
@@ -170,6 +165,6 @@ def test_without_become_everything_is_below_the_users_home(
     assert installed
     assert {path.lstat().st_uid for path in installed} == {user.home.stat().st_uid}
     workflow.measure()
-    for record in records(workflow):
+    for record in workflow.records("far").values():
         assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
         assert record["loads"][0]["program"]["path"].startswith(str(user.home))

@@ -11,10 +11,9 @@ pytestmark = pytest.mark.alone
 
 
 def verdicts(workflow):
-    found = (workflow.folder / "results").glob("localhost/*/*/*/rep*.json")
-    records = [json.loads(path.read_text()) for path in found]
+    records = workflow.records()
     assert records
-    return {r["point"]["point"]: r["verdict"]["reason"] or "valid" for r in records}
+    return {r["point"]["point"]: r["verdict"]["reason"] or "valid" for r in records.values()}
 
 
 @pytest.mark.thorough
@@ -23,8 +22,8 @@ def test_random_reads_of_fio_obey_littles_law(workflow):
     workflow.config |= {"experiments": ["storage_latency"], "sample": {"storage_latency": 3}}
     workflow.measure()
     assert set(verdicts(workflow).values()) == {"valid"}
-    for path in (workflow.folder / "results").glob("localhost/*/storage_latency/*/rep1.json"):
-        [load] = json.loads(path.read_text())["loads"]
+    for path, record in workflow.records().items():
+        [load] = record["loads"]
         [group] = json.loads(load["outputs"]["result.json"])["jobs"]
         in_flight = group["read"]["iops"] * group["read"]["lat_ns"]["mean"] * 1e-9
         wanted = load["levels"]["queue_depth"] * load["levels"]["jobs"]

@@ -11,13 +11,11 @@ import duckdb
 import pytest
 
 from broken_runs import kill_all, start
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.records.record_files import utc_now_text
-from wait_until_true import files_of_running_program, wait_until
+from inventories import simulated_host
+from wait_until_true import wait_until
 from workflow_folder import Workflow
 
-MACHINE = ROOT / "tests/data/machines/one_node"
-HOST = {"chaosity_topology": f"{MACHINE}.xml", "chaosity_simulated": f"{MACHINE}.yaml"}
 EXPERIMENTS = ["memory_bandwidth", "storage_bandwidth"]
 REPLICATES, MEMORY_POINTS = 3, 6  # of the plan, besides one point of the drive
 BUDGET, LESS = 28, 16  # s
@@ -28,7 +26,7 @@ class RunWithBudget(Workflow):
 
     def __init__(self, root: Path, folder: Path) -> None:
         super().__init__(root, folder)
-        self.host("imagined", **HOST)
+        self.host("imagined", **simulated_host("one_node"))
         self.config |= {"experiments": EXPERIMENTS, "replicates": REPLICATES}
         self.config["budget"] = f"{BUDGET}s"
         for key in ("stopping", "working_set"):
@@ -45,21 +43,22 @@ class RunWithBudget(Workflow):
         """How often the rounds measure each point."""
         return Counter(tuple(point) for each in self.rounds() for point in each["measurements"])
 
-    def attempts(self) -> Counter[str]:
+    def counted_attempts(self) -> Counter[str]:
         """How often each replicate was measured."""
-        found = files_of_running_program(self.folder, "results/imagined/*/*/*/attempts/*.json")
-        return Counter(f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in found)
+        return Counter(
+            f"{path.parents[1].name}/{path.name.split('.')[0]}" for path in self.attempts()
+        )
 
     def is_in_second_round(self) -> bool:
         """Whether a measurement of the second round is complete."""
         [first, *others] = self.rounds() or [{"measurements": ()}]
-        return bool(others) and self.attempts().total() > len(first["measurements"])
+        return bool(others) and len(self.attempts()) > len(first["measurements"])
 
     def measurements_of_a_run(self) -> int:
         """Measure; return how many measurements this took."""
-        before = self.attempts().total()
+        before = len(self.attempts())
         self.measure()
-        return self.attempts().total() - before
+        return len(self.attempts()) - before
 
 
 @pytest.mark.thorough
@@ -68,12 +67,12 @@ def test_rounds_go_on_after_a_kill_a_repair_another_run_and_an_upgrade(root: Pat
     run = start(workflow, "--", "measurements")
     wait_until(lambda: run.poll() is not None or workflow.is_in_second_round(), seconds=200)
     kill_all(run)
-    before, done = workflow.rounds(), workflow.attempts()
+    before, done = workflow.rounds(), workflow.counted_attempts()
     folder = workflow.path("imagined/*/plan.json").parent
 
     # The next run goes on in this round and measures nothing twice.
     text = workflow.measure()
-    chosen, finished = workflow.chosen(), workflow.attempts()
+    chosen, finished = workflow.chosen(), workflow.counted_attempts()
     assert workflow.rounds()[: len(before)] == before
     assert len(finished) == chosen.total() < REPLICATES * (MEMORY_POINTS + 1)
     # The measurement in the moment of the kill may have been complete without being noted.
@@ -106,9 +105,9 @@ def test_rounds_go_on_after_a_kill_a_repair_another_run_and_an_upgrade(root: Pat
     assert f"{every} older than a change" in text and "no further round" not in text
     # A run with less time measures a part, and its table has nothing else.
     workflow.config["budget"] = f"{LESS}s"
-    before = workflow.attempts().total()
+    before = len(workflow.attempts())
     text = workflow.run()
-    again = workflow.attempts().total() - before
+    again = len(workflow.attempts()) - before
     assert 0 < again == workflow.chosen().total() < every
     assert f"leaves out {every - again} measurements from before a change" in text
     points = [json.loads(path.read_text()) for path in folder.glob("points/*/*.json")]
@@ -142,7 +141,6 @@ def test_what_fails_is_measured_once_a_run(root: Path, tmp_path: Path):
     workflow.config |= {"experiments": EXPERIMENTS[1:], "replicates": 3, "precision": 0.2}
     for runs in (1, 2):
         text = workflow.measure()
-        failed = [*tmp_path.glob("results/localhost/*/storage_bandwidth/*/attempts/*.json")]
-        assert [path.name.split(".")[-2] for path in failed] == ["failed"] * runs
+        assert [path.name.split(".")[-2] for path in workflow.attempts()] == ["failed"] * runs
         assert [*tmp_path.glob("results/localhost/*/rounds/1.json")]
         assert "choose round 2 of localhost" in text

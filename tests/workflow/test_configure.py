@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import playbooks
+from inventories import THIS_MACHINE, write_inventory
 from playbooks import WITHOUT_ROOT, Outcome
 
 pytestmark = [
@@ -142,21 +143,18 @@ def test_bad_input_is_refused_by_name_and_other_hosts_go_on(
     root: Path, extra: dict[str, Any], tmp_path: Path
 ) -> None:
     before = reading()
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {
-        name: {**local, "host_state_file": str(tmp_path / name), **given}
+        name: {**THIS_MACHINE, "host_state_file": str(tmp_path / name), **given}
         for name, (given, _) in REFUSED.items()
     }
-    inventory = tmp_path / "hosts.json"
-    inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+    inventory = write_inventory(tmp_path / "hosts.yml", hosts)
     refused = configure(root, "-i", inventory)
     assert refused.count("failed") == len(REFUSED)
     for name, (_, sentence) in REFUSED.items():
         assert f"fatal: [{name}]: FAILED!" in refused.said
         assert refused.says(sentence), refused.said
     assert reading() == before
-    one = {"lacking": hosts["lacking"], "good": {**local, **extra}}
-    inventory.write_text(json.dumps({"all": {"hosts": one}}))
+    write_inventory(inventory, {"lacking": hosts["lacking"], "good": {**THIS_MACHINE, **extra}})
     outcome = configure(root, "-i", inventory)
     assert (outcome.count("failed"), outcome.count("changed")) == (1, 1), outcome.said
     assert int(BALANCING.read_text()) == extra["host_state_numa_balancing"]

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import playbooks
-from lab_bmc import MODES, Redfish, free_port, make_machine
+from inventories import THIS_MACHINE, write_inventory
+from lab_bmc import MODES, Redfish, make_machine
+from sshd import free_port
 
 pytestmark = pytest.mark.thorough
 
@@ -137,22 +138,15 @@ def bmc(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redfis
 
 def inventory(folder: Path, bmc: Redfish, hosts: dict[str, tuple[str, dict[str, Any]]]) -> Path:
     """Hosts that are this machine, with a lab's BMC; a variable that is None is left out."""
-    local = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-        "firmware_mode": "nps4",
+    usual = {**THIS_MACHINE, "firmware_mode": "nps4"}
+    variables = {
+        name: usual | bmc.variables(machine) | own for name, (machine, own) in hosts.items()
     }
-    document = {
-        name: {
-            key: value
-            for key, value in (local | bmc.variables(machine) | own).items()
-            if value is not None
-        }
-        for name, (machine, own) in hosts.items()
+    given = {
+        name: {key: value for key, value in own.items() if value is not None}
+        for name, own in variables.items()
     }
-    path = folder / "hosts.yml"
-    path.write_text(yaml.safe_dump({"all": {"hosts": document}}))
-    return path
+    return write_inventory(folder / "hosts.yml", given)
 
 
 def test_what_is_refused_is_refused_by_name_and_other_hosts_go_on(

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 import playbooks
+from inventories import write_inventory
 
 DOMAINS = "NumaMemoryDomainsPerSocket"
 # Host by host: the BMC's word for the maker, its settings, the values that its registry has (None:
@@ -125,7 +126,7 @@ def test_the_setting_is_chosen_from_what_there_is(root: Path, tmp_path: Path) ->
             "firmware_mode": mode,
             "__firmware_look": {"stdout_lines": ["boot id", *packages]},
         }
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    inventory = write_inventory(tmp_path / "hosts.yml", hosts)
     files = root / "roles/firmware/vars"
     chosen = f"{{{{ inventory_hostname }}}} chose {{{{ {CHOSEN} | to_json }}}}."
     shown = (
@@ -142,9 +143,7 @@ def test_the_setting_is_chosen_from_what_there_is(root: Path, tmp_path: Path) ->
     playbook = tmp_path / "choose.yml"
     playbook.write_text(yaml.safe_dump(plays))
     environment = {"ANSIBLE_DISPLAY_OK_HOSTS": "1"}
-    outcome = playbooks.play(
-        root, "-i", tmp_path / "hosts.yml", playbook=str(playbook), environment=environment
-    )
+    outcome = playbooks.play(root, "-i", inventory, playbook=str(playbook), environment=environment)
     assert outcome.status == 0, outcome.said
     for host, (_, (vendor, attribute, value, graceful)) in CASES.items():
         words = f'["{vendor}", "{attribute}", "{value}", {str(graceful).lower()}]'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -36,7 +35,7 @@ def latency(workflow):
 def test_every_kind_of_point_is_measured_and_shown(latency):
     latency.run()
     results = latency.folder / "results/localhost"
-    records = [json.loads(path.read_text()) for path in results.glob("*/*/*/rep*.json")]
+    records = latency.records().values()
     verdicts = {record["point"]["point"]: record["verdict"] for record in records}
     assert {v["status"] for v in verdicts.values()} == {"valid"}, verdicts
     assert {record["point"]["experiment"] for record in records} == set(EXPERIMENTS)
@@ -67,7 +66,7 @@ def test_huge_pages_that_are_not_reserved_are_refused_before_anything_runs(laten
     done = latency.snakemake()
     assert done.returncode != 0
     assert "no huge page of 1 GiB is reserved on node0" in done.stdout
-    assert not list((latency.folder / "results").glob("*/*/*/*/rep*.json"))
+    assert not latency.records()
 
 
 @pytest.mark.thorough
@@ -83,7 +82,6 @@ def test_a_size_that_does_not_fit_the_free_memory_is_a_failed_point(latency):
         },
     }
     latency.measure()
-    [path] = (latency.folder / "results").glob("*/*/latency_matrix/*/rep1.json")
-    verdict = json.loads(path.read_text())["verdict"]
-    assert verdict["status"] == "failed"
-    assert "bytes free" in verdict["reason"]
+    [record] = latency.records().values()
+    assert record["verdict"]["status"] == "failed"
+    assert "bytes free" in record["verdict"]["reason"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from inventories import THIS_MACHINE, write_inventory
 from machines import configuration_folder, simulated
 from playbooks import NOBODY, Outcome, play
 
@@ -37,18 +38,15 @@ class Monitor:
     def play(self, hosts: dict[str, dict[str, Any]], **extra: Any) -> Outcome:
         """Run the playbook for these hosts with their variables."""
         usual = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
+            **THIS_MACHINE,
             "monitor_results": str(self.results),
             "monitor_folder": str(self.root),
         }
         for host in hosts:
             shutil.copytree(self.map.parent, self.results / host, dirs_exist_ok=True)
-        document = {"all": {"hosts": {host: usual | own for host, own in hosts.items()}}}
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(document))
-        return play(
-            self.root, "-i", self.folder / "hosts.yml", playbook=str(self.playbook), extra=extra
-        )
+        given = {host: usual | own for host, own in hosts.items()}
+        inventory = write_inventory(self.folder / "hosts.yml", given)
+        return play(self.root, "-i", inventory, playbook=str(self.playbook), extra=extra)
 
     def check_refused(
         self, cases: dict[str, tuple[dict[str, Any], list[str]]], **extra: Any

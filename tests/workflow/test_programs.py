@@ -7,15 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
+from inventories import simulated_host
 from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
-OPTERON = {
-    "chaosity_topology": str(ROOT / "templates/machines/topologies/opteron_6272.xml"),
-    "chaosity_simulated": str(ROOT / "templates/machines/opteron_6272.yaml"),
-}
 
 
 def select(workflow: Workflow, benchmark: str, **parameters: object) -> None:
@@ -26,12 +22,6 @@ def select(workflow: Workflow, benchmark: str, **parameters: object) -> None:
         "benchmarks": {"placed_workload": benchmark},
         "parameters": {benchmark: parameters},
     }
-
-
-def record(workflow: Workflow) -> dict:
-    return json.loads(
-        workflow.path("*/*/program_placement/work=*first_touch/rep1.json").read_text()
-    )
 
 
 @pytest.mark.parametrize("benchmark", ["sysbench_memory", "sort_lines"])
@@ -47,7 +37,11 @@ def test_a_program_is_measured_drawn_and_reported(
     }
     select(workflow, benchmark, **given[benchmark])
     workflow.run()
-    measured = record(workflow)
+    [measured] = [
+        record
+        for path, record in workflow.records().items()
+        if path.parent.name.endswith("first_touch")
+    ]
     assert measured["verdict"]["status"] == "valid", measured["verdict"]["reason"]
     checks = {check["name"]: check["passed"] for check in measured["verdict"]["checks"]}
     assert checks["work: threads"] and checks["work: pages"] is not False
@@ -65,11 +59,10 @@ def test_a_program_is_measured_drawn_and_reported(
 
 
 def test_a_program_is_simulated_by_the_memory_traffic_that_its_file_states(workflow: Workflow):
-    workflow.hosts({"opteron": OPTERON})
+    workflow.host("opteron", **simulated_host("opteron_6272"))
     select(workflow, "sysbench_memory")
     workflow.config["sample"] = {"program_placement": 4}
     workflow.measure()
-    found = list((workflow.folder / "results").glob("opteron/*/program_placement/*/rep1.json"))
-    verdicts = [json.loads(path.read_text())["verdict"] for path in found]
+    verdicts = [record["verdict"] for record in workflow.records().values()]
     assert len(verdicts) == 4
     assert [verdict["reason"] for verdict in verdicts if verdict["status"] != "valid"] == []

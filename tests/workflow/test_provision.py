@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ import pytest
 
 import playbooks
 from compiler_cache import ROOT, path_with_cache
+from inventories import THIS_MACHINE, write_inventory
 from playbooks import NOBODY, WITHOUT_ROOT, Outcome
 
 # `make test` itself provisions this machine; these tests compile everything several times.
@@ -57,11 +57,8 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def this_machine(folder: Path, hosts: dict[str, dict[str, Any]]) -> Path:
     """Write an inventory of hosts that are this machine."""
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    document = {"all": {"hosts": {name: local | given for name, given in hosts.items()}}}
-    path = folder / "hosts.json"
-    path.write_text(json.dumps(document))
-    return path
+    given = {name: THIS_MACHINE | own for name, own in hosts.items()}
+    return write_inventory(folder / "hosts.yml", given)
 
 
 def test_a_host_is_provisioned_once(root: Path, stream: Path, tmp_path: Path) -> None:

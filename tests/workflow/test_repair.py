@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from broken_runs import chaosity
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
+from inventories import simulated_host
 from workflow_folder import Workflow
 
-MACHINE = ROOT / "tests/data/machines/fleet"
-HOST = {"chaosity_topology": f"{MACHINE}.xml", "chaosity_simulated": f"{MACHINE}.yaml"}
+HOST = simulated_host("fleet")
 
 
 @pytest.mark.thorough

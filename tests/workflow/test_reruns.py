@@ -45,12 +45,12 @@ def test_a_failed_point_is_tried_again_and_kept(workflow):
     blocked.write_text("")
     workflow.host(chaosity_storage_file=files(blocked))
     workflow.measure()
-    record = json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
+    [record] = workflow.records().values()
     assert "cannot be created" in record["verdict"]["reason"]
     blocked.unlink()
     workflow.measure()
-    record = json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
+    [record] = workflow.records().values()
     assert record["verdict"]["status"] == "valid"
     assert workflow.selected() == set()
-    attempts = workflow.path("localhost/*/storage_bandwidth/*/attempts")
-    assert sorted(p.name.split(".")[-2] for p in attempts.glob("*.json")) == ["failed", "valid"]
+    attempts = [path.name.split(".")[-2] for path in workflow.attempts()]
+    assert sorted(attempts) == ["failed", "valid"]

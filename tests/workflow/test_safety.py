@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from loop_devices import checksum, loop_device
 
 
-def record(workflow):
-    return json.loads(workflow.path("localhost/*/storage_bandwidth/*/rep1.json").read_text())
+def verdict(workflow):
+    [record] = workflow.records(experiment="storage_bandwidth").values()
+    return record["verdict"]
 
 
 def test_measurements_leave_every_byte_of_a_drive(workflow, tmp_path):
@@ -23,7 +22,7 @@ def test_measurements_leave_every_byte_of_a_drive(workflow, tmp_path):
             "sample": {"interference": 1},
         }
         workflow.measure()
-        assert record(workflow)["verdict"]["status"] == "valid", record(workflow)["verdict"]
+        assert verdict(workflow)["status"] == "valid", verdict(workflow)
         assert checksum(image) == before
 
 
@@ -51,7 +50,7 @@ def test_a_named_drive_with_a_file_system_is_refused_even_so(workflow, tmp_path)
         workflow.config["experiments"] = ["storage_bandwidth"]
         workflow.config["benchmarks"] = {"storage_bandwidth": "fio_sequential_write"}
         workflow.measure()
-        assert "has a signature (TYPE=ext4)" in record(workflow)["verdict"]["reason"]
+        assert "has a signature (TYPE=ext4)" in verdict(workflow)["reason"]
         assert checksum(image) == before
 
 
@@ -65,5 +64,5 @@ def test_a_named_blank_drive_is_written(workflow, tmp_path):
         workflow.config["experiments"] = ["storage_bandwidth"]
         workflow.config["benchmarks"] = {"storage_bandwidth": "fio_sequential_write"}
         workflow.measure()
-        assert record(workflow)["verdict"]["status"] == "valid", record(workflow)["verdict"]
+        assert verdict(workflow)["status"] == "valid", verdict(workflow)
         assert checksum(image) != before

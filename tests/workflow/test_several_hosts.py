@@ -9,12 +9,10 @@ from collections import Counter
 
 import pytest
 
-from chaosity.documents.shipped_documents import ROOT
-from wait_until_true import files_of_running_program
+from inventories import simulated_host
 from workflow_folder import LISTING, Workflow
 
-MACHINE = ROOT / "tests/data/machines/fleet"
-HOST = {"chaosity_topology": f"{MACHINE}.xml", "chaosity_simulated": f"{MACHINE}.yaml"}
+HOST = simulated_host("fleet")
 
 
 @pytest.fixture
@@ -27,9 +25,7 @@ def several(workflow: Workflow) -> Workflow:
 
 def attempts(workflow: Workflow, host: str) -> Counter[str]:
     """How often each point of a host was measured."""
-    pattern = f"results/{host}/*/*/*/attempts/*.json"
-    found = files_of_running_program(workflow.folder, pattern)
-    return Counter(path.parents[1].name for path in found)
+    return Counter(path.parents[1].name for path in workflow.attempts(host))
 
 
 def test_a_dry_run_lists_the_measurements_of_every_host_and_writes_nothing(several: Workflow):
@@ -65,7 +61,7 @@ def test_only_what_is_missing_is_measured_and_a_host_left_out_fails_the_run(seve
     assert "broken/" in (several.folder / "results/index.html").read_text()
     assert several.selected() == set()
     # A lost record of one host asks for its measurement.
-    next(several.folder.glob("results/broken/*/memory_bandwidth/*/rep1.json")).unlink()
+    next(iter(several.records("broken"))).unlink()
     several.run()
     for host in ("broken", "second"):
         assert len(attempts(several, host)) == 4

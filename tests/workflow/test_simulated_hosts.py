@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,14 +10,14 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 import playbooks
+from broken_runs import chaosity
 from chaosity.campaign.campaign import Campaign
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.store.measurements import Measurements
+from inventories import simulated_host
 from workflow_folder import Workflow
 
-MACHINE = ROOT / "tests/data/machines/fleet"
-HOST = {"chaosity_topology": f"{MACHINE}.xml", "chaosity_simulated": f"{MACHINE}.yaml"}
+HOST = simulated_host("fleet")
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +48,9 @@ def test_a_dry_run_needs_no_slurm_no_locale_no_environment(
     assert "rule measure:" in done.stdout
 
 
-def chaosity(workflow: Workflow, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of chaosity in the workflow's folder."""
-    return subprocess.run(
-        [sys.executable, "-c", "from chaosity.cli import main; main()", *arguments],
-        cwd=workflow.folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated: Workflow):
     folder = simulated.path("imagined/*/report.html").parent
-    records = [json.loads(path.read_text()) for path in folder.glob("*/*/rep1.json")]
+    records = simulated.records().values()
     assert {record["origin"] for record in records} == {"simulated"}
     assert {record["verdict"]["status"] for record in records} == {"valid"}
     assert Measurements.read(folder / "measurements.parquet").is_simulated
@@ -79,9 +66,9 @@ def test_every_output_says_simulated_and_none_can_be_used_by_a_machine(simulated
     assert "hwloc must not use simulated values" in notes
     assert "the kernel must not use simulated values" in notes
     assert not (folder / "exports/weights.json").exists()
-    refused = chaosity(simulated, "profile", "collect", "results")
+    refused = chaosity("profile", "collect", "results", folder=simulated.folder)
     assert refused.returncode == 2
-    assert "the table is of a simulated host" in refused.stderr
+    assert "the table is of a simulated host" in refused.stdout
 
 
 def test_results_of_this_and_of_older_versions_stay_valid(simulated: Workflow):
@@ -113,16 +100,17 @@ def test_an_rocrate_has_each_record_with_its_command_and_a_bulk_run_has_its_valu
     assert (crate.name, crate.license) == (name, licence)
     described = {str(entity.get("contentUrl")): entity for entity in crate.get_entities()}
     assert any(name.endswith("/exports/notes.txt") for name in described)
-    done = chaosity(simulated, "simulate", "--config", "test.yaml", "--results", "bulk")
-    assert done.returncode == 0, done.stderr
-    records = sorted(simulated.folder.glob("results/imagined/*/*/*/rep1.json"))
+    words = ("simulate", "--config", "test.yaml", "--results", "bulk")
+    done = chaosity(*words, folder=simulated.folder)
+    assert done.returncode == 0, done.stdout
+    records = simulated.records()
     assert len(records) == len([*simulated.folder.glob("bulk/imagined/*/*/*/rep1.json")]) > 0
-    for path in records:
-        record = str(path.relative_to(simulated.folder))
-        [made] = described[record]["generatedBy"]
-        assert "chaosity-measure" in made["command"] and record in made["command"]
+    for path, record in records.items():
+        name = str(path.relative_to(simulated.folder))
+        [made] = described[name]["generatedBy"]
+        assert "chaosity-measure" in made["command"] and name in made["command"]
         bulk = simulated.folder / "bulk" / path.relative_to(simulated.folder / "results")
-        assert json.loads(path.read_text())["loads"] == json.loads(bulk.read_text())["loads"]
+        assert record["loads"] == json.loads(bulk.read_text())["loads"]
 
 
 def test_no_playbook_does_anything_for_a_host_without_a_machine(root: Path, tmp_path: Path):

@@ -20,6 +20,7 @@ import yaml
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
 from chaosity.topology.topology_discovery import discover_topology
+from inventories import SHIPPED_TOPOLOGIES, machine_file, topology_file, write_inventory
 from machines import configuration_folder, make_tables, run_chaosity
 from workflow_folder import Workflow
 
@@ -75,13 +76,12 @@ def simulate(folder: Path, topology: Path, machine: Path, **config: object) -> N
     # Drives that do not exist may be written.
     drives = [drive.serial for drive in discover_topology(str(topology)).drives[:1]]
     variables = {
-        "ansible_connection": "local",
         "chaosity_topology": str(topology),
         "chaosity_simulated": str(machine),
         "chaosity_destructive_drives": drives,
     }
-    inventory, chosen = folder / "hosts.yml", folder / "config.yaml"
-    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"server": variables}}}))
+    inventory = write_inventory(folder / "hosts.yml", {"server": variables})
+    chosen = folder / "config.yaml"
     chosen.write_text(yaml.safe_dump(config))
     words = ("--config", chosen, "--inventory", inventory, "--results", folder / "results")
     run_chaosity("simulate", *words)
@@ -108,8 +108,8 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
     for experiments in (needed, case.experiments) if needed else (case.experiments,):
         simulate(
             tmp_path,
-            ROOT / f"templates/machines/topologies/{case.topology}.xml",
-            ROOT / f"templates/machines/{case.machine}.yaml",
+            topology_file(case.topology),
+            machine_file(case.machine),
             experiments=sorted(experiments),
             replicates=2,
             sample=dict.fromkeys(sorted(experiments - WHOLE), FEW_POINTS),
@@ -150,20 +150,18 @@ def test_each_experiment_has_its_section_and_its_figures_have_finite_numbers(
 def test_a_simulated_mac(tmp_path: Path) -> None:
     topology = ROOT / "tests/data/topologies/m1-pro-by-hand.xml"
     config = read_yaml(ROOT / "config/darwin.yaml")
-    simulate(tmp_path, topology, ROOT / "templates/machines/desktop.yaml", **config)
+    simulate(tmp_path, topology, machine_file("desktop"), **config)
     records = [json.loads(path.read_text()) for path in tmp_path.glob("results/*/*/*/*/rep1.json")]
     assert {record["verdict"]["status"] for record in records} == {"valid"}
 
 
 def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path) -> None:
     workflow = Workflow(root, tmp_path)
-    variables = {
-        "chaosity_topology": str(
-            ROOT / "templates/machines/topologies/epyc_9575f_{configuration}.xml"
-        ),
-        "chaosity_simulated": str(ROOT / "templates/machines/epyc_9575f.yaml"),
-    }
-    workflow.hosts({"turin": variables})
+    topology = SHIPPED_TOPOLOGIES / "epyc_9575f_{configuration}.xml"
+    machine = machine_file("epyc_9575f")
+    workflow.hosts(
+        {"turin": {"chaosity_topology": str(topology), "chaosity_simulated": str(machine)}}
+    )
     modes = ["nps1", "nps4"]
     workflow.config |= {
         "configurations": modes,

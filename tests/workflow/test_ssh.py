@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broken_runs import start
 from chaosity.runner.build_zipapp import write_zipapp
 from published_schemas import schema_errors
-from sshd import Server, make_key_pair
-from wait_until_true import files_of_running_program, wait_until
+from sshd import Server, make_key_pair, running_server
+from wait_until_true import wait_until
 from workflow_folder import Workflow
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    folder = tmp_path / "sshd"
-    folder.mkdir()
-    one = Server(folder)
-    one.start()
-    yield one
-    one.stop()
+    with running_server(tmp_path / "sshd") as one:
+        yield one
 
 
 @pytest.fixture
@@ -45,16 +40,11 @@ def host(workflow: Workflow, server: Server, **variables) -> dict:
     }
 
 
-def records(workflow: Workflow, name: str) -> list[Path]:
-    return files_of_running_program(workflow.folder / "results", f"{name}/*/*/*/rep*.json")
-
-
 def test_a_host_is_measured_over_one_kept_connection(workflow, server):
     workflow.measure()
-    found = records(workflow, "far")
+    found = workflow.records("far")
     assert len(found) == 2
-    for path in found:
-        record = json.loads(path.read_text())
+    for record in found.values():
         assert schema_errors(record, "record") == []
         assert record["verdict"]["status"] == "valid", record["verdict"]["reason"]
     assert server.log.count("Accepted publickey") == 1
@@ -93,19 +83,19 @@ def test_hosts_that_cannot_be_reached_are_named_and_the_others_go_on(workflow, s
     workflow.hosts({"far": good, **lost})
     done = workflow.snakemake("--until", "measure")
     assert done.returncode != 0
-    assert records(workflow, "far")
+    assert workflow.records("far")
     for name, (_, message) in UNREACHABLE.items():
         assert f"host {name}" in done.stdout
         assert message in done.stdout
         note = (workflow.folder / f"results/{name}/left_out.json").read_text()
         assert name in note
         assert message in note
-        assert not records(workflow, name)
+        assert not workflow.records(name)
     repaired = ("deaf", "old")
     workflow.hosts(dict.fromkeys(["far", *repaired], good))
     workflow.measure()
     for name in repaired:
-        assert len(records(workflow, name)) == len(records(workflow, "far"))
+        assert len(workflow.records(name)) == len(workflow.records("far"))
         assert not (workflow.folder / f"results/{name}/left_out.json").exists()
 
 
@@ -126,19 +116,16 @@ def test_a_host_that_dies_in_the_middle_leaves_whole_records_and_the_next_run_go
     good = host(workflow, server)
     workflow.config |= {"replicates": 3, "sample": {}}
     workflow.hosts({"far": good, "localhost": {"ansible_connection": "local"}})
-    command = workflow.command("--until", "measure")
-    run = subprocess.Popen(
-        command, cwd=workflow.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    wait_until(lambda: len(records(workflow, "far")) >= 3)
+    run = start(workflow, "--until", "measure")
+    wait_until(lambda: len(workflow.records("far")) >= 3)
     server.stop()
-    said = run.communicate(timeout=120)[0].decode()
+    said = run.communicate(timeout=120)[0]
     assert run.returncode != 0
     assert said.count("host far is skipped") == 1
-    survived = records(workflow, "far")
-    assert 3 <= len(survived) < len(records(workflow, "localhost"))
-    for path in survived:
-        assert schema_errors(json.loads(path.read_text()), "record") == []
+    survived = workflow.records("far")
+    assert 3 <= len(survived) < len(workflow.records("localhost"))
+    for record in survived.values():
+        assert schema_errors(record, "record") == []
     server.start()
     workflow.measure()
-    assert len(records(workflow, "far")) == len(records(workflow, "localhost"))
+    assert len(workflow.records("far")) == len(workflow.records("localhost"))

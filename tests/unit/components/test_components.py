@@ -195,8 +195,9 @@ def test_this_machine_is_the_same_while_memory_is_allocated():
     if _available_bytes() < 2 * size:
         pytest.skip("fewer than 6 GiB of memory are available")
     program = (
-        "import sys; kept = bytearray(int(sys.argv[1]))\n"
-        "for page in range(0, len(kept), 4096): kept[page] = 1\n"
+        "import mmap, sys\n"
+        "at_once = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE\n"
+        "kept = mmap.mmap(-1, int(sys.argv[1]), flags=at_once)\n"
         "print('full', flush=True); sys.stdin.read()"
     )
 
