@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from broken_runs import SIMULATED_HOST, ResultsFolder, chaosity
+from broken_runs import SIMULATED_HOST, ResultsFolder, simulate_records
 from workflow_folder import Workflow
 
 
-@pytest.fixture
-def simulated(workflow: Workflow) -> Workflow:
-    """A workflow over a simulated host with eight points."""
+def over_simulated_host(workflow: Workflow) -> Workflow:
     workflow.host("sim", **SIMULATED_HOST)
     workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
     return workflow
 
 
+@pytest.fixture
+def simulated(workflow: Workflow) -> Workflow:
+    """A workflow over a simulated host with eight points."""
+    return over_simulated_host(workflow)
+
+
 @pytest.fixture(scope="session")
 def finished(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records of the simulated host, with plan and points; no test may change them."""
-    workflow = Workflow(root, tmp_path_factory.mktemp("finished"))
-    workflow.host("sim", **SIMULATED_HOST)
-    workflow.config |= {"experiments": ["memory_bandwidth"], "sample": {"memory_bandwidth": 8}}
-    workflow.command()  # writes the config
-    done = chaosity("simulate", "--config", "test.yaml", folder=workflow.folder)
-    assert done.returncode == 0, done.stdout
+    workflow = over_simulated_host(Workflow(root, tmp_path_factory.mktemp("finished")))
+    simulate_records(workflow)
     return workflow.folder / "results"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -64,8 +63,6 @@ def while_it_is_read(script: str, path: Path) -> subprocess.Popen[bytes]:
 
 def test_a_drive_returns_errors_and_is_repaired(make_point, tmp_path: Path):
     """Behind its end, a loop device over a file that became shorter returns I/O errors."""
-    if shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
     image = tmp_path / "image"
     with loop_device(image, size=SIZE) as device:
         image.write_bytes(os.urandom(SIZE))
@@ -81,8 +78,6 @@ def test_a_drive_returns_errors_and_is_repaired(make_point, tmp_path: Path):
 
 
 def test_a_drive_breaks_while_it_is_read(make_point, tmp_path: Path):
-    if shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
     image = tmp_path / "image"
     with loop_device(image, size=SIZE) as device:
         image.write_bytes(os.urandom(SIZE))
@@ -113,8 +108,6 @@ def test_a_drive_is_gone(make_point, tmp_path: Path):
 
 def test_a_drive_disappears_while_it_is_read(make_point, tmp_path: Path):
     """A tool that has opened the drive may not notice, or prints a number that says nothing."""
-    if shutil.which("fio") is None:
-        pytest.skip("fio is not installed")
     with loop_device(tmp_path / "image", size=SIZE) as device:
         gone = tmp_path / "nvme0n1"
         gone.symlink_to(device)

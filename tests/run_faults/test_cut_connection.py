@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broken_runs import BIN, ResultsFolder, record_files, run_program
+from broken_runs import ResultsFolder, record_files, run_program, start_program
 from chaosity.hosts.runner_command import ssh_transport
 from chaosity.runner.observed_state import process_and_descendants
 from sshd import Server, running_server
@@ -68,9 +67,7 @@ def far(results: ResultsFolder, tmp_path: Path) -> Iterator[FarHost]:
 @pytest.mark.parametrize("what", ["session", "server"])
 def test_the_connection_is_cut_in_the_middle_of_a_record(far: FarHost, what: str):
     far.cut.touch()
-    run = subprocess.Popen(
-        [BIN / far.command[0], *far.command[1:]], text=True, stdout=-1, stderr=subprocess.STDOUT
-    )
+    run = start_program(*far.command)
     wait_until(far.sent.exists)
     if what == "server":
         far.server.stop()  # the host is gone

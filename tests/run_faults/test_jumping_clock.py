@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,8 +43,6 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 @pytest.fixture
 def wall_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
     """Sets the offset, in seconds, and returns the environment of a process with this clock."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed")
     library, offset = tmp_path / "wall_clock.so", tmp_path / "offset"
     command = ["gcc", "-shared", "-fPIC", "-o", library, "-x", "c", "-"]
     subprocess.run(command, input=WALL_CLOCK, text=True, check=True)

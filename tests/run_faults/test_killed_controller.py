@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broken_runs import BIN, ResultsFolder, kill_all, record_files, start
+from broken_runs import ResultsFolder, kill_all, record_files, start, start_program
 from wait_until_true import files_of_running_program, wait_until
 from workflow_folder import Workflow
 
@@ -120,8 +120,7 @@ def test_a_killed_stage_leaves_the_older_file_or_none(results: ResultsFolder):
     path = results.folder / "measurements.parquet"
     path.write_bytes(b"the older file")
     for seconds in (2.0, 300.0):
-        command = [BIN / "chaosity", "tidy", "plan.json", *words]
-        run = subprocess.Popen(command, cwd=results.folder, stdout=-1, stderr=subprocess.STDOUT)
+        run = start_program("chaosity", "tidy", "plan.json", *words, folder=results.folder)
         try:
             run.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

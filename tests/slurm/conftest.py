@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from slurm_workflow import Checkout, command, play
+from broken_runs import run_program
+from slurm_workflow import Checkout, play
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +23,12 @@ def cluster(root: Path) -> Iterator[None]:
     there = Path("/etc/slurm/slurm.conf").exists()
     try:
         done = play(root)
-        assert done.returncode == 0, done.stdout
+        assert done.status == 0, done.said
         yield
     finally:  # also after Ctrl-C while it is set up
         if not there:
             done = play(root, "-e", "slurm_state=absent")
-            assert done.returncode == 0, done.stdout
+            assert done.status == 0, done.said
 
 
 @pytest.fixture
@@ -43,9 +44,9 @@ def drain() -> Iterator[Callable[[str, str], None]]:
 
     def do(node: str, reason: str) -> None:
         state = ["scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}"]
-        assert command(*state).returncode == 0
+        assert run_program(*state).returncode == 0
         drained.append(node)
 
     yield do
     for node in drained:
-        command("scontrol", "update", f"nodename={node}", "state=resume")
+        run_program("scontrol", "update", f"nodename={node}", "state=resume")

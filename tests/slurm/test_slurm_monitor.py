@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from broken_runs import BIN, run_program
 from playbooks import NOBODY, Outcome, play
 from simulated_map import set_faults, simulate_maps, slow_node
 from slurm_nodes import (
@@ -29,7 +30,7 @@ from slurm_nodes import (
     wait_for,
     wait_for_checks,
 )
-from slurm_workflow import BIN, HOSTS, INVENTORY, command
+from slurm_workflow import HOSTS, INVENTORY
 
 pytestmark = pytest.mark.slurm
 
@@ -86,7 +87,7 @@ def monitor(maps: Monitor) -> Iterator[Monitor]:
         while (last_check(node) or {}).get("status") == 2:
             wait_for_checks(node)
     for node in filter(is_drained, HOSTS):
-        command("scontrol", "update", f"nodename={node}", "state=resume")
+        run_program("scontrol", "update", f"nodename={node}", "state=resume")
 
 
 def test_a_fault_drains_the_node_and_a_repair_resumes_it(monitor: Monitor) -> None:
@@ -115,7 +116,7 @@ def test_without_resume_a_node_stays_drained_as_does_one_that_somebody_else_drai
     monitor: Monitor, drain: Any
 ) -> None:
     drain("nodea", "bad fan, see ticket 7")
-    command("scontrol", "update", "nodename=nodea", "comment=rack 3")
+    run_program("scontrol", "update", "nodename=nodea", "comment=rack 3")
     try:
         set_faults(monitor.nodea, slow_node(1, 0.8))
         set_faults(monitor.nodeb, slow_node(1, 0.8))
@@ -131,7 +132,7 @@ def test_without_resume_a_node_stays_drained_as_does_one_that_somebody_else_drai
         assert seen("nodea", "Reason") == "bad fan, see ticket 7"
         assert seen("nodea", "Comment") == "rack 3"
     finally:
-        command("scontrol", "update", "nodename=nodea", "comment=")
+        run_program("scontrol", "update", "nodename=nodea", "comment=")
 
 
 def test_without_drain_a_fault_is_a_comment_that_ends_with_the_fault_or_the_role(
@@ -152,7 +153,7 @@ def test_without_drain_a_fault_is_a_comment_that_ends_with_the_fault_or_the_role
 
 
 def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
-    started = command("runuser", "-u", "nobody", "--", str(BIN / "chaosity"), "--help")
+    started = run_program("runuser", "-u", "nobody", "--", str(BIN / "chaosity"), "--help")
     if started.returncode:
         pytest.skip("other users may not start the Python of this environment")
     for path in (monitor.nodeb.parent, *monitor.nodeb.parent.rglob("*")):
@@ -172,12 +173,14 @@ def test_the_check_runs_as_the_owner_of_the_results(monitor: Monitor) -> None:
 def test_a_busy_node_is_not_checked_and_a_job_ends_a_check(monitor: Monitor) -> None:
     monitor.install(monitor_interval_seconds=86400)
     wait_for(lambda: last_check("nodea"))
-    done = command("srun", "--nodelist=nodea", str(PROGRAM), "--node=nodea", "--now", timeout=60)
+    done = run_program(
+        "srun", "--nodelist=nodea", str(PROGRAM), "--node=nodea", "--now", timeout=60
+    )
     assert "nodea: not checked: a job uses the node" in done.stdout
     # A check that takes long enough for a job to start.
     path = SETTINGS / "nodea.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"command": ["sleep", "50"]}))
-    monitored = command(
+    monitored = run_program(
         *("sh", "-c", '"$@" & sleep 3; "$@"; srun --nodelist=nodea sleep 6; wait $!', "sh"),
         *(str(PROGRAM), "--node=nodea", "--now"),
         timeout=60,
@@ -186,7 +189,7 @@ def test_a_busy_node_is_not_checked_and_a_job_ends_a_check(monitor: Monitor) -> 
     assert "nodea: not checked: a job started on the node" in monitored.stdout
     state = last_check("nodea")
     assert state and state["status"] == 3
-    assert command("pgrep", "-f", "sleep 50").returncode == 1
+    assert run_program("pgrep", "-f", "sleep 50").returncode == 1
 
 
 def test_a_second_run_changes_nothing_and_nothing_is_left(monitor: Monitor, before: str) -> None:
@@ -215,11 +218,11 @@ def test_the_removal_ends_a_check_that_runs(monitor: Monitor) -> None:
     path = SETTINGS / "nodea.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"command": ["sleep", "45"]}))
     with subprocess.Popen([PROGRAM, "--node=nodea", "--now"]) as running:
-        wait_for(lambda: command("pgrep", "-f", "sleep 45").returncode == 0)
+        wait_for(lambda: run_program("pgrep", "-f", "sleep 45").returncode == 0)
         outcome = monitor.play(monitor_state="absent")
         assert outcome.status == 0, outcome.said
         assert running.wait(5) == 3
-    assert command("pgrep", "-f", "sleep 45").returncode == 1
+    assert run_program("pgrep", "-f", "sleep 45").returncode == 1
     assert traces_of_monitor() == []
 
 
@@ -235,7 +238,7 @@ def test_another_health_check_program_is_not_replaced(monitor: Monitor, before: 
         # Then that program calls this one.
         monitor.install(monitor_slurm_configuration="")
         assert CONFIGURATION.read_text() == theirs
-        done = command(str(PROGRAM), "--node=nodeb", "--now", timeout=120)
+        done = run_program(str(PROGRAM), "--node=nodeb", "--now", timeout=120)
         assert "nodeb: fine: none of" in done.stdout
     finally:
         CONFIGURATION.write_text(before)

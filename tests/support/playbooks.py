@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ class Outcome:
         """Whether it said them, however the lines were broken."""
         flat = " ".join(self.said.split())
         return all(sentence in flat for sentence in sentences)
+
+    def check_refused(self, sentences: Mapping[str, Sequence[str]]) -> None:
+        """See that exactly these hosts failed, and that it said the sentences of each."""
+        assert self.count("failed") == len(sentences), self.said
+        for host, own in sentences.items():
+            assert re.search(rf"^{host} .* failed=1 ", self.said, re.MULTILINE), self.said
+            assert self.says(*own), f"{host}: {own}\n{self.said}"
 
 
 def play(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from broken_runs import SIMULATED_HOST, chaosity
+from broken_runs import SIMULATED_HOST, chaosity, simulate_records
 from workflow_folder import Workflow
 
 
@@ -15,9 +15,7 @@ def simulate_maps(root: Path, folder: Path, *hosts: str) -> list[Path]:
     workflow.hosts({name: {"ansible_connection": "local", **SIMULATED_HOST} for name in hosts})
     workflow.config |= {"experiments": ["memory_bandwidth", "latency_matrix"], "replicates": 3}
     del workflow.config["working_set"]  # a small one would be in caches, where no node is slow
-    workflow.command()  # writes the config
-    done = chaosity("simulate", "--config", "test.yaml", folder=folder)
-    assert done.returncode == 0, done.stdout
+    simulate_records(workflow)
     found = []
     for name in hosts:
         [plan] = folder.glob(f"results/{name}/*/plan.json")

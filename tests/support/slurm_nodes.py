@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from slurm_workflow import command
+from broken_runs import run_program
 from wait_until_true import wait_until
 
 Found = TypeVar("Found")
@@ -44,7 +44,7 @@ def _is_checked_since(node: str, before: dict[str, Any] | None) -> bool:
 
 def seen(node: str, key: str) -> str:
     """What Slurm shows of a node: State, Reason or Comment."""
-    text = command("scontrol", "show", "node", node).stdout
+    text = run_program("scontrol", "show", "node", node).stdout
     found = re.search(rf"^\s*{key}=(\S.*?)(?: \[\S+\]| ThreadsPerCore=.*)?$", text, re.MULTILINE)
     return found.group(1) if found else ""
 
@@ -56,11 +56,11 @@ def is_drained(node: str) -> bool:
 
 def traces_of_monitor() -> list[str]:
     """What is left of the role monitor, in files and in Slurm's daemons; its marks in comments."""
-    shown = command("scontrol", "show", "config").stdout
+    shown = run_program("scontrol", "show", "config").stdout
     program = re.search(r"^HealthCheckProgram\s*= (.*)$", shown, re.MULTILINE)
     return [
         *(str(path) for path in (PROGRAM, SETTINGS, STATE) if path.exists()),
         *(line for line in CONFIGURATION.read_text().splitlines() if "HealthCheck" in line),
         *([program.group(0)] if program and program.group(1) != "(null)" else []),
-        *re.findall(r"Comment=chaosity.*", command("scontrol", "show", "nodes").stdout),
+        *re.findall(r"Comment=chaosity.*", run_program("scontrol", "show", "nodes").stdout),
     ]

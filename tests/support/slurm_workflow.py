@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 from snakemake.utils import update_config
 
+import playbooks
+from broken_runs import run_program, start_program
 from wait_until_true import files_of_running_program
 from workflow_folder import SHORT, SMALL
 
-BIN = Path(sys.executable).parent
-ENVIRONMENT = {
-    **os.environ,
-    "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-    "LC_ALL": "C.UTF-8",
-    "PYTHONUNBUFFERED": "1",
-}
 HOSTS = ("nodea", "nodeb")
 INVENTORY = Path(__file__).parents[1] / "slurm" / "hosts.yml"
 
 
-def command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program; stdout contains its output and errors."""
-    return subprocess.run(
-        words,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-        env=ENVIRONMENT,
-        **options,
-    )
-
-
-def play(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def play(root: Path, *arguments: str) -> playbooks.Outcome:
     """Run slurm.yml on this machine as two nodes."""
-    return command(
-        "ansible-playbook", "-i", str(INVENTORY), "tests/slurm/slurm.yml", *arguments, cwd=root
-    )
+    return playbooks.play(root, "-i", INVENTORY, *arguments, playbook="tests/slurm/slurm.yml")
 
 
 class Checkout:
@@ -89,20 +67,11 @@ class Checkout:
 
     def start(self) -> subprocess.Popen[str]:
         """Start the command and do not wait."""
-        return subprocess.Popen(
-            ["snakemake", "--profile", "cluster"],
-            cwd=self.folder,
-            env=ENVIRONMENT,
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        return start_program("snakemake", "--profile", "cluster", folder=self.folder)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command and wait for its end."""
-        return command(
-            "snakemake", "--profile", "cluster", *arguments, cwd=self.folder, timeout=500
-        )
+        return run_program("snakemake", "--profile", "cluster", *arguments, folder=self.folder)
 
     def records(self, host: str) -> list[Path]:
         """The current records of a host."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-BIN = Path(sys.executable).parent
+from broken_runs import run_program
 
 CHECKS = {
     # The cache does not notice that a module moved, which changes the order of imports elsewhere.
@@ -32,19 +29,6 @@ EXPLAINED = {
 }
 
 
-def run(command: list[str], root: Path) -> tuple[int, str]:
-    """Status and words of one of the environment's programs, run in the repository."""
-    answer = subprocess.run(
-        [BIN / command[0], *command[1:]],
-        cwd=root,
-        env={**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return answer.returncode, answer.stdout + answer.stderr
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -54,13 +38,13 @@ def run(command: list[str], root: Path) -> tuple[int, str]:
     ],
 )
 def test_is_content(command: list[str], root: Path) -> None:
-    status, said = run(command, root)
-    assert status == 0, said
+    done = run_program(*command, folder=root)
+    assert done.returncode == 0, done.stdout
 
 
 def test_snakemake_finds_nothing_that_is_not_explained(root: Path) -> None:
-    status, said = run(["snakemake", "--lint"], root)
-    found = set(re.findall(r"^    \* (.+):$", said, re.MULTILINE))
+    done = run_program("snakemake", "--lint", folder=root)
+    found = set(re.findall(r"^    \* (.+):$", done.stdout, re.MULTILINE))
     # A workflow that cannot be read gives another status and no finding.
-    assert status == 0 or found, said
-    assert found <= EXPLAINED.keys(), said
+    assert done.returncode == 0 or found, done.stdout
+    assert found <= EXPLAINED.keys(), done.stdout

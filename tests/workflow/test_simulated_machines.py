@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from broken_runs import simulate_records
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
 from chaosity.topology.topology_discovery import discover_topology
@@ -169,8 +170,7 @@ def test_firmware_modes_one_after_the_other(root: Path, tmp_path: Path) -> None:
         "replicates": 2,
         "sample": {"latency_matrix": 6},
     }
-    workflow.command()  # writes the config
-    run_chaosity("simulate", "--config", tmp_path / "test.yaml", "--results", tmp_path / "results")
+    simulate_records(workflow)
     workflow.run()
     results = tmp_path / "results/turin"
     for mode, nodes in zip(modes, (2, 8), strict=True):
