@@ -309,13 +309,13 @@ def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
 
 
 def test_a_component_that_changed_since_makes_the_map_stale(measured: Path) -> None:
-    assert "too old" not in run_chaosity("advise", measured, "--cores", "2")
+    assert "outdated" not in run_chaosity("advise", measured, "--cores", "2")
     path = measured / "components/node0.json"
     changed = {**json.loads(path.read_text()), "memory_bytes": 1}
     path.write_text(json.dumps(changed))
     record_component_state(path)
     text = run_chaosity("advise", measured, "--cores", "2")
-    assert "The map is too old: node0 changed since" in text
+    assert "The map is outdated: node0 changed since the measurement" in text
     found = json.loads(run_chaosity("advise", measured, "--cores", "2", "--json"))
     assert found["stale_components"] == ["node0"]
     assert api.open_map(measured).stale_components == ("node0",)

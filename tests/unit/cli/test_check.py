@@ -185,9 +185,9 @@ def output_of_check(slow: CheckPoint, capsys, *, disturbed: bool = False) -> str
 @pytest.mark.parametrize(
     ("part", "advice"),
     [
-        ("node", "look at its memory modules and at the clock of its cores"),
+        ("node", "look at the node's memory modules and at the clock of its cores"),
         ("path", "look at the link between the nodes"),
-        ("NVMe drive", "look at its health and link (nvme smart-log, lspci -vv)"),
+        ("NVMe drive", "look at the health and link of the drive (nvme smart-log, lspci -vv)"),
         ("disk", "look at the health and the link of the drive"),
         ("file", "look at the health and the link of the drive"),
     ],
@@ -202,4 +202,4 @@ def test_the_advice_fits_the_slow_part(part, advice, capsys):
 def test_nobody_looks_for_a_broken_part_while_other_programs_work(capsys):
     said = output_of_check(point_of("NVMe drive"), capsys, disturbed=True)
     assert "server: warning [user_problem] " in said
-    assert "; check it again when nobody works on the host." in said
+    assert "; check the host again when nobody works on it." in said

@@ -18,7 +18,7 @@ from chaosity.errors import UserError
 def test_a_point_of_a_simulated_host_is_refused_wherever_its_file_is(tmp_path):
     (tmp_path / "host.json").write_text(json.dumps({"transport": {"kind": "simulated"}}))
     for folder in ("", "a", "a/b/c/d"):
-        with pytest.raises(UserError, match="the point is of a simulated host"):
+        with pytest.raises(UserError, match="the point belongs to a simulated host"):
             run(tmp_path / folder)
 
 

@@ -215,7 +215,7 @@ def test_a_matrix_with_shares_or_a_missing_matrix_is_refused(tmp_path):
             "--shares is given too; remove --matrix or --shares",
         ),
         (("--matrix", str(tmp_path)), "the folder has no results of a host"),
-        (("--unit", "GB/s"), "--unit: it has no effect without --matrix"),
+        (("--unit", "GB/s"), "--unit: the option has no effect without --matrix"),
         (
             ("--matrix", str(matrix), "--policy", "uniform_all"),
             "policy uniform_all needs no measured",

@@ -1,7 +1,7 @@
 """The command line ``chaosity COMMAND``.
 
-So that help and version come at once, a command's module is imported only when the command runs,
-and this module imports heavy libraries (pandas, scipy, vl-convert) inside its functions.
+A command's module is imported only when the command runs. This module imports heavy libraries
+(pandas, scipy, vl-convert) inside functions. So ``--help`` and ``--version`` print at once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
-# Section of the help -> command -> its help in one line. The module `chaosity.cli.COMMAND` defines
-# the command, unless `_OTHER_MODULES` names another module.
+# Section of the help -> command -> the command's help in one line. The module
+# `chaosity.cli.COMMAND` defines the command, unless `_OTHER_MODULES` names another module.
 SECTIONS = {
     "Look at results": {
         "reports": "Print the worst problem of each host and its report's path.",
         "show": "Show bandwidth and latency matrices of a host in the terminal.",
-        "explain": "Print how a value came about, down to the raw numbers.",
+        "explain": "Print how a value was computed from the raw numbers.",
         "topology": "Show the topology of a host.",
         "report": "Write the HTML report of a host.",
         "overview": "Write the HTML page of all hosts and configurations.",
@@ -35,10 +35,10 @@ SECTIONS = {
         "anova": "Show which factors explain the differences in a CSV file.",
     },
     "Use the map of a host": {
-        "advise": "Advise where a program should run, and what it gets there.",
+        "advise": "Advise where a program should run, and at what speed.",
         "place": "Run a program with its pages on the nodes that a policy names.",
         "weights": "Compute interleave weights from measured bandwidths.",
-        "predict": "Predict what a run left unmeasured.",
+        "predict": "Predict values that a run did not measure.",
         "export": "Export results for other programs.",
         "profile": "Keep the results of all hosts in a database, and share them.",
     },
@@ -89,7 +89,7 @@ class LazyCommandGroup(click.Group):
         return next(command for command in commands if command.name == name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by section, each with its line of help."""
+        """Write each section of commands, with one line of help for each command."""
         width = max(map(len, COMMANDS))
         for title, commands in SECTIONS.items():
             with formatter.section(title):
@@ -99,14 +99,14 @@ class LazyCommandGroup(click.Group):
 @click.group(cls=LazyCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="chaosity")
 def chaosity() -> None:
-    """Measure what a server's memory and storage do, NUMA node by NUMA node."""
+    """Measure a server's memory and storage, NUMA node by NUMA node."""
 
 
 def main() -> None:
-    """Run the command line; print each error that a user can fix as one sentence.
+    """Run the command line, and print each error that a user can fix as one sentence.
 
-    Such an error is a `UserError`, or the error of a file that cannot be read or written. After it,
-    the exit status is 2.
+    An error that a user can fix is a `UserError`, or the error of a file that cannot be read or
+    written. The exit status is then 2.
     """
     put_own_programs_first_in_path()
     try:
@@ -117,7 +117,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)  # the program that reads the output, such as head, has ended
     except OSError as error:
-        # Errors of files have the file's name, so an error without a name is about standard output.
+        # An error about a file has the file's name. Without a name, the file is standard output.
         sentence = file_system_error(error, Path("/proc/self/fd/1").resolve())
         if sentence is None and error.filename:
             sentence = UserError(error.strerror or str(error), str(error.filename))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from chaosity.advice.requests import Request
 
 _SCHEMA = 1
-# If an interval ends below this multiple of its value, the text gives the value as "at most".
+# If an interval's upper end is below this multiple of the value, the text says "at most" the value.
 _NOT_MORE = 1.02
 _BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -85,14 +85,14 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--drives",
     metavar="NUMBER|NAMES",
-    help="Read so many drives, or those with these names (a,b), at the highest bandwidth.",
+    help="Drives to read at the highest bandwidth: their number, or their names (a,b).",
 )
 @click.option(
     "--beside",
     multiple=True,
     metavar="CORES[:TARGET[:KERNEL[:PERCENT]]]",
-    help="What else runs, such as node1 (a processing unit of each of its cores), "
-    "node1:node4:triad:50, 0-5:node0drives (processing units 0 to 5), or a place that was advised, "
+    help="Another program that runs, such as node1 (one processing unit of each core of node 1), "
+    "node1:node4:triad:50, 0-5:node0drives (processing units 0 to 5), or an advised place such as "
     "0,12,24:nodes0-2; repeatable.",
 )
 @click.option(
@@ -101,7 +101,7 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--machine",
     type=EXISTING_FILE,
-    help="Use this description, such as the output of chaosity fit, in place of RESULTS.",
+    help="Use this description of a machine, such as the output of chaosity fit, not RESULTS.",
 )
 @TOPOLOGY_OF_MACHINE_OPTION
 @JSON_OPTION
@@ -119,14 +119,14 @@ def advise_command(
     topology: Path | None,
     as_json: bool,
 ) -> None:
-    """Advise where a program should run, and what it gets there.
+    """Advise where a program should run, and at what speed.
 
-    RESULTS is a folder results/HOST/CONFIGURATION, also of a run with a budget. Prints the best
-    places with the bandwidth and latency that the program can expect, what limits them, how much
-    worse the next places are, and the line to type.
+    RESULTS is a folder results/HOST/CONFIGURATION. Results of a run with a budget suffice. The
+    command prints the best places, the bandwidth and latency that the program can expect there,
+    what limits both, how much worse the next places are, and the line to type.
 
-    The first call fits a model of the machine to the results. That takes seconds to minutes, and
-    the model is kept in model.json of the folder.
+    The first call fits a model of the machine to the results, which takes seconds to minutes. The
+    command keeps the model in model.json of the folder.
 
     Example: chaosity advise results/localhost --cores 8 --memory 40GiB --beside node1
     """
@@ -190,7 +190,10 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
     print_that_results_are_unusable(opened.unusable)
     if opened.stale_components:
         names = ", ".join(opened.stale_components)
-        print_line(f"The map is too old: {names} changed since. Measure again first.", style="red")
+        print_line(
+            f"The map is outdated: {names} changed since the measurement. Measure again.",
+            style="red",
+        )
     rate = "bandwidth of the drives" if request.goal == "drives" else "bandwidth"
     rows = [_row(place) for place in advice.places]
     latency = "latency under this load" if request.beside else "latency"
@@ -213,7 +216,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
 
 
 def _cached_sentence(cached: ShareKeptInMemory) -> str:
-    """Return which share of the data in memory gives the fastest scans, and their speed."""
+    """Return a sentence on the fastest scans: their speed, and the share of data in memory."""
     metric = "bandwidth_bytes_per_second"
     rate, share = cached.scan_bytes_per_second, format_percent(cached.share)
     text = format_quantity(metric, rate)
@@ -244,7 +247,7 @@ def _row(place: AdvisedPlace) -> list[str]:
 
 
 def _loss_text(loss: float) -> str:
-    """Return how much worse a place is than the best, or that it may be better."""
+    """Return a text on how much worse a place is than the best place, or may be better."""
     from chaosity.advice.candidate_places import EQUAL
 
     if loss < -EQUAL:

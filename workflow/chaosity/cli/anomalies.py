@@ -42,7 +42,7 @@ _MOST_CELLS = 12
 @click.option(
     "--distances",
     type=EXISTING_FILE,
-    help="CSV file with the firmware's distance table (SLIT), in the form of the matrix.",
+    help="CSV file of the firmware's distances (SLIT), with rows and columns like the matrix.",
 )
 @click.option(
     "--packages",
@@ -71,7 +71,7 @@ def find_anomalies_command(
     The expected values come from the matrix itself: remote nodes are slower, and meshes and rings
     have near and far nodes. A cell is an anomaly if it departs from its group significantly
     (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
-    """  # noqa: D301 (click's mark for lines that are not to be filled)
+    """  # noqa: D301 (after this mark, click keeps the line breaks)
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
     from chaosity.store.csv_tables import read_matrix_csv
 
@@ -167,7 +167,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """Return (initiator, target) -> SLIT entry of a CSV file, which has all pairs of the matrix."""
+    """Return (initiator, target) -> SLIT entry from a CSV file with all pairs of the matrix."""
     from chaosity.store.csv_tables import read_distances_csv
 
     distances = read_distances_csv(path)

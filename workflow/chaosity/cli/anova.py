@@ -28,12 +28,12 @@ _MOST_LINES = 40
     "--factors",
     required=True,
     metavar="COLUMN,...",
-    help="Columns that were varied; their values are categories.",
+    help="Columns of the factors. Each value is the name of a level, even if it is a number.",
 )
 @click.option(
     "--block",
     metavar="COLUMN",
-    help="Column of blocks, such as replicate; variation between blocks is not an error."
+    help="Column of blocks, such as replicate. Variation between blocks does not count as error."
     " Default: none",
 )
 @click.option(
@@ -41,7 +41,7 @@ _MOST_LINES = 40
     type=click.Choice(["auto", "better", "none", "log"]),
     default="auto",
     show_default=True,
-    help="log: analyse logarithms. better: log or none, depending on which likelihood is larger. "
+    help="log: analyse logarithms. better: log or none, whichever has the larger likelihood. "
     "auto: log only if its likelihood is clearly larger.",
 )
 @click.option(
@@ -49,7 +49,7 @@ _MOST_LINES = 40
     type=click.FloatRange(0.5, 0.999),
     default=0.95,
     show_default=True,
-    help="Of intervals, and of tests: at 0.9, a term is significant if p is below 0.1.",
+    help="Confidence of intervals and tests. At 0.9, a term is significant if p is below 0.1.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON with all numbers.")
 @click.option("--figures", type=FOLDER, metavar="FOLDER", help="Draw the residuals in FOLDER.")
@@ -65,12 +65,12 @@ def anova_command(
 ) -> None:
     """Show which factors explain the differences in FILE, a CSV file with a row for each value.
 
-    Prints the allocation of variation, F tests, effects of levels and of their combinations, and
-    differences between levels with intervals, and a conclusion for each factor.
+    The command prints the allocation of variation, F tests, effects of levels and of combinations
+    of levels, differences between levels with intervals, and a conclusion for each factor.
 
     \b
     chaosity anova stream.csv --response MBps --factors node,kernel --block run
-    """  # noqa: D301 (click's mark for lines that are not to be filled)
+    """  # noqa: D301 (after this mark, click keeps the line breaks)
     from chaosity.figures.figure_files import write_residual_plots
     from chaosity.statistics.anova import analyse_variance
 
@@ -91,7 +91,7 @@ def anova_command(
 
 
 def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
-    """Print the tables of an analysis, each with at most `_MOST_LINES` lines, and its sentences."""
+    """Print the sentences and tables of an analysis, at most `_MOST_LINES` lines of each table."""
     from chaosity.statistics.anova import p_value_text, variation_percent_text
     from chaosity.statistics.estimates import confidence_text
 
@@ -140,7 +140,7 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
     if omitted := sum(len(each[_MOST_LINES:]) for each in lists):
         print_line(f"{omitted} more lines are in the JSON (--json).")
     print_line(
-        f"The sums of squares are those of {'the logarithm of ' * logs}{analysis.response}. "
+        f"The sums of squares are computed from {'the logarithm of ' * logs}{analysis.response}. "
         f"{analysis.transform_reason}"
     )
     for sentence in (*analysis.notes, *(term.sentence for term in analysis.terms)):
@@ -155,7 +155,7 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _value_cells(each: DifferenceWithInterval) -> tuple[str, str]:
-    """Return an effect, or its ratio if logarithms were analysed, and its interval."""
+    """Return an effect (a ratio if logarithms were analysed) and its interval, as two texts."""
     value, low, high = each.value, each.low, each.high
     if each.ratio is not None:
         value, low, high = each.ratio, each.ratio_low, each.ratio_high

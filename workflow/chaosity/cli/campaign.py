@@ -59,10 +59,12 @@ TYPES = {
     "--experiment", "experiments", multiple=True, help="Plan only this experiment; repeatable."
 )
 @CONFIG_OPTION
-@click.option("--budget", help="Also show the first round within a time such as 30m or 2h.")
+@click.option("--budget", help="Also show the first round with a budget such as 30m or 2h.")
 @JSON_OPTION
-@click.option("--list", "as_list", is_flag=True, help="Print the names of all points, a line each.")
-@click.option("--commands", is_flag=True, help="Print the commands of all points, for a shell.")
+@click.option(
+    "--list", "as_list", is_flag=True, help="Print the names of all points, one per line."
+)
+@click.option("--commands", is_flag=True, help="Print shell commands that run all points.")
 def plan_command(
     source: str,
     experiments: tuple[str, ...],
@@ -74,7 +76,7 @@ def plan_command(
 ) -> None:
     """Show what would be measured on a host, and for how long. Nothing is measured.
 
-    For the hosts of an inventory, use `snakemake -n`, with the options of the run itself.
+    For the hosts of an inventory, use `snakemake -n` with the same options as for the run.
     """
     from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
@@ -146,10 +148,10 @@ def _command_lines(point: Point) -> Iterator[str]:
 @click.argument("configuration")
 @CONFIG_OPTION
 def discover_host_command(host: str, configuration: str, config_file: Path) -> None:
-    """Discover a HOST of the config's inventory, which has to be in CONFIGURATION.
+    """Discover a HOST of the config's inventory that was booted into CONFIGURATION.
 
-    Writes topology and components into results/HOST/CONFIGURATION. The workflow starts this command
-    after it booted the host.
+    The command writes topology and components into results/HOST/CONFIGURATION. The workflow boots
+    the host, and then starts this command.
     """
     from chaosity.campaign.host_in_mode import discover_in_mode
     from chaosity.documents.config import read_config
@@ -164,8 +166,9 @@ def discover_host_command(host: str, configuration: str, config_file: Path) -> N
 def choose_next_round_command(folder: Path, number: int, config_file: Path) -> None:
     """Choose what a host measures next within its budget, from the records of all rounds so far.
 
-    FOLDER is results/HOST/CONFIGURATION, NUMBER that of the choice. Writes the choice into
-    rounds/NUMBER.json, and the plan of all rounds. The workflow starts this command.
+    FOLDER is results/HOST/CONFIGURATION, and NUMBER is the number of this choice. The command
+    writes the choice into rounds/NUMBER.json, and the plan of all rounds. The workflow starts this
+    command.
     """
     from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.campaign.measured_rounds import RoundChooser, write_unmeasured_rows
@@ -204,10 +207,10 @@ def write_simulated_records_command(
 ) -> None:
     """Write the records of all points of simulated hosts, in each of the config's configurations.
 
-    `snakemake` makes the same records, one process for each. This command takes milliseconds for a
-    record, so all records of a large server exist within a minute. Records that exist are kept. All
-    points get a record, also if the config has a `budget`; `snakemake` keeps to the budget.
-    `snakemake` with the same inventory and results then makes tables, figures and reports.
+    `snakemake` makes the same records, with one process for each record. This command takes
+    milliseconds for a record, so it writes all records of a large server within a minute. Existing
+    records are kept. All points get a record; only `snakemake` obeys the `budget` of the config.
+    Then, `snakemake` with the same inventory and results makes tables, figures and reports.
     """
     from chaosity.campaign.campaign import Campaign
     from chaosity.campaign.host_in_mode import discover_in_mode
@@ -247,8 +250,8 @@ def write_simulated_records_command(
 def schema_command(kind: str) -> None:
     """Print the JSON schema of a kind of YAML document: each key, its type and its meaning.
 
-    Editors with support for YAML complete and check keys with it. The schema of the kind host is
-    that of the variables of a host in the inventory that begin with chaosity_.
+    Editors with support for YAML use the schema to complete and check keys. The schema of the kind
+    host describes those variables of a host in the inventory that begin with chaosity_.
     """
     from importlib import import_module
 
@@ -263,7 +266,9 @@ def schema_command(kind: str) -> None:
 @click.argument("point", type=EXISTING_FILE)
 @click.option("--replicate", default=1, show_default=True, help="Number of the replicate, from 1.")
 @click.option(
-    "--record", type=FILE, help="File for the record. Default: print it as JSON and keep nothing."
+    "--record",
+    type=FILE,
+    help="File for the record. Default: print the record as JSON, write no file.",
 )
 def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
     """Measure one POINT and print its checks.
@@ -275,7 +280,9 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
         document = json.loads(read_regular_file(point))
         replicates = len(document["orders"])
     if _is_simulated(point):
-        raise UserError("the point is of a simulated host", str(point), "run chaosity simulate")
+        raise UserError(
+            "the point belongs to a simulated host", str(point), "run chaosity simulate"
+        )
     from chaosity.runner.point_measurement import measure_point
 
     if not 1 <= replicate <= replicates:
@@ -318,7 +325,7 @@ def _is_simulated(point: Path) -> bool:
 @click.option(
     "--history",
     type=FILE,
-    help="File for the values measured before components changed, Parquet or CSV. Default: none.",
+    help="Parquet or CSV file for values from before a change of a component. Default: no file.",
 )
 def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
     """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""

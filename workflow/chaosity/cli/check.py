@@ -1,4 +1,4 @@
-"""``chaosity check`` and ``history``: is the host as fast as its map says, and since when not."""
+"""``chaosity check`` compares a host with its map; ``history`` says since when it is slower."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_CHECKED = 3
 
 
 class _CheckCommand(click.Command):
-    """A command that ends with `NOT_CHECKED` for wrong arguments; 2 would be a host's fault."""
+    """A command that exits with `NOT_CHECKED` for wrong arguments, because 2 means a fault."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, or end with `NOT_CHECKED`."""
@@ -54,12 +54,12 @@ class _CheckCommand(click.Command):
     type=click.FloatRange(min=2.0),
     default=50.0,
     show_default=True,
-    help="Time of the check. What does not fit is left for the next check.",
+    help="Longest time of the check. Points that do not fit are left for the next check.",
 )
 @click.option(
     "--textfile",
     type=FILE,
-    help="Also write the result for node_exporter's textfile collector: a file that ends in .prom.",
+    help="File ending in .prom, also with the result, for node_exporter's textfile collector.",
 )
 @click.option(
     "--ignore-load", is_flag=True, help="Check the host also while other programs use it."
@@ -67,7 +67,7 @@ class _CheckCommand(click.Command):
 @click.option(
     "--without-equal-hosts",
     is_flag=True,
-    help="Do not compare with the checks of equal hosts: this host is built differently.",
+    help="Do not compare with checks of equal hosts, since this host is built differently.",
 )
 @click.option("--all", "print_all", is_flag=True, help="Print all values.")
 @click.option("--dry-run", is_flag=True, help="Print what the check would measure.")
@@ -85,11 +85,11 @@ def check_command(
     """Measure a host for less than a minute and compare it with its map.
 
     FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures the
-    points in which a fault of a single part shows most: the memory of each node, each drive, the
-    paths between packages. If a value is slow, its point is measured again, until three
-    measurements are undisturbed by other programs; at most six measurements in all. Values are also
-    compared with the recent checks of equal hosts, if results/ has at least four others of the same
-    processor and configuration. Values go to checks.csv and raw records to checks/ in FOLDER.
+    points in which a fault of a single part shows most: the memory of each node, each drive, and
+    the paths between packages. A point with a slow value is measured again until other programs
+    disturbed none of three measurements, but at most six times in all. If results/ has at least
+    four other hosts with the same processor and configuration, their recent checks are compared,
+    too. The command writes values to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
     the host.
@@ -140,7 +140,7 @@ def _print_plan(check: HostCheck) -> None:
 def _findings_of_the_map(folder: Path) -> str:
     """Return a clause on the findings in the map of a check; empty without findings.
 
-    A part that was slow in the map already is fine for a check, so this clause names the findings.
+    A check does not report a part that was slow in the map already, so this clause does.
     """
     from chaosity.report.problems import read_anomalies
 
@@ -206,19 +206,19 @@ def _suspect_text(suspect: Suspect) -> str:
     worst, parts = suspect.values[0], suspect.parts
     drives = worst.check.load["target"]["drives"]
     if worst.disturbed:
-        remedy = "check it again when nobody works on the host"
+        remedy = "check the host again when nobody works on it"
     elif worst.hypervisor_may_explain:
         remedy = "look first at what else runs on the processors of this virtual machine"
     elif not parts:
         remedy = "look for other programs, power, cooling and clock settings"
     elif drives and "pci" in drives[0]:
-        remedy = "look at its health and link (nvme smart-log, lspci -vv)"
+        remedy = "look at the health and link of the drive (nvme smart-log, lspci -vv)"
     elif drives:
         remedy = "look at the health and the link of the drive (smartctl, dmesg)"
     elif len(parts) > 1:
         remedy = "look at the link between the nodes"
     else:
-        remedy = "look at its memory modules and at the clock of its cores"
+        remedy = "look at the node's memory modules and at the clock of its cores"
     seen, usual = (format_quantity(worst.check.metric, x) for x in (worst.value, worst.expected))
     if worst.tonight.is_clear:
         how = f"{100 * worst.tonight.loss:.0f} % worse than in the map, {seen} instead of {usual}"
@@ -228,7 +228,7 @@ def _suspect_text(suspect: Suspect) -> str:
         how += " checks after the map"
     else:
         how = f"{100 * worst.equals.loss:.1f} % worse than in the recent checks of"
-        how += f" {worst.equals.hosts} equal hosts, in the map already"
+        how += f" {worst.equals.hosts} equal hosts, already in the map"
     kind = "fault" if worst.is_fault else "warning"
     whose = "[user_problem]" if worst.disturbed else "[node_problem]"
     name = "->".join(parts) or "most parts"
@@ -239,7 +239,7 @@ def _suspect_text(suspect: Suspect) -> str:
 def _failure_is_no_result() -> Iterator[None]:
     """End with `NOT_CHECKED` if the check itself fails.
 
-    Other commands that fail end with 1 or 2; here this would mean a warning or a fault of the host.
+    Other commands that fail exit with 1 or 2. Here, 1 means a warning and 2 a fault of the host.
     """
     try:
         yield
@@ -258,7 +258,7 @@ def _failure_is_no_result() -> Iterator[None]:
 
 
 def _show_progress(point: str) -> None:
-    """Show which point is being measured, on a terminal only; "" removes the text."""
+    """Show on a terminal which point is being measured; an empty `point` removes the text."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{point}")
         sys.stderr.flush()
@@ -320,7 +320,7 @@ def history_command(folder: Path, print_all: bool, csv_file: Path | None, as_jso
 
 
 def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
-    """Print what changed, the newest change first, and a table of series."""
+    """Print the changes, newest first, and a table of series."""
     if history.is_simulated:
         print_that_nothing_was_measured()
     for sentence in history.sentences():
@@ -328,7 +328,7 @@ def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
     if history.unknown:
         number = format_count(len(history.unknown), "value")
         names = history.unknown[0] + ", ..." * (len(history.unknown) > 1)
-        print_line(f"{number} of points that the plan does not have any more: {names}.")
+        print_line(f"{number} of points that are no longer in the plan: {names}.")
     if not shown:
         return
     rows = []

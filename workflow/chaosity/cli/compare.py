@@ -1,4 +1,4 @@
-"""``chaosity compare``: compare two selections cell by cell, or find outlier hosts among more."""
+"""``chaosity compare``: compare two selections, or find outlier hosts among three or more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chaosity.compare.two_sides import SelectionComparison
     from chaosity.report.configurations import CrossoverVerdict
 
-# At most this many rows are printed, so that they fit on a terminal below the verdict.
+# At most this many rows are printed, so that verdict and rows fit on a terminal together.
 _MOST_ROWS = 15
 # Longest name of a selection, in characters, that can be the head of a column.
 _LONGEST_HEAD = 14
@@ -47,16 +47,17 @@ def compare_command(
     as_json: bool,
     print_all: bool,
 ) -> None:
-    """Compare two SELECTIONS cell by cell; of three or more, find outlier hosts.
+    """Compare two SELECTIONS cell by cell, or find outlier hosts among three or more.
 
     A selection is a folder results/HOST/CONFIGURATION, a folder results/HOST with all
     configurations of a host, a tidy table (measurements.parquet or history.parquet), or a database
-    of profiles. A # and conditions may follow: history.parquet#era=2 selects the second period, and
-    'profiles.duckdb#cpu=EPYC 7413&configuration=nps4' all such profiles, each as a selection. A
-    database has cpu, configuration, drive, host and id.
+    of profiles. Conditions may follow after a #. For example, history.parquet#era=2 selects the
+    second period, and 'profiles.duckdb#cpu=EPYC 7413&configuration=nps4' selects all profiles with
+    these values, each as a selection. Conditions on a database use cpu, configuration, drive, host
+    and id.
 
-    Ratios are the first selection divided by the second. Two configurations of a host are also
-    compared by the bandwidth from which on one has a lower latency under load.
+    A ratio is the first selection divided by the second. For two configurations of a host, the
+    command also prints the bandwidth above which one of the two has the lower latency under load.
     """
     from chaosity.compare.outlier_hosts import find_outlier_hosts
     from chaosity.compare.selections import parse_conditions, read_selections

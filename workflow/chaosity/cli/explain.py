@@ -1,4 +1,4 @@
-"""``chaosity explain``: print how a value of the report came about, down to the raw numbers."""
+"""``chaosity explain``: print how a value of the report was computed from the raw numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SHOWN_NAMES = 12
 @click.command("explain")
 @click.argument("folder", type=RESULTS_FOLDER)
 @click.argument("point")
-@click.option("--experiment", help="Experiment of the point. Default: the only one with it.")
+@click.option("--experiment", help="Experiment, if several experiments have this point.")
 @click.option("--load", help="Name of a load of the point. Default: all loads.")
 @click.option("--metric", help="Name of a metric. Default: all metrics of the loads.")
 @click.option("--replicate", type=int, help="Explain only this replicate: 1, 2, ... Default: all.")
@@ -54,12 +54,12 @@ def explain_value_command(
     replicate: int | None,
     samples: bool,
 ) -> None:
-    """Print how the values of a POINT came about.
+    """Print how the values of a POINT were computed.
 
     FOLDER is results/HOST/CONFIGURATION. POINT is a point's name, such as memory=node0+node1+triad,
-    or a part of it: `node0+node1` lists the points that contain it. For each value, the command
-    prints the median and the interval with their formulas, and for each replicate the record,
-    command lines, programs, formula, inputs and checks.
+    or a part of a name: `node0+node1` lists the points with this part. For each value, the command
+    prints the median and the interval with their formulas. For each replicate, the command prints
+    the record, command lines, programs, formula, inputs and checks.
     """
     from scipy.stats import t
 
@@ -105,7 +105,7 @@ def explain_value_command(
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
-    """Yield lines on a cell's value: how its median and its interval follow from the replicates."""
+    """Yield lines on how the median and interval of a cell follow from the replicates."""
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
     median = scale.text(cell["median"]) if values else "no value"
@@ -132,7 +132,7 @@ def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterat
     )
     mean_and_t = f"mean {_digits(cell['mean'])}, t {_digits(t)}"
     yield f"    {mean_and_t}, {own}{prior if cell['prior_cells'] else ''}"
-    yield "    An interval without the median is widened to the median."
+    yield "    An interval that does not contain the median is widened to the median."
 
 
 def _digits(number: float) -> str:
@@ -141,13 +141,13 @@ def _digits(number: float) -> str:
 
 
 def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
-    """Return the value of a column that equals the name, or else the only one that contains it."""
+    """Return the column's value that equals `name`, or else the only value that contains `name`."""
     names = sorted(map(str, column.unique()))
     found = [name] if name in names else [each for each in names if name in each]
     if len(found) == 1:
         return found[0]
     if not names:
-        what = "no point of the folder has a value or a reason"
+        what = "no point of the folder has a value, or a reason for a missing value"
         raise UserError(what, str(folder), "measure the host first")
     what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
     near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, cutoff=0.0)
@@ -167,9 +167,9 @@ _MARKS = {True: "met", False: "NOT met", None: "unknown"}
 
 
 def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
-    """Yield how the value of a replicate came about, from its record and its row of the table.
+    """Yield lines on how a replicate's value was computed, from its record and row of the table.
 
-    `folder` is ``results/HOST/CONFIGURATION``. With `every_sample`, each sample is given too.
+    `folder` is ``results/HOST/CONFIGURATION``. With `every_sample`, lines have each sample, too.
 
     Raises:
         UserError: the record is damaged.
@@ -284,7 +284,8 @@ def _quantile_lines(
     output, key = load["outputs"]["stdout"], source["key"]
     counts = counts_in_window(progress, key, output, *window)
     value = sample_quantile_in_window(progress, source, output, *window)
-    yield f"formula: the smallest value up to which at least {source['quantile']} of all values lie"
+    share = source["quantile"]
+    yield f"formula: the smallest value that at least {share} of all values do not exceed"
     below = sum(number for each, number in counts.items() if each < value)
     yield (
         f"inputs: {counts.total()} {key} in the samples of the window, {below} below the value, "

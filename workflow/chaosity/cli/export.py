@@ -57,7 +57,7 @@ def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _
 
 
 def _text(function: str, to_text: Callable[[Any], str] = str) -> Callable[[MeasuredHost], _Export]:
-    """Return a writer that calls a function of `chaosity.export.formats`, imported at this call."""
+    """Return a writer that imports and calls a function of `chaosity.export.formats`."""
 
     def write(host: MeasuredHost) -> _Export:
         from chaosity.export import formats
@@ -155,7 +155,8 @@ def _add_command(name: str, form: _Format) -> None:
     @_OUTPUT
     def export_format_command(folder: Path, output: Path | None) -> None:
         if output is not None and output.resolve() == (folder / "topology.xml").resolve():
-            raise UserError("discovery wrote this file", str(output), "write to another file")
+            what = "this file is the topology that discovery wrote"
+            raise UserError(what, str(output), "write to another file")
         _print_or_write(form.write(_read_host(folder)), output)
 
 
@@ -172,7 +173,8 @@ for _name, _form in _FORMATS.items():
 def export_weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
     """Export interleave weights for each node, each package and all nodes as worker nodes.
 
-    Prints weights as shares, as whole numbers for the kernel, and commands with numactl.
+    The command prints the weights as shares and as whole numbers for the kernel, and commands with
+    numactl.
     """
     _print_or_write(_weights(_read_host(folder), dwp, as_json=as_json), output)
 
@@ -192,7 +194,7 @@ def export_all_command(folder: Path, output: Path) -> None:
     existing_tidy_table(folder)
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
-    read_once = cache(_read_host)  # an error is not cached, so each export meets it
+    read_once = cache(_read_host)  # an error is not cached, so each export raises the error
     for form in _FORMATS.values():
         try:
             text, lacks = form.write(read_once(folder))

@@ -59,8 +59,8 @@ def profile_command() -> None:
 def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     """Put all hosts and configurations of the folders RESULTS into the database.
 
-    A newer run of a host and configuration replaces the older run; an unchanged run changes
-    nothing.
+    A newer run replaces an older run of the same host and configuration. A run that is in the
+    database already changes nothing.
     """
     from chaosity.store.profile_database import update_profiles_from_results
 
@@ -82,8 +82,8 @@ def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
 @_DATABASE
 @_filters
 @click.option("--with-names", is_flag=True, help="Keep host names, and drives' serials and slots.")
-@click.option("--contact", help="Contact for questions; published as it is.")
-@click.option("--licence", help="Licence of the data; published as it is.")
+@click.option("--contact", help="Contact for questions, published as typed.")
+@click.option("--licence", help="Licence of the data, published as typed.")
 def publish_profiles_command(
     bundle: Path, database: Path, with_names: bool, **texts_and_filters: str | None
 ) -> None:
@@ -117,7 +117,7 @@ def import_profiles_command(bundle: Path, database: Path) -> None:
 @_filters
 @JSON_OPTION
 def query_profiles_command(database: Path, as_json: bool, **filters: str | None) -> None:
-    """List all profiles, or those of a processor, configuration, drive or host.
+    """List all profiles, or the profiles of a processor, configuration, drive or host.
 
     To compare a profile, select it by its id: chaosity compare profiles.duckdb#id=ID ...
     """
@@ -173,8 +173,8 @@ def _highest(row: dict[str, Any] | None) -> str:
 def compare_with_normal_values_command(folder: Path, database: Path, as_json: bool) -> None:
     """Say whether the memory of a host is as fast as is normal for its processor.
 
-    FOLDER is results/HOST/CONFIGURATION. It is compared with published values of the processor
-    (templates/processors), and with other hosts in the database, if there is one.
+    FOLDER is results/HOST/CONFIGURATION. The command compares the host with published values of
+    the processor (templates/processors) and, if the database exists, with other hosts in it.
     """
     from chaosity.components import processor_model
     from chaosity.result_folders import existing_tidy_table
@@ -206,7 +206,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
     for each in found:
         echo(text_of_macro("overview", "normal", each=each, hosts=0))
     if not found:
-        echo(f"nothing is known about {model} in {folder.name}")
+        echo(f"no normal values are known for {model} in {folder.name}")
 
 
 def _size_text(database: Path) -> str:

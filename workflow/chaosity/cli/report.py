@@ -1,4 +1,4 @@
-"""``chaosity report``, ``reports``, ``overview``, ``published``: pages and figures for people."""
+"""``chaosity report``, ``reports``, ``overview``, ``published``: write pages and figures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     from chaosity.report.page import write_report
     from chaosity.report.run import Run
 
-    # `inputs` has the other options, whose names are those of attributes of `Run`.
+    # `inputs` has the other options. Each has the name of an attribute of `Run`.
     echo("\n".join(write_report(Run(plan, output, **inputs))))
 
 
@@ -69,8 +69,9 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
 def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     """Write the page of all hosts and configurations from the SUMMARIES (summary.json) of reports.
 
-    Hosts of one processor model in one configuration should be equal; from three hosts on, outlier
-    hosts are named. Hosts that the last run skipped are listed with the reason.
+    Hosts with the same processor model and configuration should be equal. If there are three or
+    more such hosts, the page names outlier hosts. It lists hosts that the last run skipped, with
+    the reason.
     """
     from chaosity.report.overview import write_overview
     from chaosity.result_folders import skipped_hosts
@@ -100,8 +101,8 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
 def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     """Print the worst problems of each host and the path of its newest report.
 
-    Hosts that the last run skipped are listed with the reason, and the exit status is 1. Their
-    earlier reports are written again, to say that the host was skipped.
+    If the last run skipped hosts, the command lists these hosts with the reason, writes their
+    earlier reports again to say that the host was skipped, and exits with status 1.
     """
     from chaosity.components import read_host_json
     from chaosity.report.overview import write_overview
@@ -112,7 +113,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     skipped = skipped_hosts(results)
     skipped_names = {host.host for host in skipped}
     known = {path.parent.name for path in paths} | skipped_names
-    # `make run` lists reports of the usual folder also if its run planned only, or wrote elsewhere.
+    # `make run` lists reports of the usual folder even if the run only planned or wrote elsewhere.
     if not known and (is_option_typed("results") or not hosts):
         below = sorted({path.parent.parent for path in results.glob("*/*/host.json")})
         use = " or ".join(f"`chaosity reports --results {folder}`" for folder in below)
@@ -153,7 +154,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     "--form",
     type=click.Choice(FORMS),
     required=True,
-    help="Meaning of the columns: a file of templates/published.",
+    help="Format of FILE: a file of templates/published explains its columns.",
 )
 @click.option(
     "--host", default="published", show_default=True, help="Name to give to the machine of FILE."
@@ -167,8 +168,9 @@ def draw_published_command(
 ) -> None:
     """Draw figures from a CSV FILE that others published.
 
-    Writes measurements.parquet and the figures of its experiment, and prints the result of each
-    figure in a sentence. If loads were measured alone and co-running, prints the slowdowns.
+    The command writes measurements.parquet and the figures of the experiment, and prints the result
+    of each figure in a sentence. If loads were measured alone and co-running, the command prints
+    the slowdowns.
     """
     from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
     from chaosity.figures.figure_files import draw_figures

@@ -1,7 +1,7 @@
-"""What several commands share: options and their types, and how they print lines and tables.
+"""Options, types of options, and functions to print lines and tables, for several commands.
 
-The paths of the config and of the published forms are repeated from `chaosity.documents`, since an
-import of that package (with pydantic and yaml) would double the time of ``--help``.
+This module repeats the paths of the config and of the published forms from `chaosity.documents`,
+since an import of that package (with pydantic and yaml) would double the time of ``--help``.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def print_json(document: object) -> None:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; control characters of foreign names and messages are made visible."""
+    """Print a text; control characters, which foreign names can contain, are made visible."""
     click.echo(printable_text(str(text)), nl=nl, err=err)
 
 
 class _PrintableConsole(Console):
-    """A console whose texts cannot control the terminal; styles come from rich alone."""
+    """A console on which no text can control the terminal; only rich sets styles."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -64,10 +64,10 @@ class _PrintableConsole(Console):
 
 
 def line_width() -> int:
-    """Return the number of characters in a line of the terminal, or what COLUMNS says.
+    """Return the number of characters in a line of the terminal, or the value of COLUMNS.
 
-    Files, pipes and the journal get lines without a limit, since a search does not find a broken
-    name.
+    Files, pipes and the journal get lines without a limit, since a search would not find a name
+    that is broken over two lines.
     """
     return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
@@ -90,7 +90,7 @@ def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
 
     Args:
         parts: the parts of the line, each a text or a result of `styled_text`.
-        style: the style of the whole line, in the words of rich.
+        style: the style of the whole line for rich, such as "bold red".
         wrap: whether to break the line between words at the width of the terminal.
     """
     texts = (part if isinstance(part, Text) else styled_text(part) for part in parts)
@@ -103,13 +103,13 @@ def print_that_nothing_was_measured(style: str = "") -> None:
 
 
 def print_that_results_are_unusable(reason: str) -> None:
-    """Print why the results of a host are unusable and what to do; nothing for an empty reason."""
+    """Print why a host's results are unusable and what to do; print nothing for an empty reason."""
     if reason:
         print_line(reason, style="red")
 
 
 def print_what_is_not_determined(name: str, measured_by: str, or_else: str) -> None:
-    """Print that a number of the machine makes intervals wide, and what to measure.
+    """Print which undetermined number of the machine makes intervals wide, and what to measure.
 
     Args:
         name: the number of the machine that no measurement determines.
@@ -140,12 +140,12 @@ def print_table(
         rows: cells of each row, texts or `styled_text`; an empty row separates sections.
         left: heads of the first columns, which are aligned on the left; long texts are wrapped.
         right: heads of further columns, which are aligned on the right; texts are not wrapped.
-        last: heads of the last columns, which are aligned and wrapped like those of `left`.
+        last: heads of the last columns, which are aligned and wrapped like the columns of `left`.
         on_right: heads of columns of `left` that are aligned on the right, but still wrapped.
         whole: heads of columns of `left` that are not wrapped.
         missing: text of a cell that is None.
-        style: plain (without lines), headless (without heads too), ruled (with all lines) or headed
-            (with a line below the heads).
+        style: plain (without lines), headless (without lines and heads), ruled (with all lines) or
+            headed (with a line below the heads).
         title: line above the table.
     """
     if title:
@@ -175,7 +175,7 @@ def print_table(
 
 
 def short_processor_name(name: str | None) -> str:
-    """Return a processor's name without its trademark signs, its number of cores and its clock."""
+    """Return a processor's name without trademark signs, number of cores and clock."""
     noise = r"\((R|TM)\)| @ .*|( \d+-Core)? Processor$| CPU\b"
     return re.sub(noise, "", name or "unknown processor")
 
@@ -194,7 +194,7 @@ class _ResultsPath(click.Path):
         """Return the path.
 
         Raises:
-            UserError: the folder has no results, or those of several configurations.
+            UserError: the folder has no results, or results of several configurations.
         """
         from chaosity.result_folders import find_results_folder
 
@@ -211,7 +211,7 @@ JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 UNIT_OPTION = click.option(
     "--unit",
     help="Unit of the values, such as MB/s or ns. Default: the unit in the name of "
-    "the file; without one, the unit that fits the size of the values.",
+    "the file, or else the unit that fits the size of the values.",
 )
 DWP_OPTION = click.option(
     "--dwp",
@@ -222,7 +222,9 @@ DWP_OPTION = click.option(
     "workers' nodes.",
 )
 TOPOLOGY_OF_MACHINE_OPTION = click.option(
-    "--topology", type=EXISTING_FILE, help="With --machine: its topology, an hwloc XML file."
+    "--topology",
+    type=EXISTING_FILE,
+    help="With --machine: the machine's topology, an hwloc XML file.",
 )
 CONFIG_OPTION = click.option(
     "--config",
@@ -251,11 +253,12 @@ def refuse_options_without_effect(because: str, *parameters: str) -> None:
     """
     for option in click.get_current_context().command.params:
         if option.name in parameters and is_option_typed(option.name):
-            raise UserError(f"it has no effect {because}", option.opts[0], "leave it out")
+            what = f"the option has no effect {because}"
+            raise UserError(what, option.opts[0], "leave it out")
 
 
 def parse_worker_nodes(text: str) -> list[int]:
-    """Return the nodes in a list such as 0,2-3 in the order of the list; nodes can occur twice.
+    """Return the nodes of a list such as 0,2-3, in the list's order; a node can occur twice.
 
     Raises:
         UserError: the text is not such a list.

@@ -30,29 +30,31 @@ if TYPE_CHECKING:
 
 # At most this many missing values are listed with their reason.
 _MOST_MISSING = 3
-# (Least share of the best value of the matrix, colour of the cell); numbers say the same as
-# colours.
+# (Least share of the best value of the matrix, colour of the cell). A reader who sees no colours
+# finds the same in the numbers.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
 
 
 @click.command("show")
 @click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 @click.option("--intervals", is_flag=True, help="Also print the 95 % interval of each median.")
-@click.option("--svg", type=FILE, help="Draw the machine with these values into a file instead.")
+@click.option(
+    "--svg", type=FILE, help="Draw the machine with these values into this file, and do not print."
+)
 @click.option(
     "--beside",
     type=RESULTS_FOLDER,
     multiple=True,
-    help="Draw this configuration of the host beside it; repeatable, with --svg.",
+    help="With --svg: also draw this configuration of the host, beside the first; repeatable.",
 )
 def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequence[Path]) -> None:
-    """Show memory bandwidth, memory latency and drive bandwidth of a host, and its best values.
+    """Show memory bandwidth, memory latency and drive bandwidth of a host, and the best values.
 
     RESULTS is a folder results/HOST/CONFIGURATION. In a terminal, columns that do not fit are left
-    out; `chaosity show RESULTS | less -S` shows all of them.
+    out; `chaosity show RESULTS | less -S` shows all columns.
 
-    With --svg, the drawing is that of the report: packages, nodes, memory and drives in their
-    places. Findings of `chaosity anomalies` are red, and predicted values are hatched.
+    With --svg, the command draws the machine as in the report: packages, nodes, memory and drives.
+    Findings of `chaosity anomalies` are red, and predicted values are hatched.
     """
     from chaosity.export.main_matrices import (
         DRIVE_BANDWIDTH,
@@ -96,7 +98,7 @@ def _print_heading(host: MeasuredHost) -> None:
 
 
 def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> None:
-    """Print the columns of a matrix that fit into a line, and why the first gaps have no value."""
+    """Print the columns of a matrix that fit into a line, and the reasons of the first gaps."""
     scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
 
     def shown(node: int, target: str) -> Text:
@@ -133,7 +135,7 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
 
 
 def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], intervals: bool) -> None:
-    """Print the memory bandwidth of packages, a column for each kernel."""
+    """Print the memory bandwidth of packages, with one column for each kernel."""
     from chaosity.store.csv_tables import BANDWIDTH
 
     medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]

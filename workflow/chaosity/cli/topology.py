@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology
     from chaosity.topology.topology_parts import SlitDistances
 
-# A node's list of CPUs can be very long where numbers alternate between nodes (0,4,8,...). A list
-# of more characters than the first number is cut to as many as the second.
+# A node's list of CPUs can be very long if numbers alternate between nodes (0,4,8,...). A list with
+# more than `_LONGEST_CPU_LIST` characters is cut to `_START_OF_LONG_LIST` characters.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
-# Most nodes of a matrix of distances that fits into 100 columns.
+# Largest number of nodes whose matrix of distances fits into 100 columns.
 _MOST_DISTANCES = 16
 
 
@@ -124,7 +124,7 @@ def _print_nodes(topology: Topology) -> None:
 
 
 def _print_distances(distances: SlitDistances) -> None:
-    """Print the firmware's distances; of a matrix too wide to print, how often each occurs."""
+    """Print the firmware's distances, or how often each occurs if the matrix is too wide."""
     print_line("\nDistances (10 is local)", style="bold")
     nodes = distances.nodes
     if len(nodes) > _MOST_DISTANCES:
@@ -187,7 +187,7 @@ def _print_devices(topology: Topology) -> None:
 
 
 def _print_kind_of_devices(title: str, heads: str, rows: Sequence[Sequence[object]]) -> None:
-    """Print a table of devices below a title; nothing without devices."""
+    """Print a table of devices below a title; print nothing if there are no devices."""
     if rows:
         print_line(f"\n{title}", style="bold")
         print_table(rows, heads.split(), missing="unknown")
@@ -206,7 +206,7 @@ def unusable_part_sentences(topology: Topology) -> Iterator[str]:
     states: dict[str, Sequence[int]] = {
         "offline": limits.offline_cpus,
         f"forbidden{by_cgroup}": limits.disallowed_cpus,
-        f"offline or forbidden{by_cgroup}; the file does not show which": unknown,
+        f"offline or forbidden{by_cgroup}; the file does not say which of the two": unknown,
     }
     yield from (f"{_cpus(cpus)} {state}." for state, cpus in states.items() if cpus)
     if limits.disallowed_nodes:
@@ -215,7 +215,7 @@ def unusable_part_sentences(topology: Topology) -> Iterator[str]:
         yield f"The memory of node{plural} {nodes} is forbidden{by_cgroup}."
     without_node = [cpu for cpu in topology.pus if not topology.nodes_of_pus([cpu])]
     if without_node:
-        yield f"{_cpus(without_node)} usable, but not on any node."
+        yield f"{_cpus(without_node)} usable, but on no node."
 
 
 def _cpus(cpus: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""``chaosity fit`` and ``predict``: fit a model to a host, and predict what was not measured."""
+"""``chaosity fit`` and ``predict``: fit a model to a host, and predict unmeasured values."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ _NEAR_NAMES = 3
 def fit_command(folder: Path, output: Path | None) -> None:
     """Fit the description of a simulated machine to the measurements of a host.
 
-    FOLDER is results/HOST/CONFIGURATION. Prints each capacity and latency with its 95 % interval
-    and the number of points that determine it. The file of --output can be simulated: name it as
-    chaosity_simulated of an inventory entry.
+    FOLDER is results/HOST/CONFIGURATION. The command prints each capacity and latency with its 95 %
+    interval and the number of points that determine this value. To simulate the machine, give a
+    host of an inventory the file of --output as chaosity_simulated.
     """
     import yaml
 
@@ -94,7 +94,7 @@ def _print_fitted(fitted: FittedMachine) -> None:
     scale = f"{100 * fitted.scale:.1f} % (1 sigma)"
     print_line(f"{medians} fitted; they differ from the model by {scale}.")
     if faults := sum(1 for each in fitted.parameters if each.parameter.fault):
-        print_line(f"{format_count(faults, 'single part')} slower than all others of the kind.")
+        print_line(f"{format_count(faults, 'single part')} slower than other parts of the kind.")
     if fitted.departures:
         departures = format_count(len(fitted.departures), "median")
         print_line(f"No parameter explains {departures}:")
@@ -105,7 +105,7 @@ def _print_fitted(fitted: FittedMachine) -> None:
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
     """Return the value of a parameter and its interval, each as text.
 
-    What is not determined is "not determined", "at most ...", "at least ..." or "assumed ...".
+    An undetermined number is "not determined", "at most ...", "at least ..." or "assumed ...".
     """
     metric = each.parameter.metric_of_unit
     if each.parameter.fault and each.value is not None:
@@ -134,8 +134,8 @@ def _ends(metric: str, value: float, low: float, high: float) -> str:
     "together",
     multiple=True,
     metavar="EXPERIMENT/POINT",
-    help="Predict the loads of this point beside those of every other --with, in place of drive "
-    "sets.",
+    help="Predict the loads of this point while the loads of every other --with run, instead of "
+    "drive sets.",
 )
 @click.option(
     "--machine",
@@ -156,14 +156,16 @@ def predict_command(
     """Predict drive sets that a run left unmeasured, or loads that run at the same time.
 
     FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
-    the budget left out. Writes predictions.parquet, with a 95 % interval and bounds for each set,
-    and prints how well measured sets are predicted without their own measurement.
+    the budget left out. The command writes predictions.parquet, with a 95 % interval and bounds for
+    each set. As a test, it predicts measured sets without their own measurement, and prints how
+    close these predictions are.
 
-    With --with, fits a model of the machine to the measurements, and predicts what each load gets
-    while the loads of all named points run at the same time. Writes no file.
+    With --with, the command fits a model of the machine to the measurements, and predicts the
+    values of each load while the loads of all named points run at the same time. It writes no file.
 
-    With --machine, takes the numbers of a description, such as the output of chaosity fit, and the
-    points that the config plans for the topology. Intervals follow from the key fitted of the file.
+    With --machine, the command uses the numbers of a description, such as the output of chaosity
+    fit, and the points that the config plans for the topology. Intervals follow from the key
+    `fitted` of the description.
     """
     if machine is None:
         refuse_options_without_effect("without --machine", "topology", "config_file")
@@ -221,7 +223,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 
 
 def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Predict and print what each load of the named points gets while all these loads run."""
+    """Predict and print the values of each load of the named points while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.model_values import joined_loads, measured_medians
 
@@ -243,7 +245,7 @@ def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_
 def print_predictions_on_described_machine(
     machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
 ) -> None:
-    """Predict and print what each load of the named points gets on a described machine."""
+    """Predict and print the values of the named points' loads on a described machine."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import read_config
     from chaosity.topology.topology_model import configuration_name
@@ -303,7 +305,7 @@ def _print_together(
     if is_simulated:
         print_that_nothing_was_measured()
     print_that_results_are_unusable(unusable)
-    print_line("What each load gets while all run: predicted by the model, not measured.")
+    print_line("Values of each load while all loads run: predicted by the model, not measured.")
     has_intervals = bool(fitted.parameters)
     heads = ["alone", "together"] + ["95 % interval"] * has_intervals
     heads += ["measured together"] * bool(seen)
@@ -314,12 +316,12 @@ def _print_together(
         if each.departs:
             print_line(
                 f"The model does not explain {each.load} alone, perhaps because of a fault. "
-                "So its prediction is not above the measured value."
+                "So the prediction for this load is at most the measured value."
             )
     if has_intervals and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
         print_line(
-            "Few such values are measured, so the intervals assume that the model is as right for "
-            "them as for all values; measure interference and loaded_latency first."
+            "Few loads were measured together, so the intervals assume that the model is as right "
+            "for these values as for all others. Measure interference and loaded_latency first."
         )
     for parameter in missing:
         print_what_is_not_determined(parameter.name, parameter.measured_by, "these loads together")

@@ -1,4 +1,4 @@
-"""``chaosity weights`` and ``place``: page weights from bandwidths, and programs placed by them."""
+"""``chaosity weights`` computes page weights from bandwidths; ``place`` runs a program by them."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def weights_command(file: Path, workers: str, dwp: float, unit: str | None, as_j
     """Compute interleave weights for the pages of a program that needs bandwidth.
 
     MATRIX.csv has the initiator node in the first column, then the bandwidth to each target node.
-    RESULTS is a folder results/HOST/CONFIGURATION or its measurements.parquet. Then the weights
-    from paths that were measured with all workers at once are printed too.
+    RESULTS is a folder results/HOST/CONFIGURATION or its measurements.parquet. From RESULTS, the
+    command also computes the weights of paths that were measured with all workers at once.
 
-    Prints BWAP's canonical weights (Gureya et al., IPDPS 2020): the share of the pages of each
-    node, these shares as integer weights for the Linux kernel, and the commands that use them.
+    The command prints BWAP's canonical weights (Gureya et al., IPDPS 2020): each node's share of
+    the pages, these shares as integer weights for the Linux kernel, and commands with the weights.
     """
     from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
     from chaosity.weights import (
@@ -140,7 +140,7 @@ def place_pages_command(arguments: tuple[str, ...]) -> None:
     """Run a program with its pages on the nodes that a policy names."""
     given = placement_argument_parser().parse_args(arguments)
     if given.matrix is None and given.unit is not None:
-        raise UserError("it has no effect without --matrix", "--unit", "leave it out")
+        raise UserError("the option has no effect without --matrix", "--unit", "leave it out")
     if given.matrix is not None:
         given.shares = format_shares(canonical_shares_of_workers(given))
     sys.exit(run_program_with_placed_pages(request_from_arguments(given)))
