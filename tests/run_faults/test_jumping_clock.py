@@ -68,7 +68,7 @@ def test_the_clock_is_set_while_a_point_is_measured(
     load = make_point(point={"stopping": stopping})
     step_clock = f"open({environment['WALL_CLOCK_OFFSET']!r}, 'w').write('{step}')"
     program = load["loads"][0]["command"][2].replace(
-        "sys.stdin.readline()", f"sys.stdin.readline(); time.sleep(0.2); {step_clock}"
+        "while not stop", f"time.sleep(0.2); {step_clock}\nwhile not stop"
     )
     load["loads"][0]["command"][2] = program
     (tmp_path / "point.json").write_text(json.dumps(load))
