@@ -234,5 +234,5 @@ def test_a_number_above_64_bits_of_the_kernel(tmp_path, whole):
 def test_a_table_of_distances_with_a_missing_value():
     text = (MACHINES / "epyc_7413_nps4.xml").read_text()
     changed = re.sub(r'(<u64values length="\d+">)\d+ ', r"\g<1>", text, count=1)
-    with pytest.raises(ValueError, match="the matrix of distances is not one of 8 nodes"):
+    with pytest.raises(ValueError, match="the matrix of distances does not fit 8 nodes"):
         HwlocTree(etree.fromstring(changed.encode())).slit_distances()

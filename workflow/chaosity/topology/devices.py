@@ -1,10 +1,10 @@
 """Make the model's drives, GPUs, OpenCL devices, accelerators and NICs, each with its nearest node.
 
-A device that hwloc attaches to the whole machine has no known locality: its node is None, unless
-the machine has only one node with processors.
+hwloc may attach a device to the whole machine. The node of such a device is None, unless the
+machine has only one node with processors.
 
-Each file in templates/accelerators describes a kind of accelerators. An accelerator of no such kind
-is named by its PCI class.
+Each file in templates/accelerators describes one kind of accelerators. Any other accelerator is
+named after its PCI class.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _FOLDER = ROOT / "templates" / "accelerators"
 # PCI class -> kind of accelerator (PCI Code and ID Assignment Specification).
 _CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
-# hwloc's numbers of the types of devices of the operating system.
+# hwloc's numbers for the types of operating system devices.
 _OSDEV_DMA, _OSDEV_COPROCESSOR = "4", "5"
 _OTHER_KIND = "Not measured: no load uses it."
 
@@ -58,7 +58,7 @@ def accelerator_kinds() -> tuple[AcceleratorDocument, ...]:
 
 
 def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
-    """Yield the accelerators that the processor's flags or model show."""
+    """Yield the accelerators that the flags or the model of the processor reveal."""
     has = set(facts.get("cpu_flags") or ())
     for kind in accelerator_kinds():
         flags = [flag for flag in kind.get("flags", ()) if flag in has]
@@ -69,7 +69,7 @@ def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
 
 
 def sentence_on_what_is_not_measured(kind: str) -> str:
-    """Return the sentence that says what of a kind of accelerators is not measured."""
+    """Return the sentence that says what Chaosity does not measure of a kind of accelerators."""
     return next((k["not_measured"] for k in accelerator_kinds() if k["name"] == kind), _OTHER_KIND)
 
 
@@ -80,7 +80,7 @@ def accelerators_of_known_kinds(accelerators: Iterable[Accelerator]) -> list[Acc
 
 
 def accelerator_texts(topology: Topology) -> list[tuple[str, str, str]]:
-    """Return kind, places, and what is not measured, for each kind of a host's accelerators."""
+    """Return (kind, places, what is not measured) for each kind of accelerators of a host."""
     titles = {kind["name"]: kind["title"] for kind in accelerator_kinds()}
     kinds: dict[str, list[Accelerator]] = {}
     for each in topology.accelerators:
@@ -123,8 +123,8 @@ _NVME_CLASS = "0108"
 # disk that programs can open is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
 _NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
 _COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
-# If several libraries show a GPU, it has the name in the first of these: names that the vendor's
-# own programs use come first.
+# If several libraries show a GPU, the GPU gets its name from the first of these libraries. The
+# libraries whose names the vendor's own programs use come first.
 _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
 # PCI vendors NVIDIA, AMD and Intel, who make GPUs. Other display functions (ASPEED, Matrox) serve a
 # remote console.
@@ -141,7 +141,7 @@ _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
-    """Makes the model's devices from hwloc's tree; `nodes` are all nodes of the host."""
+    """Makes the devices of the model from hwloc's tree. `nodes` are all nodes of the host."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader) -> None:
         self._sysfs = sysfs
@@ -158,7 +158,7 @@ class DeviceMaker:
         }
 
     def _node(self, device: HwlocObject) -> int | None:
-        """Return the nearest node of a device; of equally near nodes, one with processing units."""
+        """Return the nearest node of a device; among equally near nodes, one that has PUs."""
         place = next(item for item in device.ancestors_up_to_machine() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
@@ -169,7 +169,7 @@ class DeviceMaker:
         return stated if stated in self._known else None
 
     def make_drives(self) -> tuple[NvmeDrive, ...]:
-        """Return NVMe namespaces, and NVMe functions without a block device, by PCI address.
+        """Return NVMe namespaces and NVMe functions without a block device, sorted by PCI address.
 
         Two paths to the same multipath disk count as a single drive.
         """
@@ -212,7 +212,7 @@ class DeviceMaker:
         )
 
     def make_gpus(self) -> tuple[Gpu, ...]:
-        """Return one GPU for each PCI function that is a GPU, even if several libraries show it."""
+        """Return one GPU for each PCI function that is a GPU, however many libraries show it."""
         gpus = map(self._gpu, self._functions)
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
@@ -240,7 +240,7 @@ class DeviceMaker:
         )
 
     def make_nics(self) -> tuple[Nic, ...]:
-        """Return network interfaces, and OpenFabrics devices whose function has no interface."""
+        """Return network interfaces, and OpenFabrics devices without a network interface."""
         ports, fabrics = (
             [item for item in self._os_devices if item.attributes.get("osdev_type") == kind]
             for kind in (_OSDEV_NETWORK, _OSDEV_FABRIC)
@@ -261,13 +261,13 @@ class DeviceMaker:
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
-        """Return the accelerators that are PCI devices, other than GPUs."""
+        """Return the accelerators that are PCI devices, except GPUs."""
         others = (function for function in self._functions if not self._gpu(function))
         engines = [item for function in others for item in self._accelerators_of_function(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
     def _accelerators_of_function(self, function: HwlocObject) -> Iterator[Accelerator]:
-        """Yield the accelerator of a PCI function; of an unknown kind, each of its devices."""
+        """Yield the accelerator of a PCI function, or its single devices if the kind is unknown."""
         pci, driver = function.pci_address, None
         names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
         if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
@@ -283,7 +283,7 @@ class DeviceMaker:
             number = rf"{kind.get('device_names', '(?!)')}\d+"
             own = [name for name in names if re.fullmatch(number, name)]
             if own or function.pci_id in kind.get("pci", ()) or driver in kind.get("drivers", ()):
-                # hwloc lists several channels for copies; all are of a single accelerator.
+                # hwloc lists several copy channels, which all belong to one accelerator.
                 yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
                 return
         kind_of_class = _CLASSES.get(function.pci_class)
@@ -304,7 +304,7 @@ def _backend(device: HwlocObject) -> str:
 
 
 def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
-    """Return the first named info of hwloc that is a whole number of KiB, in bytes."""
+    """Return in bytes the first of these hwloc infos that is a whole number of KiB."""
     return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 
@@ -325,9 +325,9 @@ def make_opencl_devices(
 ) -> tuple[OpenclDevice, ...]:
     """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
 
-    `listed` are the devices that chaosity-opencl lists on the host. If `listed` is None, because
-    this program is not installed or the source is an XML file, hwloc's own list in `tree` is used.
-    An OpenCL device at the PCI address of a GPU has the GPU's node.
+    `listed` are the devices that the program chaosity-opencl lists on the host. `listed` is None if
+    this program is not installed or if the source is an XML file. Then hwloc's own list in `tree`
+    is used. An OpenCL device at the PCI address of a GPU gets the node of this GPU.
     """
     devices = (
         _opencl_of_tree(tree)
@@ -361,7 +361,7 @@ def _listed_devices() -> TypeAdapter[OpenclDevice]:
 
 
 def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
-    """Return the OpenCL devices in hwloc's tree, which lists no processors as such devices."""
+    """Return the OpenCL devices in hwloc's tree. Processors are never among these devices."""
     return [
         OpenclDevice(
             name="",

@@ -61,7 +61,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
     parts = (*tree.machine.objects_of_type("Package"), tree.machine)
 
     def _processor_fact(info: str, key: str) -> str | None:
-        """Return a fact from hwloc's infos of a package or the machine, else from /proc/cpuinfo."""
+        """Return a fact from hwloc's infos on a package or the machine, or from /proc/cpuinfo."""
         values = (*(part.infos.get(info) for part in parts), cpuinfo.get(key))
         return next((" ".join(value.split()) for value in values if value), None)
 
@@ -85,8 +85,9 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModuleSlot] | None:
     """Return the slots for memory modules; None if the source does not list them."""
-    # Only root can read the slots from SMBIOS: by dmidecode on a live machine, else from what hwloc
-    # wrote into the XML. Empty slots are listed too, because an empty channel costs bandwidth.
+    # Only root can read the slots from SMBIOS. On a live machine dmidecode reads them; an XML file
+    # has the slots if root ran hwloc. Empty slots are listed, since an empty channel costs
+    # bandwidth.
     if source.kind == LIVE:
         return parse_dmidecode_memory_modules(source.facts.get("memory_modules") or "") or None
     items = [
@@ -109,7 +110,7 @@ def _info(item: HwlocObject, name: str) -> str | None:
 
 
 def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
-    """Return the memory modules in the output of `dmidecode --type 17`, in its order."""
+    """Return the memory modules in the output of `dmidecode --type 17`, in the same order."""
     modules: list[MemoryModuleSlot] = []
     for line in text.splitlines():
         if line.strip() == "Memory Device":
@@ -154,16 +155,16 @@ def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:
 
 
 def relevant_kernel_parameters(command_line: str) -> list[str]:
-    """Return the kernel parameters that can change a measured number, in their order.
+    """Return the parameters on the kernel's command line that can change a measured number.
 
-    Words after `--` are left out, since they are for the init program.
+    Words after `--` are left out, since these words are for the init program.
     """
     kernel = re.split(r"\s--(?:\s|$)", command_line, maxsplit=1)[0]
     return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
 
 
 def _frequency(sysfs: SysfsReader) -> FrequencySettings:
-    """Return how the kernel chooses frequencies: the distinct values of all policies."""
+    """Return how the kernel chooses frequencies, with the distinct values of all its policies."""
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
@@ -182,7 +183,7 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
 
 
 def _turbo(sysfs: SysfsReader) -> bool | None:
-    """Return whether cores may exceed their base frequency; None if the kernel does not tell."""
+    """Return whether cores may exceed their base frequency; None if the kernel does not say."""
     no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
@@ -205,7 +206,7 @@ def _idle(sysfs: SysfsReader) -> IdleSettings:
 
 
 def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
-    """Return the settings of page placement; `always [madvise] never` becomes `madvise`."""
+    """Return the settings of page placement, such as `madvise` for `always [madvise] never`."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
         "transparent_huge_pages": bracketed_word(sysfs.read_text(f"{thp}/enabled")),
@@ -218,7 +219,7 @@ def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
 
 
 def bracketed_word(text: str | None) -> str | None:
-    """Return the word in brackets, the kernel's present choice; without brackets the whole text."""
+    """Return the word in brackets, which is the kernel's present choice, or else the whole text."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text
 
@@ -236,8 +237,9 @@ def find_memory_peak(
     """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
 
     `modules` are the memory modules, or the reason why they are unknown; `packages` is the number
-    of packages. Modules may share a channel, so the sum of their speed x width can be too high. A
-    bound that is too low would refuse right values, so a doubtful bound counts as unknown.
+    of packages. Modules may share a channel, so the sum of speed x width over all modules can be
+    too high. A bound that is too low would refuse right values, so a doubtful bound counts as
+    unknown.
     """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)
@@ -253,7 +255,7 @@ def find_memory_peak(
         rate[package] += bytes_per_second
     if size.total() < held.total():
         return MemoryPeak(None, None, "the table lists less memory than the host has")
-    # Package numbers in slot names need not be the kernel's numbers. So the package with the most
-    # bandwidth gives the bound for every package.
+    # Package numbers in slot names may differ from the kernel's numbers. So the package with the
+    # most bandwidth gives the bound for every package.
     is_known = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
     return MemoryPeak(rate.total(), max(rate.values()) if is_known else None)

@@ -1,9 +1,9 @@
-"""Run hwloc's lstopo, which alone reads the structure of a machine, and read its XML as objects.
+"""Run hwloc's program lstopo and read the XML that lstopo prints as a tree of objects.
 
-For each source lstopo prints hwloc's XML format 2 with all I/O devices, so the other modules read a
-single format. lstopo converts files of version 1, and explores a live machine or a captured /sys.
-The tree of objects has sets of numbers where hwloc has bit masks. This module interprets nothing;
-`topology_discovery` and `devices` interpret the tree.
+Only lstopo reads the structure of a machine. For each source lstopo prints hwloc's XML format 2
+with all I/O devices, so the other modules read a single format. lstopo converts files of version 1,
+and explores a live machine or a captured /sys. The tree of objects has sets of numbers where hwloc
+has bit masks. The modules `topology_discovery` and `devices` interpret the tree.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# This parser loads no DTD, since none is needed, and expands no entities. It removes comments,
-# because hwloc's own parser, which reads the XML that is written from this tree, knows none.
+# This parser loads no DTD, expands no entities and removes comments. hwloc's own parser later reads
+# the XML that is written from this tree, and refuses comments.
 _PARSER = etree.XMLParser(
     resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
 )
@@ -63,7 +63,7 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
         wrong = f"{stated!r} is not a format version of hwloc's XML"
         raise UserError(wrong, str(path), "write the file with `lstopo --of xml FILE`")
     if major == "2" and not any(map(shutil.which, LSTOPO_PROGRAMS)):
-        return root  # format 2 needs no conversion, so a simulated host needs no hwloc
+        return root  # Format 2 needs no conversion, so a simulated host does not need hwloc.
     if int(major) > installed_hwloc_version()[0]:
         raise _too_new(f"version {stated}", str(path))
     return run_lstopo(str(path), root=root)
@@ -104,10 +104,10 @@ def run_lstopo(
 ) -> etree._Element:
     """Return the root element of the XML that lstopo prints.
 
-    `where` names the source in error messages. With `root`, lstopo converts this XML, which is
-    written anew because hwloc's own parser reads neither UTF-16 nor Windows' line ends. With
-    `capture`, lstopo explores the captured `sys` in this folder. Without both, lstopo explores this
-    machine.
+    `where` names the source in error messages. With `root`, lstopo converts this XML. The XML is
+    written anew for lstopo, because hwloc's own parser reads neither UTF-16 nor the line ends of
+    Windows. With `capture`, lstopo explores the captured `sys` in this folder. Without `root` and
+    `capture`, lstopo explores this machine.
 
     Raises:
         UserError: hwloc is missing or too old, or lstopo failed.
@@ -116,7 +116,7 @@ def run_lstopo(
     if root is not None:
         tree = root.getroottree()
         given = etree.tostring(tree, xml_declaration=True, encoding="UTF-8")
-        # --disallowed keeps forbidden processing units that the file has; lstopo would drop them.
+        # Without --disallowed, lstopo would drop the file's forbidden processing units.
         source = ["--if", "xml", "--input", "-", "--disallowed"]
     elif capture:
         # Only hwloc's Linux component runs. Other components (CUDA, cpuid) would explore this
@@ -154,7 +154,7 @@ def run_lstopo(
 
 
 def _failure(stderr: str, where: str, remedy: str) -> UserError:
-    """Return the error for a failure of lstopo, with the first line of its own message."""
+    """Return the error for a failure of lstopo, with the first line of lstopo's message."""
     if "XML version" in stderr and ">" in stderr:
         return _too_new("newer", where)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -167,8 +167,8 @@ def read_xml_root_element(path: Path) -> etree._Element:
     """Return the root element of an XML file, in any encoding and with any line ends.
 
     Raises:
-        UserError: the file is missing, is not complete XML, or has an index of a node or processing
-            unit that no machine has.
+        UserError: the file is missing, is not complete XML, or has an impossible index of a node or
+            processing unit.
     """
     try:
         with path.open("rb") as stream:
@@ -187,8 +187,8 @@ def parse_xml(text: bytes, where: str) -> etree._Element:
     """Return the root element of XML in any encoding; `where` is its source, for error messages.
 
     Raises:
-        UserError: the text is not complete XML, or has an index of a node or processing unit that
-            no machine has.
+        UserError: the text is not complete XML, or has an impossible index of a node or processing
+            unit.
     """
     remedy = "write the file again with `lstopo --of xml FILE`"
     if len(text) > _MOST_XML_BYTES:
@@ -241,9 +241,9 @@ _MEMORY_ATTRIBUTES = {
 
 @dataclass
 class HwlocObject:
-    """An object of hwloc's tree; an I/O object has no processing units and nodes.
+    """An object of hwloc's tree. An I/O object has neither processing units nor nodes.
 
-    The complete sets also have what is offline or what a cgroup forbids.
+    The complete sets include parts that are offline and parts that a cgroup forbids.
     """
 
     type: str
@@ -258,12 +258,12 @@ class HwlocObject:
 
     @property
     def os_index(self) -> int | None:
-        """Return the number of the object in the operating system; None without such a number."""
+        """Return the operating system's number for the object; None if there is no number."""
         return self.attribute_number("os_index")
 
     @property
     def required_os_index(self) -> int:
-        """Return the OS index of a node, processing unit or package, which always has one."""
+        """Return the OS index of a node, a processing unit or a package; each of these has one."""
         return int(self.attributes["os_index"])
 
     @property
@@ -278,7 +278,7 @@ class HwlocObject:
 
     @property
     def pci_function(self) -> HwlocObject | None:
-        """Return the PCI function that this object is, or that it belongs to; None without one."""
+        """Return the object itself or its nearest ancestor that is a PCI function, or None."""
         return self if self.type == "PCIDev" else self.nearest_ancestor("PCIDev")
 
     @property
@@ -295,7 +295,7 @@ class HwlocObject:
 
     @property
     def pci_id(self) -> str:
-        """Return the vendor and device numbers of a PCI function: `144d:a900`; else empty."""
+        """Return vendor and device numbers of a PCI function (`144d:a900`); empty if unknown."""
         match = re.search(r"\[(\w+:\w+)\]", self.attributes.get("pci_type", ""))
         return match[1] if match else ""
 
@@ -360,7 +360,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Return the SLIT; None without one. In converted files of hwloc 1, it has no name."""
+        """Return the SLIT; None if there is none. It has no name in converted files of hwloc 1."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -376,14 +376,14 @@ class HwlocTree:
         return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
-        """Return hwloc's global persistent index (used by tables) -> OS index of the node."""
+        """Return hwloc's global persistent index, which tables use -> OS index of the node."""
         return {
             node.attribute_number("gp_index"): node.required_os_index
             for node in self.machine.objects_of_type("NUMANode")
         }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """Return the HMAT's bandwidths and latencies, one item for each target and initiator."""
+        """Return bandwidths and latencies of the HMAT, one item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
         attributes = []
         for table in self._root.iterfind("memattr"):

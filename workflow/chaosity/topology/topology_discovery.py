@@ -46,21 +46,21 @@ from chaosity.topology.topology_sources import (
 )
 
 _CPU_LESS = "CPU-less"
-# hwloc's subtypes of memory without processors next to it; such a node owns no CPUs.
+# hwloc's subtypes of memory that is not next to processors. A node of such memory owns no CPUs.
 _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
-# From high to low bandwidth. CPU-less memory of unknown technology ranks after DRAM.
+# Kinds of memory from high to low bandwidth. CPU-less memory of unknown technology is after DRAM.
 _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
-# What `Node.kind` of a node with memory can be.
+# The possible values of `Node.kind` for a node with memory.
 MEMORY_KINDS = (*_RANKS, UNKNOWN)
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
-# In the HMAT, nodes of one technology differ by a few per cent, those of different ones by far
-# more.
+# In the HMAT, the bandwidths of nodes of one memory technology differ by a few per cent; those of
+# different technologies differ by far more.
 _CLEARLY_FASTER = 1.5
 
 
 @dataclass
 class _NodeEvidence:
-    """What hwloc and /sys say about a node; the model's `Node` is made from it."""
+    """What hwloc and /sys say about a node. The `Node` of the model is made from this evidence."""
 
     os_index: int
     item: HwlocObject | None  # hwloc's object of the node; None when hwloc hides the node
@@ -123,8 +123,8 @@ def _find_restrictions(
 ) -> Restrictions:
     """Return the processing units and nodes of the machine that this process cannot use.
 
-    hwloc's complete_cpuset keeps both offline and forbidden processing units; `online`, from /sys,
-    tells the offline units from the forbidden ones.
+    hwloc's complete_cpuset has both offline and forbidden processing units. The set `online` from
+    /sys shows which of these units are offline.
     """
     missing = set(tree.machine.complete_cpus) - set(_usable_cpus(tree))
     offline: set[int] = set()
@@ -175,8 +175,8 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         in_kernel = kernel.get(node.os_index)
         listed = (in_kernel.cpus if in_kernel else None) or ()
         node.memory_bytes = _memory_bytes(node, in_kernel, tree)
-        # A node without processing units has the cpuset of a usable neighbour. So if a cpuset is
-        # empty, all processing units of the node are offline or forbidden.
+        # A node without processing units has the cpuset of a usable neighbour. So an empty cpuset
+        # means that all processing units of the node are offline or forbidden.
         lost_all = node.item and not node.item.cpus and node.item.complete_cpus
         node.has_cpus = bool(node.own_cpus or listed or lost_all)
         holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
@@ -191,14 +191,14 @@ def _assign_owners(
 ) -> None:
     """Set `own_cpus` of each node, so that each processing unit has a single owner."""
     # In an XML several nodes may claim a processing unit, because a node without units has the
-    # cpuset of its neighbours. The owner is the node with the fewest processing units; if several
-    # nodes tie, a node with ordinary memory, then the node with the lowest OS index. Linux numbers
-    # nodes with processors before nodes that have only memory (acpi_numa_init reads CPU affinities
-    # first).
+    # cpuset of its neighbours. The owner is the node with the fewest processing units. If several
+    # nodes have equally few, nodes with ordinary memory come first, then the lowest OS index. Linux
+    # numbers nodes with processors before nodes that have only memory (acpi_numa_init reads CPU
+    # affinities first).
     if kernel and all(node.cpus is not None for node in kernel.values()):
         for node in nodes:
             listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
-            # /sys also lists offline processing units, hwloc does not.
+            # /sys also lists offline processing units. hwloc does not list these units.
             node.own_cpus = make_cpu_set(set(listed or ()) & set(shown))
         return
     owned: dict[int, list[int]] = {}
@@ -218,23 +218,24 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
-        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, hwloc knew no sizes.
+        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, sizes are unknown.
         sizes = (
             item.attribute_number("local_memory")
             for item in tree.machine.objects_of_type("NUMANode")
         )
         return 0 if any(sizes) else None
-    # Without /sys, a node that hwloc hides is forbidden if hwloc ran in a cgroup, else it has no
-    # memory.
+    # Without /sys, a hidden node counts as forbidden (size unknown) if hwloc ran in a cgroup.
+    # Outside a cgroup, hwloc hides only nodes without memory.
     return None if _in_cgroup(tree) else 0
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
     """Return node -> kind of its memory.
 
-    Special memory has hwloc's kind. A node with processors has DRAM. Another node is CPU-less, or
-    DRAM if nearby processors have no other memory. The kind is "none" for a node without memory,
-    and "unknown" for a node that hwloc does not show and that has no processors.
+    Special memory has the kind that hwloc states. A node with processors has DRAM. The memory of
+    any other node is CPU-less, or DRAM if nearby processors have no other memory. The kind is
+    "none" for a node without memory, and "unknown" for a node without processors that hwloc does
+    not show.
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
@@ -242,7 +243,7 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
 
 
 def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
-    """Return the kind of a node's memory; `provided` are the units with memory of their own."""
+    """Return the kind of a node's memory. `provided` are the units whose own node has memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
@@ -266,7 +267,7 @@ def _memory_tiers(
     stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
     hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}
     for tiers in (hwloc_tiers, kernel_tiers):  # kernel tiers replace hwloc tiers
-        # The kernel has a single tier when the firmware gave it no information.
+        # The kernel has a single tier if the firmware gives no information on tiers.
         if keys.keys() <= tiers.keys() and len({tiers[index] for index in keys}) > 1:
             keys = {index: (tiers[index], 0) for index in keys}
     order = sorted(set(keys.values()))
@@ -279,7 +280,7 @@ def _tier_key(
     tree: HwlocTree,
     targets: Iterable[_NodeEvidence],
 ) -> tuple[int, int]:
-    """Return a sort key: rank of the kind, then distance of CPU-less memory from processors."""
+    """Return a sort key: rank of the kind of memory, then distance of CPU-less memory from PUs."""
     kind = kinds[node.os_index]
     if kind != _CPU_LESS:
         return _RANKS.get(kind, _RANKS[_CPU_LESS]), 0
@@ -302,9 +303,9 @@ _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
-    """Makes the model's packages, cores and caches from hwloc's tree, with only `usable` units.
+    """Makes packages, cores and caches of the model from hwloc's tree, with only `usable` units.
 
-    `nodes_of` returns the nodes that own given processing units.
+    The function `nodes_of` returns the nodes that own given processing units.
     """
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
@@ -314,7 +315,7 @@ class CoreAndCacheMaker:
         self._nodes_of = nodes_of
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Return (position, object, usable units) of each object of a type with usable units."""
+        """Return (position, object, usable units) of each object of a type that has such units."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
@@ -373,9 +374,9 @@ class CoreAndCacheMaker:
         )
 
     def make_caches(self) -> tuple[EqualCaches, ...]:
-        """Return the caches of cores, from L1 on; equal caches are one entry.
+        """Return the caches of cores, L1 first, with one entry for all equal caches.
 
-        Memory-side caches are left out, because they belong to nodes.
+        Memory-side caches are left out, because such caches belong to nodes.
         """
         equal: dict[tuple[int, str, int | None, int | None, int], list[CpuSet]] = {}
         for item in self._machine.walk_subtree():
@@ -414,8 +415,8 @@ _UNREADABLE = "the topology cannot be read"
 def discover_topology(source: str) -> Topology:
     """Return the topology of a host.
 
-    `source` is `live`, or the path of an hwloc XML file, of a host's description of itself, or of a
-    directory with a captured /sys.
+    `source` is `live` or a path: of an hwloc XML file, of a description that a host's runner wrote,
+    or of a directory with a captured /sys.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
@@ -427,19 +428,19 @@ def discover_topology(source: str) -> Topology:
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     """Return the topology and hwloc's XML (format 2) of a source, for lstopo and other programs.
 
-    In the XML, nodes of a live machine have the memory that firmware provided, so the file is the
-    same each time. The kernel's own total changes with a memory balloon.
+    In the XML of a live machine, each node has the memory that firmware provided, because the
+    kernel's own total changes with a memory balloon. So the file is the same each time.
 
     Raises:
         UserError: for the same reasons as `discover_topology`.
     """
     with malformed_as_user_error(_UNREADABLE, source):
         opened = open_topology_source(source)
-        return _build(opened), _xml(opened)  # `_build` comes first, since `_xml` changes the source
+        return _build(opened), _xml(opened)  # `_build` comes first, since `_xml` changes `opened`
 
 
 def _xml(source: TopologySource) -> str:
-    """Return the XML; for a live machine, present memory (bytes and pages) replaces MemTotal."""
+    """Return a source's XML. For a live machine, present memory replaces the kernel's MemTotal."""
     page_bytes = HwlocTree(source.xml).page_bytes
     present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE else {}
     for node in source.xml.iterfind(".//object[@type='NUMANode']"):
@@ -493,15 +494,14 @@ def _build(source: TopologySource) -> Topology:
         counts=counts,
         host=facts,
     )
-    # A value that a file of the results cannot hold, such as a number above 64 bits, is refused
-    # here.
+    # The conversion refuses a value that result files cannot hold, such as a number above 64 bits.
     return topology_from_json(topology_to_json(built))
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
     """Return the SLIT from /sys, which has rows for nodes without memory, or else from hwloc."""
-    # Each row of the SLIT has a column for each online node. If nodes are missing in a capture,
-    # nobody knows to which nodes the columns belong.
+    # Each row of the SLIT has a column for each online node. If a capture lacks nodes, it is
+    # unknown to which nodes the columns belong.
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
         return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))

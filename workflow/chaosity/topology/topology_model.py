@@ -1,4 +1,4 @@
-"""The model of a host, the name of its configuration, and both as JSON.
+"""The model of a host, the JSON of this model, and the name of the host's configuration.
 
 All other modules read this model, which does not depend on how the host was discovered.
 """
@@ -49,7 +49,7 @@ SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_pac
 # NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
 _MOST_NODES_PER_SOCKET = 4
 _ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
-# Parts of the model with the same name in its JSON, in the order of the JSON.
+# Fields of `Topology` that have the same name in the JSON, in the order of the JSON.
 _PARTS = (
     *("drives", "gpus", "opencl_devices", "accelerators", "nics", "core_kinds", "distances"),
     *("l3_domains", "dies", "caches", "memory_attributes", "memory_peak", "huge_page_pools"),
@@ -61,11 +61,11 @@ _NUMBERS_BELOW = 2**64
 
 @dataclass(frozen=True)
 class Topology:
-    """A whole host; `Topology()` is a host without any known part.
+    """A whole host. `Topology()` is a host without any known part.
 
-    `packages`, `cores` and `l3_domains` have at least one usable processing unit each. `nodes` are
-    all known nodes. `host` has firmware, processor, kernel and settings as plain JSON values.
-    `source` is the path of the file, or "live"; `kind` is live, xml or sysfs.
+    Each of the `packages`, `cores` and `l3_domains` has at least one usable processing unit.
+    `nodes` are all known nodes. `host` has firmware, processor, kernel and settings as plain JSON
+    values. `source` is the path of the file, or "live"; `kind` is live, xml or sysfs.
     """
 
     source: str = UNKNOWN
@@ -94,7 +94,7 @@ class Topology:
 
     @property
     def os_family(self) -> str:
-        """Return the operating system: `darwin` (macOS) or else `linux`, even if unknown."""
+        """Return the operating system: `darwin` for macOS, `linux` for any other or unknown one."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
@@ -124,7 +124,7 @@ class Topology:
 
     @property
     def compute_gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs that can compute, without those that only drive a display."""
+        """Return the GPUs that can compute, without GPUs that only drive a display."""
         return tuple(gpu for gpu in self.gpus if gpu.compute)
 
     @cached_property
@@ -144,7 +144,7 @@ class Topology:
 
     @cached_property
     def data_cache_bytes(self) -> dict[tuple[int, int], int]:
-        """Return (processing unit, level) -> bytes of its largest data cache of this level."""
+        """Return (processing unit, cache level) -> bytes of the unit's largest data cache there."""
         found: dict[tuple[int, int], int] = {}
         for group in self.caches:
             if group.kind != "instruction":
@@ -185,8 +185,9 @@ class Topology:
     def nodes_of_comparable_packages(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the nodes of each package, to compare packages that should be equal.
 
-        Only nodes with both processing units and memory count. The result is None if a node spans
-        packages, if there is only one package, or if packages have different numbers of nodes.
+        Nodes without processing units or without memory are ignored. The result is None if a node
+        spans packages, if there is only one package, or if packages have different numbers of
+        nodes.
         """
         packages: dict[int | None, list[int]] = {}
         for node in self.nodes:
@@ -222,7 +223,7 @@ class Topology:
 
 
 def configuration_name(topology: Topology) -> str:
-    """Return the name of the host's configuration, by its memory layout.
+    """Return the name of the host's configuration, which follows from the host's memory layout.
 
     | processor | name |
     |---|---|
@@ -271,7 +272,7 @@ def _memory_mode(topology: Topology) -> str:
 
 @cache
 def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
-    """Return the adapter for a topology, and name of a fact about a host -> its adapter."""
+    """Return the adapter for a topology, and (name of a host fact -> adapter for this fact)."""
     facts = get_type_hints(HostFacts).items()
     return TypeAdapter(Topology), {name: TypeAdapter(kind) for name, kind in facts}
 
@@ -279,10 +280,10 @@ def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """Return all parts of a topology as JSON: first numbers of parts, then lists.
 
-    Sets are Linux lists such as `0-3,8`, unknown values are null. `packages`, `cores` and `pus` are
-    how many of these parts the source has, and `usable` is how many of them are usable. `hierarchy`
-    lists the usable packages and cores. The `cpus` of a node include
-    the units that a cgroup forbids, `usable_cpus` do not.
+    Sets are Linux lists such as `0-3,8`. Unknown values are null. `packages`, `cores` and `pus` say
+    how many of these parts the source has, and `usable` says how many are usable. `hierarchy` lists
+    the usable packages and cores. The `cpus` of a node include units that a cgroup forbids;
+    `usable_cpus` do not include such units.
     """
     parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
@@ -310,11 +311,11 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 
 
 def topology_from_json(values: Mapping[str, Any]) -> Topology:
-    """Return the topology from the JSON of `topology_to_json`; it is equal to the original.
+    """Return the topology from the JSON that `topology_to_json` made, equal to the original.
 
-    Parts that an older file lacks are unknown; obsolete fields of an older file are ignored. A fact
+    Parts that an older file lacks are unknown. Obsolete fields of an older file are ignored. A fact
     of the wrong type, or without one of its keys, is unknown too. Facts that `HostFacts` does not
-    list stay as they are.
+    list stay unchanged.
 
     Raises:
         TypeError: a field is missing or has a value of another type.

@@ -34,7 +34,7 @@ def value_of_checked_json(adapter: TypeAdapter[T], text: str) -> T:
 
 
 UNKNOWN = "unknown"
-# The usual kind of the memory of a node.
+# The usual kind of a node's memory.
 DRAM = "DRAM"
 
 
@@ -47,13 +47,13 @@ CpuList = Annotated[CpuSet, BeforeValidator(_parsed), PlainSerializer(format_cpu
 
 # A whole number stays a whole number in the JSON.
 Number = int | float
-# hwloc's name of a core type of Intel's hybrid processors -> rank; the fast type has the higher.
+# hwloc's name of a core type of Intel's hybrid processors -> rank; faster types rank higher.
 _CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package; `nodes` are its NUMA nodes, including nodes without processing units."""
+    """A package. `nodes` are all its NUMA nodes, including nodes without processing units."""
 
     os_index: int
     cpus: CpuList = ()
@@ -72,9 +72,10 @@ class Die:
 
 @dataclass(frozen=True)
 class L3Domain:
-    """The processing units that share an L3 cache; on AMD EPYC a CCX.
+    """The processing units that share an L3 cache. On AMD EPYC, this is a CCX.
 
-    An L3 domain can span nodes (Sapphire Rapids with SNC4); a node can have several (EPYC).
+    An L3 domain can span nodes (Sapphire Rapids with SNC4). A node can have several L3 domains
+    (EPYC).
     """
 
     index: int
@@ -88,8 +89,8 @@ class L3Domain:
 class Core:
     """A core; `cpus` are its SMT threads.
 
-    `index` identifies the core, because packages can have cores of the same `os_index`. `l3` is an
-    L3Domain.index, and `kind` is a CoreKind.index.
+    Only `index` identifies the core, because cores of different packages can have the same
+    `os_index`. `l3` is an L3Domain.index, and `kind` is a CoreKind.index.
     """
 
     index: int
@@ -103,9 +104,9 @@ class Core:
 
 @dataclass(frozen=True)
 class CoreKind:
-    """Cores of one design: most servers have one kind, hybrid processors have two.
+    """Cores of one design. Most servers have one core kind; hybrid processors have two.
 
-    `efficiency` is hwloc's rank; faster cores that use more power have a higher rank.
+    `efficiency` is hwloc's rank. Cores that are faster and use more power have a higher rank.
     `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
     """
 
@@ -120,8 +121,9 @@ class CoreKind:
     def speed_rank(self) -> tuple[int, int] | None:
         """Return the sort key that puts faster core kinds last; None if their speed is unknown.
 
-        hwloc ranks kinds on a live machine and leaves the ranks out of its XML. From an XML the
-        key follows hwloc's own rule: Intel's core type, then the frequency (hwloc/cpukinds.c).
+        hwloc ranks core kinds on a live machine, but does not write the ranks into its XML. For an
+        XML, this key follows hwloc's own rule: Intel's core type comes first, then the frequency
+        (hwloc/cpukinds.c).
         """
         if self.efficiency is not None:
             return (self.efficiency, 0)
@@ -136,32 +138,32 @@ class Node:
     """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator)."""
 
     os_index: int
-    # Its own usable processing units. Empty for a node without processing units, although hwloc
-    # gives such a node the units of a neighbour.
+    # The node's own usable processing units. Empty for a node without processing units, although
+    # hwloc gives such a node the units of a neighbour.
     cpus: CpuList = ()
-    # Size that the kernel reports now; a memory balloon changes it within minutes.
+    # Memory size that the kernel reports now. A memory balloon changes this size within minutes.
     memory_bytes: int | None = None
-    present_bytes: int | None = None  # size that firmware provided; it does not change
-    initiator: bool = False  # whether its processing units can issue accesses
-    target: bool = False  # whether its memory can be accessed
-    # 0 for the fastest memory of all targets, 1 for the next, and so on; None without memory.
+    present_bytes: int | None = None  # memory size that firmware provided; never changes
+    initiator: bool = False  # whether the node's processing units can issue accesses
+    target: bool = False  # whether the node's memory can be accessed
+    # Memory tier: 0 is the fastest memory of all targets, 1 is the next; None without memory.
     tier: int | None = None
     kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
     package: int | None = None  # package of the node; None when the node spans several packages
     shown_cpus: CpuList = ()  # `cpus` and the processing units that a cgroup forbids
-    has_cpus: bool = False  # whether it has processing units, usable or not
+    has_cpus: bool = False  # whether the node has processing units, usable or not
     memory_side_cache_bytes: int | None = None
 
     @property
     def size_bytes(self) -> int | None:
-        """Return the bytes of memory that firmware provided, or else the kernel's total."""
+        """Return the bytes of memory that firmware provided; if unknown, the kernel's total."""
         return self.present_bytes or self.memory_bytes
 
     @property
     def coherence(self) -> str | None:
         """Return whose caches the hardware keeps coherent for this memory; None without memory.
 
-        The kernel makes a node only of memory that the host's cores may cache. A GPU's own memory
+        The kernel makes a node only from memory that the host's cores may cache. A GPU's own memory
         is a node if the link between GPU and processor is coherent in both directions.
         """
         if self.kind == "none":
@@ -171,7 +173,7 @@ class Node:
 
 @dataclass(frozen=True)
 class EqualCaches:
-    """Equal caches: `count` caches serve the units `cpus` together; `pus` units share one cache.
+    """Equal caches: `count` caches together serve the PUs `cpus`, and `pus` PUs share each cache.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
     """
@@ -187,19 +189,19 @@ class EqualCaches:
 
 @dataclass(frozen=True)
 class SlitDistances:
-    """The firmware's SLIT; `matrix[i][j]` is the entry from `nodes[i]` to `nodes[j]`.
+    """The firmware's SLIT. `matrix[i][j]` is the distance from `nodes[i]` to `nodes[j]`.
 
     Raises:
-        ValueError: the matrix has another number of rows or columns than there are nodes.
+        ValueError: the number of rows or columns of the matrix is not the number of nodes.
     """
 
     nodes: tuple[int, ...]
     matrix: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        """Check the shape."""
+        """Check that the matrix has a row and a column for each node."""
         if any(len(line) != len(self.nodes) for line in (self.matrix, *self.matrix)):
-            raise ValueError(f"the matrix of distances is not one of {len(self.nodes)} nodes")
+            raise ValueError(f"the matrix of distances does not fit {len(self.nodes)} nodes")
 
     def distance_between(self, initiator: int, target: int) -> int | None:
         """Return the distance between two nodes; None when the table lacks a node."""
@@ -210,10 +212,10 @@ class SlitDistances:
 
 @dataclass(frozen=True)
 class MemoryAttribute:
-    """An entry of the HMAT: what firmware claims about a target for `initiator_cpus`.
+    """An entry of the HMAT: what firmware claims for accesses of `initiator_cpus` to a node.
 
-    `name` ends with the unit: bandwidth, read_bandwidth or write_bandwidth `_bytes_per_second`;
-    latency, read_latency or write_latency `_ns`.
+    `name` is bandwidth, read_bandwidth or write_bandwidth, followed by `_bytes_per_second`; or
+    latency, read_latency or write_latency, followed by `_ns`.
     """
 
     name: str
@@ -233,7 +235,7 @@ class HugePagePool:
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """Upper bounds of the bandwidth of a host's DRAM: of all modules, and of any one package's."""
+    """Upper bounds of the bandwidth of a host's DRAM, for the whole machine and for one package."""
 
     machine_bytes_per_second: Number | None = None
     package_bytes_per_second: Number | None = None
@@ -260,8 +262,8 @@ class PartCounts:
 class Restrictions:
     """The processing units and nodes of the machine that this process cannot use.
 
-    `offline_cpus` are switched off, `disallowed_cpus` forbidden by a cgroup. An hwloc XML often
-    does not say why a processing unit is missing; then only `missing_cpus` has it.
+    `offline_cpus` are switched off. A cgroup forbids `disallowed_cpus`. `missing_cpus` has all
+    units that cannot be used, because an hwloc XML often does not say why a unit is missing.
     """
 
     missing_cpus: CpuList = ()
@@ -273,17 +275,17 @@ class Restrictions:
 
 # Devices
 
-# Facts of an OpenCL device that points do not have. So a new fact requests no new measurement.
+# Facts of an OpenCL device that are not part of a point, so a new fact causes no new measurement.
 NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 
 
 @dataclass(frozen=True)
 class NvmeDrive:
-    """An NVMe namespace, or an NVMe function without a block device, whose `name` is None.
+    """An NVMe namespace, or (with `name` None) an NVMe function without a block device.
 
     `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
-    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead, an upper
-    bound for every measured bandwidth. `link_max_bytes_per_second` is the bandwidth of the fastest
+    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead. No measured
+    bandwidth can exceed this bound. `link_max_bytes_per_second` is the bandwidth of the fastest
     link that drive and slot support.
     """
 
@@ -303,8 +305,8 @@ class Gpu:
     """A GPU, listed once even if several libraries (`backends`) show it.
 
     `compute` is False for a device that only drives a display. `memory_node` is the NUMA node that
-    is the GPU's own memory; None if no node is such memory, or if the host does not show which
-    node.
+    consists of the GPU's own memory. `memory_node` is None if there is no such node, or if the host
+    does not show which node this is.
     """
 
     name: str | None = None
@@ -322,9 +324,9 @@ class Gpu:
 class OpenclDevice:
     """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
 
-    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` numbers the devices
-    with equal names. A device with the `pci` address of a `Gpu` is that GPU. A processor has no
-    `pci` address.
+    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` is a number that
+    distinguishes devices with equal names. A device with the `pci` address of a `Gpu` is that GPU.
+    A processor has no `pci` address.
 
     `unified_memory` says whether the host and the device use the same memory.
     `shared_virtual_memory` is the finest sharing of memory by host and device: coarse_grain, where
@@ -349,7 +351,7 @@ class OpenclDevice:
 
     @property
     def memory_sharing_text(self) -> str:
-        """Return as text whether the device has its own memory or the host's; empty if unknown."""
+        """Return as text whether the device has its own memory or uses the host's, if known."""
         unified = {True: "the host's memory", False: "its own memory", None: ""}
         shared = self.shared_virtual_memory
         sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
@@ -363,7 +365,7 @@ class OpenclDevice:
 
 @dataclass(frozen=True)
 class Nic:
-    """A port of a network card; `name` is the kernel's name. The model has no MAC address.
+    """A port of a network card, without its MAC address. `name` is the kernel's name.
 
     `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
     """
@@ -380,10 +382,10 @@ class Nic:
 class Accelerator:
     """An engine for copies, compression, cryptography or matrices, or a coprocessor.
 
-    `name` is the kernel's name or the slot. If the accelerator is in each of the cores, or in the
-    processor (`part_of`), it has neither slot nor node, and `name` is what shows it: the
-    processor's flags or model. `driver` is the kernel's driver, "none" without one, None if
-    unknown.
+    `name` is the kernel's name or the slot. An accelerator that is a part of each core or of the
+    processor (`part_of`) has neither slot nor node; its `name` is the flag or the model of the
+    processor that reveals it. `driver` is the kernel's driver, "none" without a driver, and None
+    if unknown.
     """
 
     name: str
@@ -399,7 +401,7 @@ class Accelerator:
 
 
 class MemoryModuleSlot(TypedDict, total=False):
-    """A slot for a memory module, in the words of SMBIOS; an empty slot has no `size`."""
+    """A slot for a memory module, described as in SMBIOS; an empty slot has no `size`."""
 
     slot: str | None
     bank: str | None

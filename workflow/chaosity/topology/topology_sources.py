@@ -1,7 +1,7 @@
 """The sources of a topology: a live machine, an hwloc XML file, or a captured /sys.
 
-A captured /sys is a directory, as hwloc-gather-topology packs it. The runner describes a live host
-as a JSON object (runner/describe_host.py).
+A captured /sys is a directory that hwloc-gather-topology has packed. The runner describes a live
+host as a JSON object (runner/describe_host.py).
 
 `SysfsReader` reads the facts that hwloc leaves out. Any file can be missing in a capture. On a live
 machine a file can disappear or be unreadable (a device in reset, a file for root only). Without a
@@ -27,9 +27,9 @@ _KIB = 1024
 # Linux gives sizes of block devices in sectors of this size, even if the device's own sectors have
 # another size (block/blk.h).
 _SECTOR_BYTES = 512
-# Transfer rate of a PCIe lane in GT/s -> share of the bits that carry payload: 8b/10b up to
-# generation 2, 128b/130b up to generation 5, and from generation 6 on, 242 of the 256 bytes of a
-# flit (PCI Express Base Specification; hwloc counts in the same way).
+# Transfer rate of a PCIe lane in GT/s -> share of the bits that carry payload. The encoding is
+# 8b/10b up to generation 2 and 128b/130b up to generation 5. From generation 6 on, 242 of the 256
+# bytes of a flit are payload (PCI Express Base Specification; hwloc counts in the same way).
 _ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
 _FLIT_ENCODING = 242 / 256
 
@@ -46,7 +46,7 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """Reads files of /sys and /proc: of this machine, of a capture, or of path -> text."""
+    """Reads files of /sys and /proc from this machine, from a capture, or from path -> text."""
 
     def __init__(self, files: Path | Mapping[str, str]) -> None:
         self.files = files
@@ -70,7 +70,7 @@ class SysfsReader:
             return None
 
     def read_cpu_list(self, path: str) -> CpuSet | None:
-        """Return the set of a Linux list in a file, or None; an empty file is the empty set."""
+        """Return the numbers of a Linux list in a file; None if the file has no such list."""
         text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
@@ -90,7 +90,7 @@ class SysfsReader:
             return []
 
     def read_nodes(self) -> tuple[SysfsNode, ...]:
-        """Return all online nodes, which have a directory each, sorted by OS index.
+        """Return all online nodes (each has a directory in /sys), sorted by OS index.
 
         The kernel's list `has_memory` is not used, because it keeps nodes that were hot-removed.
         """
@@ -145,13 +145,13 @@ class SysfsReader:
         return present
 
     def common_package_of_pus(self, cpus: CpuSet) -> int | None:
-        """Return the only package of these processing units; None if several or unknown."""
+        """Return the package of all these processing units; None if several or unknown."""
         folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None
 
     def cache_line_bytes(self) -> int | None:
-        """Return the bytes of the first processor's cache line, from /sys or else /proc/cpuinfo."""
+        """Return the bytes of a cache line of the first processor, from /sys or /proc/cpuinfo."""
         line = self.read_number("sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size")
         text = self.read_cpuinfo().get("clflush size", "")
         return line or (int(text) if text.isdigit() else None)
@@ -190,7 +190,7 @@ class SysfsReader:
         return link_bytes_per_second(rate, width)
 
     def network_bytes_per_second(self, name: str) -> int | None:
-        """Return a network interface's rate in bytes/s; None without a link (-1) or unknown."""
+        """Return a network interface's rate in bytes/s; None if it has no link or no known rate."""
         megabits = self.read_number(f"sys/class/net/{name}/speed") or 0
         return megabits * 10**6 // 8 if megabits > 0 else None
 
@@ -219,12 +219,12 @@ _MOST_DESCRIPTION_BYTES = 2**27
 
 @dataclass(frozen=True)
 class TopologySource:
-    """An opened source of a topology: hwloc's XML, and the kernel's files if there are any."""
+    """An opened source of a topology: hwloc's XML and, if available, files of the kernel."""
 
     name: str  # name of the file or directory, or "live"
     kind: str  # live, xml or sysfs
     xml: etree._Element  # hwloc's XML, format 2
-    # Reader of the source's files of /sys and /proc; the source of kind xml has no such files.
+    # Reader of files in the source's /sys and /proc; a source of the kind xml has no such files.
     sysfs: SysfsReader = field(default_factory=lambda: SysfsReader({}))
     # Facts about a live machine, as `runner.describe_host.read_machine_facts` returns them.
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -257,7 +257,7 @@ def open_topology_source(name: str) -> TopologySource:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the description that a host's runner made: hwloc's XML, kernel files and facts.
+    """Return the description that the runner of a host made: hwloc's XML, kernel files and facts.
 
     Raises:
         UserError: the file is not a description, or is too large.
@@ -270,12 +270,12 @@ def read_description(path: Path) -> dict[str, Any]:
         facts = json.loads(text)
         json.dumps(
             facts, ensure_ascii=False
-        ).encode()  # half a surrogate pair cannot be written to a file
+        ).encode()  # fails for half a surrogate pair, which cannot be written to a file
         return {**facts}
 
 
 def _find_capture_root(folder: Path, source: Path) -> Path:
-    """Return the directory that has `sys`: the folder itself, a child of it, or its parent."""
+    """Return the directory that contains `sys`: the folder itself, a child, or the parent."""
     children = [item for item in sorted(folder.iterdir()) if item.is_dir()]
     for root in (folder, *children):
         if (root / "sys/devices/system").is_dir():
