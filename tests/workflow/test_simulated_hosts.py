@@ -44,7 +44,7 @@ def test_a_dry_run_needs_no_slurm_no_locale_no_environment(
     monkeypatch.setenv("LC_ALL", "C")
     done = workflow.snakemake("--profile", str(root / "profiles/cluster"), "--dry-run")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("this dry run does not ask Slurm's nodes") == 1
+    assert done.stdout.count("this dry run does not ask for Slurm's nodes") == 1
     assert "rule measure:" in done.stdout
 
 

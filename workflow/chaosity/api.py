@@ -1,4 +1,4 @@
-"""The map of a host for other programs: measured values, predictions, and where to run.
+"""The map of a host for other programs: measured values, predictions, and advice on placement.
 
 Example::
 
@@ -9,9 +9,9 @@ Example::
     best, *others = machine.advise(api.Request(cores=8, memory_bytes=40 << 30)).places
     print(best.commands["numactl"], best.bandwidth.median, best.bandwidth.limited_by)
 
-All rates are in bytes per second, all latencies in nanoseconds. Nodes and processing units are the
-numbers of the operating system. A `UserError` says in one sentence what is wrong and what would be
-right. Names without a leading underscore change only with a new major version.
+All rates are in bytes per second. All latencies are in nanoseconds. Nodes and processing units have
+the numbers of the operating system. A `UserError` says in one sentence what is wrong and what would
+be right. Names without a leading underscore change only with a new major version.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class HostMap:
-    """What is known of a host in one configuration.
+    """The measured and predicted values of a host in one configuration.
 
     Attributes:
         machine: the model of the host, fitted to its results.
@@ -78,7 +78,7 @@ class HostMap:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host is simulated, so that it does not exist."""
+        """Return whether the host is simulated, which means that the host does not exist."""
         return self.machine.is_simulated
 
     @property
@@ -88,12 +88,12 @@ class HostMap:
 
     @property
     def stale_components(self) -> tuple[str, ...]:
-        """Return the components that changed after points with them were measured."""
+        """Return the components that changed after points that depend on them were measured."""
         return self.machine.stale_components
 
     @property
     def unusable(self) -> str:
-        """Return why the results are unusable, and what to do; empty for usable results.
+        """Return why the results are unusable, and what to do; an empty text for usable results.
 
         If the text is not empty, no number of this map is reliable. An example of a reason: other
         programs disturbed most measurements.
@@ -132,7 +132,7 @@ class HostMap:
         latency: bool = False,
         beside: Sequence[RunningLoad] = (),
     ) -> ExpectedValue:
-        """Return the expected bandwidth of a program in a place or, with `latency`, its latency.
+        """Return the expected bandwidth, or with `latency` the latency, of a program in a place.
 
         Args:
             place: where the program has its cores, its pages and its drives.
@@ -141,7 +141,7 @@ class HostMap:
             beside: the loads that run at the same time.
 
         Raises:
-            UserError: the machine has no such part, or the value does not follow from measurements.
+            UserError: the machine lacks a named part, or no measurements determine the value.
         """
         check_place(self.machine, place)
         check_kernel(kernel, "kernel")
@@ -155,14 +155,14 @@ class HostMap:
         """Return the best places for a program, the best first, see `advice.advise`.
 
         Raises:
-            UserError: the request is wrong, the host has too few free cores or drives or too little
-                memory, or the value of no place follows from the measurements.
+            UserError: the request is wrong, the host has too few free cores, too few drives or too
+                little memory, or the measurements determine the value of no place.
         """
         return advise(self.machine, request, places)
 
 
 def open_map(folder: str | Path) -> HostMap:
-    """Return the map of a host; the first call fits the model, which can take minutes.
+    """Return the map of a host. The first call fits the model, which can take minutes.
 
     Args:
         folder: ``results/HOST/CONFIGURATION``, or ``results/HOST`` with one configuration.

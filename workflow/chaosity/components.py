@@ -1,19 +1,19 @@
 """Components: the parts of a host whose change makes measurements obsolete.
 
 A component is named after its place (`node3`, or `drive-0000-41-00-0` after the PCI address of the
-slot). Its document describes the part in that place. When a drive is replaced, the document of one
-component changes, and the points that depend on that component are measured again. When the kernel
-renames `nvme3n1` to `nvme1n1`, no document changes. Snakemake measures the points of a component
-again when the component's file changes.
+slot). The document of a component describes the part in that place. When a drive is replaced, the
+document of one component changes, and the points that depend on that component are measured again.
+When the kernel renames `nvme3n1` to `nvme1n1`, no document changes. Snakemake measures the points
+of a component again when the component's file changes.
 
 ``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
 first. The content is null while the component did not exist. A person's edit of a component file is
 a state too. So the history shows the serial number of the part that was present at each
 measurement. A report can show what a repair changed.
 
-``check_components.jsonl`` has a line for each check that saw other components than the check
-before, with the documents of all components. This file is not in the folder ``components``, since
-changes there request new measurements.
+``check_components.jsonl`` has a line for each check whose components differed from those of the
+check before. The line has the documents of all components. This file is not in the folder
+``components``, since changes in that folder request new measurements.
 """
 
 from __future__ import annotations
@@ -45,18 +45,19 @@ from chaosity.topology.topology_model import Topology, configuration_name, read_
 from chaosity.topology.topology_parts import Gpu, HostFacts, Node, NvmeDrive, OpenclDevice, Package
 from chaosity.units import format_binary_bytes, format_quantity
 
-# JSON values by key; `component` is the kind of component.
+# A component's document: JSON values by key. The key `component` has the kind of component.
 _ComponentDocument = Mapping[str, object]
-# Documents by the name of their component.
+# Name of a component -> its document.
 Components = Mapping[str, _ComponentDocument]
 
 HISTORY_FOLDER = ".history"
 CHECKS_FILE = "check_components.jsonl"
-# Of a list with more items than this, such as CPU flags, only the number of items is shown; the
+# Texts show only the number of items of a list with more items than this, such as CPU flags. The
 # component file has all items.
 _MOST_ITEMS = 12
 _LONGEST_VALUE = 90
-# Kinds of components that only discovery adds and removes; the inventory names the others.
+# Kinds of components that only discovery adds and removes. The inventory names components of the
+# other kinds.
 _DISCOVERED = {"drive", "gpu", "node", "package"}
 # A file server's clock may be ahead of this machine's by some seconds.
 _CLOCK_SLACK = timedelta(seconds=60)
@@ -66,8 +67,8 @@ _CLOCK_SLACK = timedelta(seconds=60)
 class ComponentState:
     """A component's document during a period."""
 
-    # Start of the period in UTC, ISO 8601: the time stamp of the component's file, which Snakemake
-    # compares with the time stamps of records.
+    # Start of the period in UTC, ISO 8601. This is the time stamp of the component's file, which
+    # Snakemake compares with the time stamps of records.
     since: str
     content: Mapping[str, object] | None  # the document; None while the component did not exist
 
@@ -99,7 +100,7 @@ def record_component_state(path: Path) -> None:
     history = _history_file(path)
     now = utc_now_text()
     states, content, since = _read_component_states(history), read_json_object_or_none(path), now
-    # If the clock was ahead and was set back, a state may begin in the future. Then every new
+    # After the clock was ahead and was set back, a state may begin in the future. Then each new
     # record would look older than this state, and Snakemake would measure its point in every run.
     soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
     from_future = any(state.since > soon for state in states)
@@ -114,7 +115,7 @@ def record_component_state(path: Path) -> None:
     changed = states[-1].content != content if states else content is not None
     if not changed and not from_future:
         return
-    if states and since <= states[-1].since:  # the file is a copy with an old time stamp
+    if states and since <= states[-1].since:  # the file is a copy that kept an old time stamp
         since = utc_now_text()
     if changed:
         states.append(ComponentState(since, content))
@@ -138,9 +139,9 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 
 
 def notes_on_missing_components(directory: Path) -> list[str]:
-    """Return a sentence for each component that an earlier discovery found, but not the last.
+    """Return a sentence for each component that an earlier discovery found, but the last did not.
 
-    `directory` has the component files. A component whose history a person deletes gets no
+    `directory` has the component files. A person who deletes a component's history removes the
     sentence.
     """
     notes = []
@@ -160,9 +161,10 @@ def notes_on_missing_components(directory: Path) -> list[str]:
 
 
 def component_state_at(stamp: str, states: Sequence[ComponentState]) -> ComponentState:
-    """Return the state of a component at a time; before the history begins, the first state.
+    """Return the state of a component at a time, or its first state if the time is earlier.
 
-    `stamp` has the form of `time_in_file_name`; `states` are the oldest first, at least one.
+    `stamp` is the time in the form of `time_in_file_name`. `states` has at least one state; the
+    oldest is first.
     """
     before = [state for state in states if time_in_file_name(state.since) <= stamp]
     return before[-1] if before else states[0]
@@ -173,8 +175,8 @@ def components_changed_since(
 ) -> list[str]:
     """Return the names of components whose document at a time differs from their newest document.
 
-    The time `stamp` has the form of `time_in_file_name`. A component that changed and changed back
-    is not in the result.
+    The time `stamp` has the form of `time_in_file_name`. The result leaves out a component that
+    changed and changed back.
     """
     return [
         name
@@ -185,7 +187,7 @@ def components_changed_since(
 
 
 def _read_component_states(history: Path) -> list[ComponentState]:
-    """Return the states in a history file; unreadable lines and a missing file give no state."""
+    """Return the states in a history file. Unreadable lines and a missing file give no state."""
     states = []
     for line in _text(history).splitlines() if history.exists() else []:
         with suppress(*MALFORMED):
@@ -207,7 +209,7 @@ class ComponentLog:
     """The components of ``results/HOST/CONFIGURATION`` at any time, from discoveries and checks.
 
     Raises:
-        UserError: the file of the checks' components has another form.
+        UserError: the file ``check_components.jsonl`` has another form.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -225,7 +227,7 @@ class ComponentLog:
     def changes_between(self, before: str, after: str) -> list[tuple[str, str]]:
         """Return (component, change in words) for each change between two times.
 
-        Where both a discovery and a check saw a value, that of the check counts, because a
+        If a discovery and a check both saw a value, the value of the check counts, because a
         discovery can be days late.
         """
         if not any(before < time <= after for time in self.times):
@@ -268,9 +270,10 @@ class ComponentLog:
 def component_differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield each key whose value differs, in words, and "before -> after"; also nested keys.
+    """Yield (key in words, "before -> after") for each key whose value differs, nested keys too.
 
-    The text "before -> after" is None if both have the same text, as long lists have.
+    The text "before -> after" is None if both values have the same text. Long lists can have the
+    same text.
     """
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
@@ -291,7 +294,7 @@ def _short_text(key: str, value: object) -> str:
 
 
 def key_as_words(name: str) -> str:
-    """Return a key as words, without its unit, since the value's text has the unit."""
+    """Return a key as words, without the unit, since the text of the value has the unit."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
     text = name.replace("_", " ")
@@ -299,7 +302,7 @@ def key_as_words(name: str) -> str:
 
 
 def component_value_text(name: str, value: object) -> str:
-    """Return a value of a component's document as text, with the unit that its key names."""
+    """Return a value of a component's document as text, with the unit that the key names."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
     if isinstance(value, bool):
@@ -319,15 +322,16 @@ def component_value_text(name: str, value: object) -> str:
 
 
 SYSTEM = "system"
-# The file with the fingerprints of the last discovery's documents.
+# The file with the fingerprints of the documents that the last discovery made.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
-# A node's memory is rounded to multiples of this, because firmware reserves a few pages more or
-# fewer from boot to boot. No memory module is as small.
+# The memory of a node is rounded to multiples of this size, because the number of pages that
+# firmware reserves varies a little from boot to boot. No memory module is as small as this.
 _MEMORY_STEP_BYTES = 64 * 2**20
 _NAMESPACE = re.compile(r"nvme\d+n(\d+)")
 _LONGEST_NAME = 100
-# Fields of devices in their documents. Left out are the kernel's name of a drive, which can change
-# with the next boot, and the libraries that show a GPU, which depend on the installation.
+# Fields of devices that are in their documents. The kernel's name of a drive is left out, since it
+# can change with the next boot. The libraries that show a GPU are left out, since they depend on
+# the installation.
 _DRIVE_KEYS = ("pci", "serial", "model", "firmware", "size_bytes", "link_bytes_per_second", "node")
 _GPU_KEYS = ("pci", "model", "serial", "memory_bytes", "node")
 _OPENCL_KEYS = ("platform", "device", "type", "driver", "compute_units", "pci", "node")
@@ -341,8 +345,8 @@ def make_component_documents(
     """Return component name -> document, for all components of a host.
 
     `tools` is tool -> version and hash, for the system component. `extra_drives` is component name
-    -> document of each drive of the inventory; of these, drives that discovery found too are
-    ignored.
+    -> document, for each drive of the inventory. If discovery also found such a drive, its document
+    in `extra_drives` is ignored.
     """
     drives = [
         drive for drive in topology.drives if drive.name
@@ -363,8 +367,9 @@ def make_component_documents(
 def drive_component_name(drive: NvmeDrive) -> str:
     """Return `drive-0000-41-00-0` for a slot; its second namespace is `drive-0000-41-00-0-n2`.
 
-    A drive without a PCI address (NVMe over fabrics) is named after its serial number, else after
-    its namespace, which may change from boot to boot.
+    A drive without a PCI address (NVMe over fabrics) is named after its serial number. If the
+    serial number is unknown, the drive is named after its namespace, which may change from boot to
+    boot.
     """
     match = _NAMESPACE.fullmatch(drive.name or "") if drive.pci else None
     further = f"-n{match[1]}" if match and match[1] != "1" else ""
@@ -373,9 +378,9 @@ def drive_component_name(drive: NvmeDrive) -> str:
 
 
 def drive_device_path(drive: NvmeDrive) -> str:
-    """Return the path of a drive's device, by its slot if it has one.
+    """Return the path of a drive's device, which contains the drive's slot if the slot is known.
 
-    The kernel's name can change with each boot; udev's name of the slot does not.
+    The kernel's name of a drive can change with each boot, but udev's name of a slot is stable.
     """
     name = drive.name or ""
     if not drive.pci:
@@ -391,7 +396,7 @@ def gpu_component_name(gpu: Gpu) -> str:
 def _hyphenated(text: str) -> str:
     """Return a text as part of a component's name, with letters, digits and hyphens only.
 
-    A serial number has at most 20 characters (NVM Express); the name of a file has at most 255.
+    A serial number has at most 20 characters (NVM Express). A file name has at most 255.
     """
     return re.sub(r"[^A-Za-z0-9]+", "-", text[:_LONGEST_NAME]).strip("-")
 
@@ -428,7 +433,7 @@ def _package(package: Package, topology: Topology) -> _ComponentDocument:
 
 
 def _node(node: Node, topology: Topology) -> _ComponentDocument:
-    """Return a node's document; its memory is what firmware provided, also with a balloon."""
+    """Return a node's document, with the memory that firmware provided, even with a balloon."""
     memory_bytes, table = node.memory_bytes, topology.distances
     if node.present_bytes is not None:
         memory_bytes = round(node.present_bytes / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES
@@ -467,7 +472,7 @@ def _device(
 
 
 def _opencl_device(device: OpenclDevice) -> _ComponentDocument:
-    """Return a device's document; a processor's has no memory size, since a balloon changes it."""
+    """Return a device's document, without a processor's memory size, which a balloon changes."""
     memory_bytes = None if device.is_processor else device.memory_bytes
     return {**_device("opencl_device", device, _OPENCL_KEYS), "memory_bytes": memory_bytes}
 
@@ -476,9 +481,9 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     """Write the file `<name>.json` of each component that has changed.
 
     A component has changed when *discovery* returns another document than last time. So a person
-    can add a fact that discovery cannot see ("DIMM A1 reseated") to the file. The edit stays, and
-    the points that depend on the component are measured again, once. Its history keeps the previous
-    states. Files of absent components are deleted.
+    can add a fact that discovery cannot see ("DIMM A1 reseated") to a component's file. The edit
+    stays, and the points that depend on the component are measured again once. The component's
+    history keeps the previous states. Files of absent components are deleted.
 
     Returns the names of components that were added, changed or deleted, sorted.
 
@@ -489,7 +494,7 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
-        if not read_regular_file(path).strip(b"\0 \n"):  # a crash, and no person, emptied this file
+        if not read_regular_file(path).strip(b"\0 \n"):  # a crash, not a person, emptied this file
             _restore_from_history(path)
         record_component_state(path)  # the file may have a person's edits
         if path.stem not in documents:
@@ -511,9 +516,9 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
 
 
 def _restore_from_history(path: Path) -> None:
-    """Write the newest document of a component's history into its file, which a crash emptied.
+    """Restore a component's file, which a crash emptied, from the newest document in its history.
 
-    Without the document, the points of the component would be measured again. If the history has no
+    An empty file would cause new measurements of the component's points. If the history has no
     document, the file is deleted.
     """
     known = [
@@ -535,9 +540,9 @@ def _sorted_json(document: _ComponentDocument) -> str:
 
 
 def read_component_documents(folder: Path) -> dict[str, _ComponentDocument]:
-    """Return component name -> document; files that are not JSON objects are left out.
+    """Return component name -> document, without files that are not JSON objects.
 
-    A person may have edited a file, so keys may be missing or have unusual values.
+    A person may have edited a file, so a document may lack keys or have unusual values.
     """
     documents = {
         path.stem: read_json_object_or_none(path) for path in sorted(folder.glob("[!.]*.json"))
@@ -553,8 +558,8 @@ def facts_of_system_component(components: Components) -> HostFacts:
 def processor_model(folder: Path) -> str | None:
     """Return the processor model of ``results/HOST/CONFIGURATION``; None if unknown.
 
-    The model in the system component counts more than that in the topology, since a person may have
-    edited the component.
+    The system component takes precedence over the topology, since a person may have edited the
+    component.
     """
     if model := _system_component(folder).get("cpu_model"):
         return str(model)
@@ -566,9 +571,9 @@ def processor_model(folder: Path) -> str | None:
 
 
 def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
-    """Return processor model and group of a host; hosts with an equal pair are compared as equal.
+    """Return (processor model, group) of a host; hosts with equal pairs are compared as equal.
 
-    The group is the host's variable ``chaosity_equal_hosts``, empty by default.
+    The group is the host's variable ``chaosity_equal_hosts``, which is empty by default.
     """
     return processor_model(folder), str(read_host_json(folder).get("equal_hosts") or "")
 

@@ -1,17 +1,17 @@
 """Predict drive sets that were not measured, with bounds and intervals.
 
-More drives never give less, so a set gives at least what each of its subsets gives, and at most
-what each of its supersets gives. A set also gives at most the sum of what its parts give.
+The bandwidth of a set is bounded. It is at least the bandwidth of each subset, since more drives
+never give less. It is at most the bandwidth of each superset, and at most the sum over its parts.
 
-Drives that are read together give what they give alone, unless a measured set shows a limit.
-Comparable initiators share their paths to drives. So a set that limits one initiator also limits
-comparable initiators that did not measure the set.
+Drives that are read together are as fast as alone, unless a measured set shows a limit. Comparable
+initiators share their paths to drives. So a set that limits one initiator also limits comparable
+initiators that did not measure the set.
 
-The error of predictions is estimated with measured sets: each is predicted from the others, and
-compared (conformal prediction: Vovk et al., Algorithmic Learning in a Random World, 2005). The
-interval then holds at least 95 % of new sets, if the measured sets were chosen at random among the
-same kind of sets. So a set does not count if its initiator measured all sets of this kind, such as
-all pairs of nodes.
+Measured sets show the error of predictions: each measured set is predicted from the others, and the
+prediction is compared with the measurement (conformal prediction: Vovk et al., Algorithmic Learning
+in a Random World, 2005). The interval then holds at least 95 % of new sets, if the measured sets
+were chosen at random among sets of the same kind. So a set does not count if its initiator measured
+all sets of this kind, such as all pairs of nodes.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ from chaosity.units import format_count, format_percent
 
 _Drives = frozenset[str]
 Part = TypeVar("Part", bound=Hashable)
-# Values that differ by more than this many standard errors differ by more than noise: with some
-# thousand comparisons of a large server, about one in 400 exceeds this by chance.
+# If two values differ by more than this many standard errors, noise does not explain the
+# difference. A large server needs some thousand comparisons, and about one in 400 exceeds this
+# limit by chance.
 SIGNIFICANT = 3.0
 DrivesByNode = Mapping[int, frozenset[str]]
 
 
 class NoisyValue(NamedTuple):
-    """A bandwidth, with its standard error as a share of the bandwidth."""
+    """A bandwidth and its standard error, which is a share of the bandwidth."""
 
     value: float
     error: float
 
     def significant_log_ratio_to(self, other: NoisyValue) -> float:
-        """Return the logarithm of the ratio to another value; 0 if noise can explain it."""
+        """Return the logarithm of the ratio to another value; 0 if noise can explain the ratio."""
         ratio = math.log(self.value / other.value)
         noise = SIGNIFICANT * math.hypot(self.error, other.error)
         return ratio if abs(ratio) > noise else 0.0
@@ -77,12 +78,12 @@ class NoisyValue(NamedTuple):
 
 
 class _DriveSetBounds(NamedTuple):
-    """What measured sets say about another set."""
+    """The bounds that measured drive sets give for another drive set."""
 
     lower: NoisyValue | None = None  # value of the best subset; None without a measured subset
-    # Lowest sum of sets that together contain the drives; None without such sets.
+    # Lowest sum of the values of measured sets that together contain the drives, or None.
     upper: NoisyValue | None = None
-    # Value if the set is limited by nothing else than the measured sets.
+    # Value of the set if only the limits that measured sets show apply.
     expected: NoisyValue | None = None
 
 
@@ -98,7 +99,7 @@ def bound_drive_set(
         wanted: the drives of the set. The set's own measurement, if any, is not used.
         measured: what the initiator gets from each measured set, single drives included.
         node_of: the node of each drive.
-        raised: values that replace those of some measured sets where they limit other sets, see
+        raised: measured set -> higher value, which counts where the set limits other sets, see
             `values_raised_to_best_subset`.
     """
     subsets = [value for own, value in measured.items() if own < wanted]
@@ -129,7 +130,8 @@ def bound_drive_set(
     upper = lowest_sum_of_cover(frozenset(nodes), of_nodes)
     if upper is None:
         return _DriveSetBounds(max(subsets, default=None))
-    # The lowest of several noisy values is too low, so values that noise can explain are averaged.
+    # The lowest of several noisy values is too low. So all values that noise can explain are
+    # averaged.
     alike = [each for each in (*supersets, *subsets) if each.significant_log_ratio_to(upper) == 0.0]
     return _DriveSetBounds(max(subsets, default=None), upper, NoisyValue.mean([*alike, upper]))
 
@@ -137,7 +139,7 @@ def bound_drive_set(
 def values_raised_to_best_subset(
     measured: Mapping[_Drives, NoisyValue],
 ) -> dict[_Drives, NoisyValue]:
-    """Return each measured set that clearly gives less than a subset -> value of its best subset.
+    """Return measured set -> value of its best subset, if the set is clearly slower than a subset.
 
     Either the measurement of the set was disturbed, or its drives disturb each other. In both
     cases, the low value of the set says nothing about smaller sets.
@@ -164,8 +166,8 @@ def lowest_sum_of_cover(
     kept: dict[frozenset[Part], NoisyValue] = {}
     for part in sorted(parts, key=len, reverse=True):
         value, alone = parts[part], [single[each] for each in part if each in single]
-        # A set that gives what its parts give together is not a limit, nor is a part of a set with
-        # a lower value.
+        # A set is no limit if it gives what its parts give together. A part of a larger set is no
+        # limit if the larger set has a lower value.
         is_sum = (
             1 < len(part) == len(alone)
             and value.significant_log_ratio_to(NoisyValue.total(alone)) >= 0.0
@@ -181,7 +183,7 @@ def _lowest_sum(
     begun: list[NoisyValue],
     best: NoisyValue | None,
 ) -> NoisyValue | None:
-    """Return the lowest sum of `begun` and a cover of `wanted`, or `best` if that is lower."""
+    """Return the lower of `best` and the lowest sum of `begun` and sets that cover `wanted`."""
     if begun and best is not None and NoisyValue.total(begun) >= best:
         return best
     if not wanted:
@@ -202,8 +204,9 @@ def drives_by_node_of_sets(
         known: node -> names of its drives. Drives that were read only together get their names from
             this mapping, unless the measurement left out some drives of the node.
 
-    A set is left out if its drives are unknown: drives of unknown nodes, or the first drives of a
-    node of which neither the single drives nor all drives together were measured.
+    A set is left out if its drives are unknown. The drives are unknown if their node is unknown. If
+    a set has the first drives of a node, they are also unknown unless the node's single drives or
+    all its drives together were measured.
     """
     columns = ["target", "target_kind", "target_nodes", "drives"]
     sets = rows.rows[columns].drop_duplicates("target").sort_values("target")
@@ -231,15 +234,15 @@ def drives_by_node_of_sets(
 
 _GROUP = ("host", "configuration", *SLICE)
 _METHOD = "limits of measured drive sets"
-# The noise that is assumed without replicates: runs of simulated and real machines differ by 0.6 to
-# 2 %.
+# The noise that is assumed for values without replicates. Runs of simulated and real machines
+# differ by 0.6 to 2 %.
 _UNKNOWN_NOISE = 0.02
 _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
 FEWEST_ERRORS = 19
 # A bound is the extreme of many noisy values, so it is widened by this many standard errors.
 _WIDEN = 5.0
-# A prediction whose interval is wider says too little: from 2/3 to 3/2 of the value.
+# A prediction with a wider interval says too little. The limit is from 2/3 to 3/2 of the value.
 _WIDEST = 1.5**2
 
 
@@ -287,7 +290,7 @@ class DriveSetModel:
         self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
     def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
-        """Return each cell whose drives are known -> a row of this cell."""
+        """Return cell -> one row of the cell, for each cell whose drives are known."""
         records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
             DriveSetCell(row["initiator"], self._drives[row["target"]]): row
@@ -296,7 +299,7 @@ class DriveSetModel:
         }
 
     def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[_Drives, NoisyValue]]:
-        """Return initiator -> drive set -> median of the replicates with its error."""
+        """Return initiator -> drive set -> median of the replicates with the median's error."""
         rows = with_variance_priors(Measurements(rows)).rows
         rows = rows.assign(log=np.log(rows["value"].to_numpy(float)))
         cells = rows.groupby(["initiator", "target"]).agg(
@@ -320,10 +323,10 @@ class DriveSetModel:
         return bound_drive_set(cell.drives, known, self._node_of, raised)
 
     def expected_value(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return the value to expect of a cell from its initiator's other sets; None without any.
+        """Return the value that other sets of a cell's initiator let us expect; None without sets.
 
-        Sets that only other initiators measured count too, if they differ from the value to expect
-        from the initiator's own sets.
+        Sets that only other initiators measured count too, if they contradict the value that
+        follows from the initiator's own sets.
         """
         own = self.values.get(cell.initiator, {})
         if cell.initiator not in self._borrowed:
@@ -335,9 +338,9 @@ class DriveSetModel:
         return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
 
     def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return the value to expect of a cell from other initiators.
+        """Return the value of a cell that follows from the sets of other initiators.
 
-        The result is None if the sets of the cell's own initiator predict about as much.
+        The result is None if the sets of the cell's own initiator predict about the same value.
         """
         measured = {
             name: values[cell.drives]
@@ -345,8 +348,8 @@ class DriveSetModel:
             if name != cell.initiator and cell.drives in values
         }
         if len(self._nodes(cell)) == 1:
-            # Drives of one node give to all initiators what they give to one initiator, if the path
-            # permits.
+            # The drives of one node are as fast for all initiators as for one initiator, unless a
+            # path limits them.
             found = max(measured.values(), default=None)
         else:
             near = self._near_nodes[cell.initiator]
@@ -363,9 +366,9 @@ class DriveSetModel:
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return initiator `name`'s value of the cell's drive set, scaled to the cell's initiator.
 
-        The result is None if the sets that both initiators measured explain what the other
-        initiator gets. The other initiator's value is multiplied by the median ratio of these sets,
-        since one of the initiators can be slow.
+        The result is None if the sets that both initiators measured explain the other initiator's
+        value. The value is multiplied by the median ratio of the initiators in these sets, since
+        one of the initiators can be slow.
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
         common = {each: others[each] for each in others if each in own and each != cell.drives}
@@ -382,7 +385,7 @@ class DriveSetModel:
         return self._predicted[cell]
 
     def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
-        """Return unmeasured sets with all drives of a set, or with one node more or less."""
+        """Return unmeasured sets that have all drives of a set, or one node more or less."""
         nodes = self._nodes(cell)
         found = [
             each
@@ -402,11 +405,11 @@ class DriveSetModel:
         return len(nodes) == 1 or nodes == every or nodes in self._near_nodes.values()
 
     def kind_of_set(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
-        """Return the kind of a set: its number of nodes, and whether it is complete, and local.
+        """Return the kind of a set: (number of nodes, is complete, is local).
 
-        More than three nodes count as three. A set of one node is complete with all drives of the
-        node; a set of several nodes if it shows the limit of a part. Only sets of one node can be
-        local.
+        More than three nodes count as three. A set of one node is complete if it has all drives of
+        the node. A set of several nodes is complete if it shows the limit of a package or of all
+        nodes. Only sets of one node can be local.
         """
         nodes = self._nodes(cell)
         if len(nodes) > 1:
@@ -416,7 +419,7 @@ class DriveSetModel:
 
     @cached_property
     def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
-        """Measured sets of the kinds that the same initiator also has among its unmeasured sets.
+        """Return measured sets whose initiator also has unmeasured sets of the same kind.
 
         Each of these sets is predicted without its own measurement, to test the predictions.
         """
@@ -425,7 +428,7 @@ class DriveSetModel:
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """Logarithm of measured / predicted value of audited sets; if few, of all sets."""
+        """Return the logarithm of measured / predicted value of audited sets (if few, all sets)."""
         cells = self.measured_sets_like_unmeasured
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
@@ -437,7 +440,7 @@ class DriveSetModel:
         }
 
     def error_quantile(self, cell: DriveSetCell) -> float:
-        """Return the conformal quantile of the errors of other sets; infinite if too few."""
+        """Return the conformal quantile of the errors of other sets; infinite for too few sets."""
         others = [each for each in self.errors if each != cell]
         alike = [each for each in others if self.kind_of_set(each) == self.kind_of_set(cell)]
         chosen = alike if len(alike) >= FEWEST_ERRORS else others
@@ -446,17 +449,17 @@ class DriveSetModel:
         return errors[rank - 1] if rank <= len(errors) else math.inf
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
-        """Return the prediction of a cell; None if it is too uncertain, or without measured parts.
+        """Return the prediction of a cell; None if too uncertain or if no part was measured.
 
-        A larger set that was measured does not suffice: a drive in a set of four may give a quarter
-        of the set's bandwidth, or all of it.
+        A measured larger set does not suffice: one drive of a set of four may give a quarter of the
+        set's bandwidth, or the whole bandwidth.
         """
         parts = [own for values in self.values.values() for own in values if own <= cell.drives]
         predicted = self._predicted_value(cell)
         if predicted is None or frozenset[str]().union(*parts) != cell.drives:
             return None
         (value, error), bounds = predicted, self.bounds_from_other_sets(cell)
-        # The interval is at least as wide as the noise of the values from which it follows.
+        # The interval is at least as wide as the noise of the values that the prediction uses.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
@@ -468,7 +471,7 @@ class DriveSetModel:
 
 
 def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
-    """Return initiator -> nodes with drives that have one of these relations to it."""
+    """Return initiator -> nodes with drives that have one of these relations to the initiator."""
     single = rows[rows["target_nodes"].astype(str).str.isdigit() & rows["relation"].isin(relations)]
     nodes = single["target_nodes"].astype(int).groupby(single["initiator"]).agg(frozenset)
     return {name: nodes.get(name, frozenset()) for name in rows["initiator"].unique()}
@@ -481,7 +484,7 @@ class PredictionAudit:
     sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
     within: int  # number of audited sets within their 95 % prediction interval
     # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
-    # without such sets.
+    # if no sets were audited.
     median_error: float | None = None
     error_of_95_percent: float | None = None
 
@@ -507,8 +510,8 @@ class ContradictedDriveSet:
     point: str
     ratio: float  # measured bandwidth divided by the contradicting bound or prediction
     reason: str  # what the measurement contradicts, in words
-    # Unmeasured points of the same initiator with all drives of the set, or with one node more or
-    # less; the most similar first.
+    # Unmeasured points of the same initiator that have all drives of the set, or one node more or
+    # less. The most similar point is first.
     neighbours: tuple[str, ...]
 
 
@@ -571,16 +574,16 @@ def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
 def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[ContradictedDriveSet]:
     """Return the measured drive sets that the other measured sets contradict.
 
-    Noise does not explain that such a set gives less than one of its subsets, more than its parts
-    or a larger set, or less than the prediction interval that follows from the other sets of the
-    initiator.
+    Such a set is slower than one of its subsets, faster than its parts together, faster than a
+    larger set, or below the prediction interval that follows from the initiator's other sets. Noise
+    does not explain the difference.
     """
     found = (_contradiction(model, cell) for model in models for cell in model.points)
     return [surprise for surprise in found if surprise is not None]
 
 
 def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
-    """Return how a measured cell contradicts the other cells; None if it does not."""
+    """Return how a measured cell contradicts the other cells; None without a contradiction."""
     bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
     if (limit := bounds.lower) and value.significant_log_ratio_to(limit) < 0.0:
         reason = "less than a part of these drives gives"
@@ -603,7 +606,7 @@ def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriv
 
 
 def _drive_rows(table: Measurements) -> pd.DataFrame:
-    """Return the rows of bandwidths of loads that ran alone, on drives."""
+    """Return the bandwidth rows of loads that accessed drives and ran alone."""
     rows = table.single_load_rows().rows
     bandwidth = rows["metric"].astype(str).str.endswith("bandwidth_bytes_per_second")
     return rows[bandwidth & (rows["drives"] > 0)]

@@ -7,10 +7,10 @@
 | `machine` | `machine` | all processing units |
 | `nodes` | `nodes0-3` | several nodes |
 | `threads`, `packed`, `spread` | `node0_threads4`, `package0_packed6` | some cores of a group |
-| `others` | `node0_node1_without_pu5`, `machine_without_node0` | groups less these cores |
+| `others` | `node0_node1_without_pu5`, `machine_without_node0` | groups without these cores |
 | `drive`, `disk`, `gpu` | `drive-0000-41-00-0`, `disk-sdb`, `gpu-0000-06-00-0` | a device |
 | `file`, `opencl` | `file0`, `opencl0` | a file in place of a drive; an OpenCL device |
-| `node_drives`, `package_drives` | `node3drives`, `node3drives2` | all of a node; its first two |
+| `node_drives`, `package_drives` | `node3drives`, `node3drives2` | all drives, or the first two |
 | `unknown_drives` | `unknowndrives`, `unknowndrives2` | drives whose node is unknown |
 | `nodes_drives`, `all_drives` | `nodes0-1drives`, `alldrives` | drives of these nodes; all drives |
 
@@ -35,7 +35,7 @@ DriveSetKind = Literal[
 ]
 PlaceKind = Literal[InitiatorKind, DeviceKind, DriveSetKind]
 
-# The limits keep a serial number from passing as the index of a place.
+# These limits prevent that a serial number is read as the index of a place.
 _FIELDS = {
     "index": r"(?P<index>\d{1,6})",
     "indices": r"(?P<indices>\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*)",
@@ -45,9 +45,9 @@ _FIELDS = {
     "groups": r"(?P<groups>[a-z0-9_]+?)",
     "without": r"(?P<without>\w[\w,-]*)",
 }
-# Kind -> its noun in sentences, and the patterns of its names. The noun is empty if the words for a
+# Kind of place -> noun in sentences, and patterns of names. The noun is empty if the words for a
 # place are more than noun and number, see `_words_of_place`. A name is written with the first
-# pattern of its kind whose fields all have values.
+# pattern of the kind whose fields all have values.
 _KINDS: dict[PlaceKind, tuple[str, ...]] = {
     "pu": ("processing unit", "pu{index}"),
     "core": ("core", "core{index}"),
@@ -84,14 +84,14 @@ class PlaceName:
     """The parts of a place's name; `str()` gives the name."""
 
     kind: PlaceKind  # form of the name, see the table at the top of this module
-    indices: tuple[int, ...] = ()  # index of the place, or the numbers of all nodes of a set
-    # Number of threads (`threads`, `packed`, `spread`) or of drives; None for all drives.
+    indices: tuple[int, ...] = ()  # index of the place, or the numbers of several nodes
+    # Number of threads (`threads`, `packed`, `spread`) or number of drives; None for all drives.
     count: int | None = None
     word: str | None = None  # `efficiency` or `performance`, for a core kind
     # Slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous data a
     # device has an index instead: `drive1`.
     address: str | None = None
-    # Groups of which the place is a part (`threads`, `packed`, `spread`, `others`).
+    # Groups that contain the place (`threads`, `packed`, `spread`, `others`).
     groups: tuple[PlaceName, ...] = ()
     without: PlaceName | None = None  # the cores that are not part of the place (`others`)
 
@@ -129,9 +129,9 @@ class PlaceName:
 
     @property
     def may_reveal_host(self) -> bool:
-        """Return whether the name of this place can contain a slot, serial number or path.
+        """Return whether the name of this place can contain a slot, a serial number or a path.
 
-        Such a name could identify the host. Anonymous data never contain such a name.
+        Such a name could identify the host, so anonymous data never contain such a name.
         """
         return self.kind in ("drive", "disk", "gpu")
 
@@ -169,7 +169,7 @@ def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
     parts = re.split(r"(\d+)", text)
     return tuple(
-        # Of two numbers, that with fewer digits is smaller.
+        # The number with fewer digits is smaller.
         (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
         for part in parts
         if part
@@ -192,20 +192,20 @@ def l3_domain_name(index: int) -> str:
     return str(PlaceName("l3", (index,)))
 
 
-# Begin of the name of pages on all nodes of a package; the kind of memory follows.
+# Start of the name of pages on all nodes of a package; the kind of memory follows in the name.
 _SPREAD = "uniform_package_"
 
 
 def name_of_spread_target(memory_kind: str) -> str:
-    """Return the name of pages in equal shares on all nodes of a package with a kind of memory.
+    """Return the name of a target: pages in equal shares on all nodes of a package.
 
-    An example is `uniform_package_dram`.
+    The nodes have memory of the given kind. An example is `uniform_package_dram`.
     """
     return f"{_SPREAD}{memory_kind.lower()}"
 
 
 def is_spread_target(name: str) -> bool:
-    """Return whether a name is one of `name_of_spread_target`."""
+    """Return whether a name has the form that `name_of_spread_target` returns."""
     return name.startswith(_SPREAD)
 
 
@@ -222,12 +222,12 @@ def package_name(index: int) -> str:
 
 
 def link_name(source: int, target: int) -> str:
-    """Return the name of a link between packages, by the direction of the data."""
+    """Return the name of a link: first the package that sends data, then the one that receives."""
     return f"link {package_name(source)}->{package_name(target)}"
 
 
 def packages_of_link(name: str) -> tuple[int, int] | None:
-    """Return the packages from which and to which data flows over a link; None for other names."""
+    """Return the package that sends and the package that receives data over a link, or None."""
     found = re.fullmatch(r"link package(\d{1,6})->package(\d{1,6})", name, re.ASCII)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -247,8 +247,8 @@ def place_in_words(name: int | str) -> str:
     """Return a place in words for a sentence, such as "the drives of node 3".
 
     Args:
-        name: the name of a place, of a path between two places (`node0->node3`) or of a link
-            between packages, or the number of a node; any other text is returned unchanged.
+        name: the name of a place, of a path between two places (`node0->node3`), or of a link
+            between packages, or the number of a node. Any other text is returned unchanged.
     """
     if isinstance(name, int):
         return f"node {name}"

@@ -1,4 +1,4 @@
-"""Find the results of a host, of its other configurations and of other hosts, and skipped hosts."""
+"""Find the results of hosts and of their configurations, and list the hosts that were skipped."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from chaosity.records.record_files import (
 )
 
 MEASUREMENTS_FILE = "measurements.parquet"
-# Tables of the cells that a budget left out, and of the values that were predicted for such cells.
+# Files with the cells that a budget left out, and with the values that were predicted for them.
 UNMEASURED_FILE = "unmeasured.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
 SKIPPED_HOST_FILE = "left_out.json"
-# A folder results/HOST/CONFIGURATION has at least one of these, from discovery, planning or a run.
+# Each folder results/HOST/CONFIGURATION has at least one of these files. Discovery, planning or a
+# run wrote the file.
 _PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
 # An error names at most this many folders.
 _MOST_NAMES = 12
@@ -65,13 +66,13 @@ FILES_OF_A_CONFIGURATION = {
 
 
 def find_results_folder(folder: Path) -> Path:
-    """Return the only folder ``results/HOST/CONFIGURATION`` that is, or is below, the given folder.
+    """Return the only folder ``results/HOST/CONFIGURATION`` at or below the given folder.
 
     Args:
         folder: the folder of a configuration, of a host or of all hosts.
 
     Raises:
-        UserError: the folder has no results, or those of several configurations.
+        UserError: the folder has no results, or has results of several configurations.
     """
     for pattern in ("", "*/", "*/*/"):
         parts = (path for part in _PARTS_OF_RESULTS for path in folder.glob(pattern + part))
@@ -103,7 +104,7 @@ def existing_tidy_table(folder: Path) -> Path:
 
 
 def tidy_tables_of_other_configurations(results: Path, host: str, configuration: str) -> list[Path]:
-    """Return the tidy tables of all configurations of a host but this one, sorted by name."""
+    """Return the tidy tables of a host's other configurations, sorted by name."""
     found = sorted((results / host).glob(f"*/{MEASUREMENTS_FILE}"))
     return [path for path in found if path.parent.name != configuration]
 
@@ -114,7 +115,7 @@ def summary_files_of_all_hosts(results: Path) -> list[Path]:
 
 
 def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) -> bool:
-    """Return whether a page of all hosts would have more than one host or configuration.
+    """Return whether the page of all hosts would show more than one host or configuration.
 
     Args:
         results: the folder of all hosts.
@@ -129,7 +130,7 @@ def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) 
 
 
 def modification_times_ns(paths: Iterable[Path]) -> list[int]:
-    """Return the modification times of files in ns; if one changes, Snakemake runs a rule again."""
+    """Return the modification times of files in ns. A changed time makes Snakemake rerun a rule."""
     return [path.stat().st_mtime_ns for path in paths]
 
 
@@ -141,7 +142,7 @@ def skipped_hosts(results: Path) -> list[SkippedHost]:
 
 @dataclass(frozen=True)
 class SkippedHost:
-    """A host that the last run skipped, at a time in UTC (ISO 8601; empty if unknown)."""
+    """A host that the last run skipped. The time is in UTC (ISO 8601), or empty if unknown."""
 
     host: str
     skipped_at: str
@@ -163,7 +164,7 @@ class SkippedHost:
 
 
 def write_skipped_host_note(folder: Path, host: str, reason: str) -> None:
-    """Note in ``results/<host>`` that a host is skipped; the reason is a clause."""
+    """Write into ``results/<host>`` that a host is skipped; `reason` is a clause."""
     note = {"host": host, "at": utc_now_text(), "reason": reason}
     write_atomically(folder / SKIPPED_HOST_FILE, json.dumps(note, indent=1) + "\n")
 

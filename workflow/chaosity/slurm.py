@@ -1,8 +1,8 @@
-"""Call Slurm's programs: list its nodes, make the requests of jobs, and watch the jobs of a run.
+"""Call Slurm's programs: list Slurm's nodes, request jobs, and watch the jobs of a run.
 
-A measurement needs a whole node: all processors and all memory that Slurm manages there, and no
-other job. So a job requests exactly as many processors and as much memory as its node has. With
-``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
+A measurement needs a whole node, with all processors and all memory that Slurm manages there, and
+without other jobs. So a job requests exactly as many processors and as much memory as its node has.
+With ``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
 
 If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
 ever. Such waiting jobs are cancelled by their numbers. Snakemake retries cancelled jobs as often as
@@ -29,14 +29,14 @@ from chaosity.documents.inventory import HostVariables
 from chaosity.errors import UserError
 from chaosity.units import format_count
 
-# Slurm's programs answer at once, or try for minutes if slurmctld is down.
+# Slurm's programs usually answer at once. If slurmctld is down, they try for minutes.
 ANSWER_SECONDS = 30
 # Time limit of the job in which a host describes itself; lstopo may take two minutes.
 DESCRIBE_MINUTES = 5
-# Variables by which sites take hyper-threads away from jobs, without a message (sbatch(1)).
+# Environment variables that exclude hyper-threads from jobs without a message (sbatch(1)).
 HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
-# States and flags in which no new job starts (sinfo(1), NODE STATE CODES). POWERED_DOWN and
-# POWERING_UP are not among them: Slurm wakes such a node for a job.
+# States and flags of nodes on which no new job starts (sinfo(1), NODE STATE CODES). POWERED_DOWN
+# and POWERING_UP are not in this list, since Slurm wakes such nodes for a job.
 UNUSABLE = {
     "DOWN": "down",
     "DRAIN": "drained",
@@ -61,8 +61,8 @@ class SlurmNode:
 
     name: str
     states: tuple[str, ...]  # state and flags of the node, such as ``("IDLE", "DRAIN")``
-    reason: str  # why it is drained or down, from an administrator or Slurm; may be empty
-    processors: int  # number that Slurm manages, without those reserved for the system
+    reason: str  # why the node is drained or down, by an administrator or Slurm; may be empty
+    processors: int  # number of processors that Slurm manages and does not reserve for the system
     memory_mib: int  # memory in MiB that Slurm manages; 0 if the site does not manage memory
 
     @property
@@ -77,8 +77,8 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
     """Return name -> node, from the output of ``scontrol show node --oneliner``.
 
     A ``*`` after the state means that the node does not respond. Other characters after the state
-    (node asleep, waking up, in maintenance) are ignored; newer releases have words for most of
-    them.
+    (node asleep, waking up, in maintenance) are ignored. Newer releases of Slurm print words in
+    place of most of these characters.
     """
     found = {}
     for line in text.splitlines():
@@ -129,8 +129,8 @@ def run_slurm_command(*command: str) -> str:
             text=True,
             timeout=ANSWER_SECONDS,
             check=False,
-            # Slurm then prints times as seconds since 1970, whatever format and time zone the site
-            # has.
+            # With this format Slurm prints times as seconds since 1970, whatever format and time
+            # zone the site has.
             env={**os.environ, "SLURM_TIME_FORMAT": "%s"},
         )
     except FileNotFoundError:
@@ -145,14 +145,14 @@ def run_slurm_command(*command: str) -> str:
 
 
 def transport_of_dry_run(transport: str) -> str:
-    """Return the transport for a dry run: "inventory" in place of "slurm" without Slurm's programs.
+    """Return the transport for a dry run: "inventory" if "slurm" is wanted but not installed.
 
-    Then a dry run works on any machine: it does not ask Slurm for its nodes, and a printed line
-    says so.
+    So a dry run works on any machine. Without Slurm's programs, the dry run does not ask Slurm for
+    its nodes, and a printed line says so.
     """
     if transport != "slurm" or shutil.which("scontrol"):
         return transport
-    text = "Slurm's programs are not installed here, so this dry run does not ask Slurm's nodes"
+    text = "Slurm's programs are not installed here, so this dry run does not ask for Slurm's nodes"
     print(f"chaosity: {text}; hosts are described as without Slurm.", file=sys.stderr)
     return "inventory"
 
@@ -179,8 +179,8 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
     return [
         "srun",
         "--quiet",
-        # Not the prefix of the measurements' jobs: only jobs with this prefix are counted and
-        # watched.
+        # The name lacks the prefix of measurement jobs, since all jobs with this prefix are counted
+        # and watched.
         "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
@@ -188,7 +188,7 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
         *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
         f"--nodelist={node.name}",
         "--exclusive",
-        # Without binding, the program sees exactly the processors that the job may use.
+        # Without CPU binding, the program sees exactly the processors that the job may use.
         "--cpu-bind=none",
         f"--time={DESCRIBE_MINUTES}",
         f"--immediate={60 * slurm['wait_minutes']}",
@@ -199,13 +199,12 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
 def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
     """Return the resources of a measurement's job, which must get the whole node.
 
-    The executor plugin converts the resources into options of ``sbatch``, and of ``srun`` in the
-    job.
-    Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
+    Snakemake's executor plugin converts the resources into options of ``sbatch``, and of ``srun``
+    in the job. Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
         "slurm_extra": f"--nodelist={node.name} --exclusive",
-        # The step inside the job needs this number too; otherwise the step gets one processor.
+        # The step inside the job needs this number too, or else the step gets one processor.
         "cpus_per_task": node.processors,
         "mem_mb": node.memory_mib,
         "slurm_partition": slurm["partition"],
@@ -214,17 +213,17 @@ def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, s
     return {name: value for name, value in found.items() if value is not None}
 
 
-# What squeue(1) prints of each job: the fields of `SlurmJob`, then the job's name and folder. Times
-# are seconds since 1970, see `run_slurm_command`.
+# Format in which squeue(1) prints each job: the fields of `SlurmJob`, then the job's name and
+# folder. Times are seconds since 1970, see `run_slurm_command`.
 SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
 # The executor plugin queries its jobs at least every 180 s. If a finished job vanishes from Slurm
 # between two queries, the plugin waits for ever.
 OLDEST_LOOK_SECONDS = 200
-# States of jobs that Slurm or a person ended; such an end says nothing about a measurement.
+# Final states of jobs that Slurm or a person ended. Such an end says nothing about a measurement.
 CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
 CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
 FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
-# Seconds between two looks of the watch at jobs and nodes; each look costs two short queries.
+# Seconds between two looks at jobs and nodes. Each look costs two short queries.
 LOOK_SECONDS = 15.0
 # A node is given up after this many looks in a row find it unusable; one look is too few, since a
 # node may answer late.
@@ -233,7 +232,7 @@ LOOKS_IN_TROUBLE = 2
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job in Slurm's queue. Times are seconds since 1970; a time not known yet is None."""
+    """A job in Slurm's queue. Times are seconds since 1970, or None if not known yet."""
 
     number: str
     state: str
@@ -246,10 +245,11 @@ class SlurmJob:
 def parse_slurm_jobs_of_run(
     text: str, nodes: Container[str], prefix: str, folder: str, since: float
 ) -> dict[str, SlurmJob]:
-    """Return job number -> job of a run, from what ``squeue`` prints with `SQUEUE_FORMAT`.
+    """Return job number -> job of this run, from the output of ``squeue`` with `SQUEUE_FORMAT`.
 
-    Jobs of the run have names with `prefix`, run in `folder` on one of `nodes`, and were submitted
-    after `since`. Runs of other hosts use the same prefix and folder at the same time.
+    A job belongs to the run if its name begins with `prefix`, it runs in `folder` on one of
+    `nodes`, and it was submitted after `since`. Prefix and folder do not suffice, since runs of
+    other hosts use the same ones at the same time.
     """
     found = {}
     for line in text.splitlines():
@@ -295,10 +295,10 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
 def describe_queue_and_job_times(
     jobs: Iterable[SlurmJob], measured: Mapping[str, tuple[int, float]]
 ) -> str | None:
-    """Return the waiting and run times of the jobs in one sentence.
+    """Return the waiting times and run times of the jobs in one sentence.
 
-    Return None if no job has run, or if nothing was measured. `measured` is node -> (number of its
-    measurements, seconds that these measurements took by their records).
+    Return None if no job has run, or if nothing was measured. `measured` is node -> (number of
+    measurements, seconds that these measurements took according to their records).
 
     For each node, the time from the first submission to the last end has two parts: the run times
     of the node's jobs, and waiting. The run times consist of measuring and of overhead: the start
@@ -332,8 +332,8 @@ def _print_message(text: str) -> None:
 class SlurmJobAndNodeWatch:
     """A thread that watches a run's jobs and nodes until the run ends.
 
-    `hosts` is name of a node -> name of its host; the names of the run's jobs begin with `prefix`.
-    `jobs` is job number -> job, and `given_up` is host whose jobs were cancelled -> reason.
+    `hosts` is node name -> host name. The names of the run's jobs begin with `prefix`. `jobs` is
+    job number -> job. `given_up` is host -> reason, for hosts whose jobs were cancelled.
     """
 
     def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:
@@ -362,7 +362,7 @@ class SlurmJobAndNodeWatch:
             self._look()
 
     def _look(self) -> None:
-        """Look once at jobs and nodes; if Slurm does not answer, leave this to the next look."""
+        """Look once at jobs and nodes. If Slurm does not answer, the next look tries again."""
         try:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
@@ -382,7 +382,7 @@ class SlurmJobAndNodeWatch:
                 self._give_up(node, reason)
 
     def _report_cut_short(self, job: SlurmJob) -> None:
-        """Report once that a job ended too early; its points do not count as failed."""
+        """Report once that a job ended too early. The points of this job do not count as failed."""
         if job.state not in CUT_SHORT or job.number in self._reported:
             return
         self._reported.add(job.number)

@@ -1,8 +1,8 @@
 """Write sentences from the templates in ``templates/texts``.
 
 A macro of a ``.j2`` file gives one sentence, several sentences, or a part that sentences share. A
-``.yaml`` file has texts, each under a name; a text can be a template. Templates format numbers with
-the functions of `chaosity.units`, under their names in that module.
+``.yaml`` file has named texts, which can be templates. Templates format numbers with functions of
+`chaosity.units`, under the names that these functions have in that module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMATS = {
     "place_in_words": place_in_words,
     "places_in_words": places_in_words,
 }
-# Thin spaces and no-break spaces are parts of numbers.
+# A text keeps thin spaces and no-break spaces, since they are parts of numbers.
 _WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
 _LINE_BETWEEN, _SPACE_BEFORE_MARK = (
     re.compile("^--$", re.MULTILINE),
@@ -50,8 +50,8 @@ def template_environment(
 ) -> Environment:
     """Return the jinja2 environment of the templates in a folder, with the functions of `FORMATS`.
 
-    The result is cached, since an environment compiles each of its templates once. All arguments
-    but `folder` are those of jinja2's environment.
+    The result is cached, so each template is compiled only once. All arguments except `folder` are
+    passed to jinja2's environment.
     """
     environment = Environment(
         loader=FileSystemLoader(folder),
@@ -86,7 +86,7 @@ def text_of_macro(template: str, macro: str, **values: object) -> str:
 
 
 def sentences_of_macro(template: str, macro: str, **values: object) -> list[str]:
-    """Return the texts of a macro, which lines "--" separate, without spaces before punctuation.
+    """Return the texts of a macro, without spaces before punctuation; lines "--" separate texts.
 
     Raises:
         jinja2.UndefinedError: the macro needs a value that `values` lacks.

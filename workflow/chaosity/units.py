@@ -1,8 +1,8 @@
-"""Format quantities: the name of a metric gives the unit, and a figure has one unit prefix.
+"""Format values as text with units, and choose one unit prefix for all values of a figure.
 
-Values are in SI base units (bytes per second, seconds, ...), and the unit is part of the name
-(`bandwidth_bytes_per_second`, `latency_ns`). This module turns such values into text and chooses
-the prefix for an axis. GB means 10^9 bytes, GiB means 2^30.
+The name of a metric ends with the unit of its values (`bandwidth_bytes_per_second`, `latency_ns`).
+Most units are SI units without a prefix, such as bytes per second. This module turns values into
+text and chooses the prefix for an axis. GB means 10^9 bytes, GiB means 2^30 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
 
-# Suffix of a metric's name -> its scales, largest first. The longest suffix wins.
+# Suffix of a metric's name -> scales of the unit, largest first. The longest suffix counts.
 _SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
     "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
@@ -38,7 +38,7 @@ _NO_UNIT = ((1.0, ""),)
 class UnitScale:
     """A unit for showing values: shown value = value / factor."""
 
-    factor: float  # size of one shown unit, in the metric's own unit
+    factor: float  # size of one shown unit, measured in the metric's own unit
     symbol: str  # text after the number, such as "GB/s"; empty without a unit
     decimals: int  # number of decimals that gives the largest value three significant digits
 
@@ -73,9 +73,9 @@ def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
-    if largest == 0.0:  # zero fits no prefix better than another, so use the metric's own unit
+    if largest == 0.0:  # every prefix fits zero equally well, so use the metric's own unit
         factor, symbol = next(step for step in steps if step[0] == 1.0)
-    else:  # 999.7 would read "1000": the next prefix starts where rounding reaches it
+    else:  # 999.7 would be shown as "1000", so the next prefix starts where rounding reaches 1000
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
     return UnitScale(factor, symbol, _decimals(largest / factor))
 
@@ -95,9 +95,9 @@ def format_quantity(metric: str, value: float | None) -> str:
 
 
 def interval_hidden_by_rounding(metric: str, value: float, low: float, high: float) -> str | None:
-    """Return an interval as "± 0.1 %" if its ends, rounded as the value is, are equal.
+    """Return an interval as "± 0.1 %" if rounding makes both of its ends equal, else None.
 
-    Return None if the rounded ends differ.
+    The ends are rounded like the value.
     """
     scale = choose_scale(metric, [value])
     if scale.number(low) != scale.number(high):
@@ -134,13 +134,13 @@ def format_binary_bytes(value: float | None) -> str:
 
 
 def format_exact_bytes(value: int) -> str:
-    """Return an exact size in bytes, in the largest unit that divides it: "64MiB", "48KiB"."""
+    """Return an exact size as text in the largest unit that divides the size: "64MiB", "48KiB"."""
     factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 
 
 def format_decimal_bytes(value: float | None) -> str:
-    """Return a drive's size in powers of 1000, like the vendors' sizes: "1.92 TB"."""
+    """Return a drive's size in powers of 1000, as vendors state sizes: "1.92 TB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
     factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])

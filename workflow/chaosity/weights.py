@@ -7,10 +7,10 @@ slowest path. The time of the path from node j to worker i is the share of j, di
 bandwidth from i to j. All paths end together when the share of each node is proportional to the
 lowest bandwidth that any worker gets from this node.
 
-There are two matrices of bandwidths. For the first matrix each initiator is measured alone, so
-paths that share a link are assumed to be independent. For the second matrix, as in BWAP, all
-workers read from all nodes at the same time. So the second matrix includes the effect of links and
-memory that paths share.
+There are two matrices of bandwidths. For the first matrix each initiator is measured alone, so the
+matrix treats paths that share a link as independent. For the second matrix, as in BWAP, all workers
+read from all nodes at the same time. So the second matrix includes the effect of links and memory
+that paths share.
 
 The expected bandwidth of any placement follows from the same model. In addition, a node's memory
 gives all workers together no more than the highest bandwidth that an initiator got alone from this
@@ -22,8 +22,8 @@ But measurements are up to 2.4 times as high if all memory is on the node of one
 arrays are large. The threads could move to the node with the memory, and then the work is not
 divided equally.
 
-A `matrix` has the bandwidth of initiator nodes by target nodes in bytes per second. `workers` are
-OS indexes of nodes, in any order. Shares of pages are given by node.
+A `matrix` has the bandwidth from each initiator node to each target node in bytes per second.
+`workers` are OS indexes of nodes, in any order. Shares of pages are mappings of node -> share.
 
 The Linux kernel accepts weights as whole numbers from 1 to 255, one set for the machine. Weighted
 interleaving came with Linux 6.9 (Documentation/ABI/testing/
@@ -56,9 +56,10 @@ PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
 
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
-    """Return the share of the pages for each target node; the shares add up to 1.
+    """Return target node -> share of the pages; the shares add up to 1.
 
-    Shares are equal if nodes are equally near, or if all nodes of a symmetric machine are workers.
+    All shares are equal if all nodes are equally near, or if all nodes of a symmetric machine are
+    workers.
 
     Raises:
         UserError: there is no worker, a worker is not an initiator of the matrix or is named
@@ -123,9 +124,9 @@ def find_contended_bandwidth_matrix(
 ) -> NodeMatrix | None:
     """Return each worker's bandwidth from each node while exactly these workers ran together.
 
-    If several points match (such as points of several kernels), the point with the most cells is
-    used, or of such points the first by name. Return None if no such point was measured. The
-    measurements must be of one host in one configuration.
+    If several points match (such as points of several kernels), the point with the most cells
+    counts. Among points with equally many cells, the first by name counts. Return None if no such
+    point was measured. The measurements must be of one host in one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
@@ -146,14 +147,14 @@ class WeightsComparison:
     """
 
     weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
-    # Name -> expected bandwidth of all workers in bytes per second, by the matrix of all workers at
-    # once.
+    # Name of the weights -> expected bandwidth of all workers in bytes per second, computed from
+    # the matrix of all workers at once.
     expected_bandwidths: Mapping[str, float]
-    sources: Mapping[str, str]  # name -> where the bandwidths are from
+    sources: Mapping[str, str]  # name of the weights -> origin of the bandwidths
 
     @property
     def node_with_largest_share_difference(self) -> tuple[int, float]:
-        """Return the node whose two shares differ most, and this difference."""
+        """Return the node whose two shares differ most, and the difference of these shares."""
         differences = page_share_deviations(self.weights[CANONICAL], self.weights[CONTENDED])
         node = max(differences, key=differences.__getitem__)
         return node, differences[node]
@@ -190,7 +191,7 @@ def compare_alone_and_contended_weights(
 
 
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-# If `error_percent` is above this, a note says that whole numbers are too coarse for the shares.
+# If `error_percent` exceeds this limit, a note says that whole numbers are too coarse as shares.
 _COARSE_PERCENT = 5.0
 
 
@@ -201,8 +202,8 @@ class PlacementAdvice:
     workers: tuple[int, ...]  # nodes whose cores run the program
     dwp: float  # data-to-worker proximity, 0 to 1
     weights: dict[int, float]  # node -> share of the pages
-    # Node -> whole number for the kernel, without nodes that get no pages, see
-    # `place.page_placement.integer_weights`.
+    # Node -> whole number for the kernel, see `place.page_placement.integer_weights`. Nodes without
+    # pages are left out.
     kernel_weights: dict[int, int]
     # The whole numbers give each node a share of the pages; this is the largest difference of a
     # node's share from that in `weights`, in per cent of the share in `weights`.
@@ -234,7 +235,7 @@ class PlacementAdvice:
 
     @property
     def relative_to_equal_shares(self) -> dict[str, float]:
-        """Return placement -> expected bandwidth divided by that of equal shares on all nodes."""
+        """Return placement -> expected bandwidth relative to equal shares on all nodes."""
         base = self.expected_bandwidths["uniform_all"]
         return {name: value / base for name, value in self.expected_bandwidths.items()}
 
