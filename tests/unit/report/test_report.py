@@ -125,7 +125,7 @@ def test_names_and_messages_of_others_are_text(hostile_report):
     assert cells and all(escape_formula(cell) == cell for cell in cells)
 
 
-def test_a_package_counts_only_with_its_own_memory(tmp_path):
+def test_a_package_counts_only_with_its_own_memory(tmp_path, monkeypatch):
     """Older results have a package with one node alone: another quantity, so no row."""
 
     def with_packages(table):
@@ -134,6 +134,7 @@ def test_a_package_counts_only_with_its_own_memory(tmp_path):
         whole["value"] *= 3
         return pd.concat([table, whole.assign(point=whole["point"] + "all")])
 
+    monkeypatch.setenv("COLUMNS", "200")  # wide enough for a row in one line
     results = simulated("two_packages", ["memory_bandwidth"])
     assert "one package" not in run_chaosity("show", results)
     shown = run_chaosity("show", measured_results(results, tmp_path, with_packages))
