@@ -51,17 +51,17 @@ from chaosity.units import (
     metric_in_words,
 )
 
-# If there are more slow initiators or cases than this, a caption has only their number.
+# A caption names at most this many slow initiators or cases. If there are more, it counts them.
 _MOST_NAMED = 8
-# If there are more ratios than this, a caption lists only the smallest and the largest one.
+# A caption lists at most this many ratios. If there are more, it has the smallest and the largest.
 _MOST_RATIOS = 4
-# A sum counts as below the larger load alone only if the whole interval of their ratio is below
-# this number. In many cases with equal values, some intervals miss 1 by a few tenths of a per cent.
+# A sum of loads counts as below the larger load alone only if the whole interval of their ratio is
+# below this number. Even if both are equal, some of many intervals end slightly below 1.
 _CLEARLY_BELOW = 0.99
-# Largest ratio of a mark to its bound that needs no explanation, since both scatter by a few per
-# cent.
+# A caption explains a mark above its bound only if their ratio is larger than this number, since
+# both values scatter by a few per cent.
 _MOST_REACHED = 1.1
-# Least share of all targets that each compared relation must have; the rest may have failed.
+# A relation is compared only if it has values for this share of all targets. Some points may fail.
 _MOST_TARGETS = 0.8
 # Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATIONS = {
@@ -69,7 +69,7 @@ _RELATIONS = {
     "same_package": "another node of the package",
     "other_package": "another package",
 }
-# Each pair of values on these axes has a line of its own in a figure.
+# A figure draws a separate line for each pair of values on these axes.
 _LINES: tuple[Role, ...] = ("panels", "series")
 # Sentences of a caption, without the full stop; the first letter can be in lower case.
 Statements = Iterator[str]
@@ -112,7 +112,7 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
 
 
 def _main_statements(data: FigureData) -> Statements:
-    """Yield statements on what this kind of figure should show; none if the data do not show it."""
+    """Yield the statements that fit the kind of the figure; none if its data do not show them."""
     spec = data.spec
     found: Iterable[str] = ()
     if spec.loss_to is not None:
@@ -138,7 +138,7 @@ def _main_statements(data: FigureData) -> Statements:
 
 
 def _decimals(ratio: float) -> str:
-    """Return a ratio with two decimals below 10, and with none from 10 on."""
+    """Return a ratio as text: with two decimals below 10, without decimals from 10 on."""
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
@@ -164,7 +164,7 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield (place, level, ratio): the value at a level of `column`, divided by that at `base`."""
+    """Yield (place, level, ratio): value at a level of `column`, divided by the value at `base`."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
@@ -217,7 +217,7 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
 
 
 def _sum_statements(data: FigureData) -> Statements:
-    """Yield statements on where the sum of a point's loads is below the larger of them alone."""
+    """Yield statements on points whose sum of loads is below the larger load alone."""
     roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
     cases = []
     for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
@@ -281,7 +281,7 @@ def _change_statements(data: FigureData) -> Statements:
     for series, (ratio, place) in worst.items():
         parts = [] if one else ["from {} to {}".format(*spans[place])]
         if len(data.tick_names_on_axis("panels")) > 1:
-            title = panel_title(data, str(place[0]))  # "GPU" keeps its capitals
+            title = panel_title(data, str(place[0]))  # a word such as "GPU" keeps its capitals
             title = title if title[:2].isupper() else title[:1].lower() + title[1:]
             parts.append(f"in the worst panel, {title}")
         if len(data.tick_names_on_axis("series")) > 1:
@@ -297,7 +297,7 @@ def _change_statements(data: FigureData) -> Statements:
 
 
 def _level_statements(data: FigureData, compare: LevelsComparedInCaption) -> Statements:
-    """Yield statements on the size from which on levels differ, and on slow initiators."""
+    """Yield statements on the smallest size at which levels differ, and on slow initiators."""
     wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
     role: Role = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
@@ -319,7 +319,7 @@ def _level_statements(data: FigureData, compare: LevelsComparedInCaption) -> Sta
 def _divergence_statements(
     found: LatencyTogetherAndAlone, labels: dict[float, str], level: str, base: str
 ) -> Statements:
-    """Yield statements on where latency of a level is above that of `base`; `labels`: of sizes."""
+    """Yield the sizes at which `level` has a higher latency than `base`; `labels` names sizes."""
     ratios, limit = found.ratios, f"{DIVERGING_RATIO:g}"
     if not ratios:
         yield f"no latency was measured both with {level} and with {base}"
@@ -428,7 +428,7 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
 
 
 def _latency_curve_statements(data: FigureData) -> Statements:
-    """Yield statements: the unloaded latency of the curves, and at which bandwidth it doubles."""
+    """Yield the unloaded latency of the curves, and the bandwidth at which latency doubles."""
     numbers, metric = latency_curve_numbers(data), data.spec.metric
     known = numbers[numbers["median"].notna()]
     unloaded, knees, peaks = (
@@ -460,7 +460,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
 
 
 def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> Statements:
-    """Yield whether marks with a smaller number in column `by`, such as a distance, are better."""
+    """State whether a smaller number in column `by`, such as a distance, means a better value."""
     known = table[table[by].notna()]
     if len(known) < 2:
         return
@@ -473,7 +473,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
         known[column].to_numpy(float) for column in (by, "median", *ends)
     )
     nearer = np.less.outer(numbers, numbers)
-    # How much worse each mark is than each other mark, and whether their intervals do not overlap.
+    # For each pair of marks: how much worse one mark is, and whether both intervals are disjoint.
     excess, clear = np.log(medians[:, None] / medians), np.greater.outer(low, high)
     if not less_is_better(metric):
         excess, clear = -excess, np.less.outer(high, low)
@@ -539,7 +539,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
 
 
 def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
-    """Return which bound is the lowest at which x, as "... up to 8 (threads), ... from 16"."""
+    """Return the lowest bound of each range of x: "... up to 8 (threads), ... from 16"."""
     axis, names = data.axes["x"], [*line["lowest"]]
     title, last = axis.title.lower(), names[-1]
     start = max((n + 1 for n, name in enumerate(names) if name != last), default=0)

@@ -1,7 +1,7 @@
 """Place the cells of a heat map and their labels, in points from the top left cell.
 
-An axis that is longer than a page is divided into blocks side by side, each with its own labels, so
-that 255 drive sets can be read.
+An axis that is longer than a page is divided into blocks. Blocks stand side by side, and each block
+has its own labels, so that even 255 drive sets are legible.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from chaosity.figures.marks import (
 from chaosity.figures.vega_lite import WIDTH, Row, text_width_points
 from chaosity.units import UnitScale
 
-# A heat map with more columns than this is turned if this makes it narrower. If it still has more
-# columns, it is not divided into blocks.
+# If a heat map has more columns than this number, and fewer rows, then rows and columns change
+# places. If both numbers are larger, the heat map is not divided into blocks.
 _MOST_COLUMNS = 32
 _MOST_ROWS = 72  # number of rows on a page whose labels are legible
 _TALLEST, _TALLEST_WITH_NOTE, _LOWEST = 22.0, 29.0, 7.6
@@ -55,7 +55,7 @@ class _Layout:
 
     down: Axis
     across: Axis
-    turned: bool  # whether `columns` of the figure's YAML goes down the page
+    turned: bool  # whether the axis `columns` of the figure's YAML runs down the page
     left: dict[int, float]  # position of a row -> left edge of its block
     top: dict[int, float]  # position of a row -> its upper edge
     column: dict[int, float]  # position of a column -> distance from the left edge of a block
@@ -126,7 +126,7 @@ def _cell(
 
 
 def _layout(data: FigureData) -> _Layout:
-    """Return the layout; cores go across and memory down, as other publications draw them."""
+    """Return the layout: cores across and memory down the page, as in other publications."""
     rows, columns = data.axes["rows"], data.axes["columns"]
     turned = rows.column.split(".")[-1] == "initiator"
     if len(columns.values) > _MOST_COLUMNS and len(columns.values) > len(rows.values):
@@ -203,7 +203,7 @@ def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
 
 
 def _membership_labels(axis: Axis) -> list[str] | None:
-    """Return labels for many sets of nodes: numbers of its nodes, and a dot for each other node.
+    """Return a label for each set of nodes: numbers of its nodes, and a dot for each other node.
 
     The label of the set of nodes 0, 2 and 3 on a host with eight nodes is `0·23····`, so a node is
     at the same position in all labels. Return None for axes of other values, for few values, and if
@@ -236,7 +236,7 @@ def _number_format(
 def _notes(
     data: FigureData, cells: dict[tuple[str, str], FigureMark], size: float, layout: _Layout
 ) -> tuple[dict[tuple[str, str], str], float, str]:
-    """Return the second line of each cell, its font size, and what the legend says of it."""
+    """Return the second line of each cell, the font size of the lines, and their legend."""
     column = data.spec.cell_note
     known = {at: cell for at, cell in cells.items() if column and not pd.isna(cell["note"])}
     if column is None or not known:
@@ -254,7 +254,7 @@ def _notes(
 
 
 def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
-    """Yield rows for labels: of the heat map's rows in blocks, and of groups."""
+    """Yield a row for each label of the heat map's rows and of the groups, block by block."""
     last = len(layout.across.values) - 1
     if layout.headed:
         role = "membership" if layout.is_table else "row_label"
@@ -313,7 +313,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         ]
         labels = dict(zip(middles, texts * len(starts), strict=True))
         shown |= {"labelFontSize": size, "labelPadding": 3, "titleAnchor": "middle"}
-        if len(starts) > 1:  # labels at the top, since blocks differ in height
+        if len(starts) > 1:  # labels are at the top, since blocks differ in height
             shown |= {"orient": "top", "labelAlign": "left"} if upright else {"orient": "top"}
     else:
         labels = {layout.top[i] + layout.height / 2: text for i, text in layout.labels.items()}

@@ -61,10 +61,10 @@ from chaosity.units import (
 )
 
 _MOST_TICKS = 12
-_BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # points
+_BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # in points
 _MOST_POSITION_TICKS = 10
-# Largest width of a group of marks with equal x, as a share of the axis, and as a share of the gap
-# to the nearest other x.
+# A group of marks with equal x is at most this wide: the first number is a share of the axis, the
+# second number a share of the gap to the nearest other x.
 _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
@@ -75,7 +75,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
         UserError: a logarithmic x axis has a value that is not a number above zero.
     """
     title, about = data.title, provenance_text(data)
-    if shows_simulated_machine(data):  # in the title, so that a cut-out of the picture says it, too
+    if shows_simulated_machine(data):  # even a cut-out of the picture has the title
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
     value, value_title = value_axis_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {
@@ -128,7 +128,7 @@ def _column_count(panels: int) -> int:
 
 
 def _x_positions(data: FigureData) -> dict[str, float]:
-    """Return value of x -> its position on the axis: its number, or else its rank."""
+    """Return value of x -> position on the axis: the number, or the rank if x has no numbers."""
     axis, scale = data.axes["x"], data.spec.x_scale
     if scale != "linear" and not (
         axis.is_numeric and all(value.number > 0.0 for value in axis.values)
@@ -150,7 +150,7 @@ def _base(data: FigureData) -> float | None:
 
 
 def _has_separate_marks(data: FigureData) -> bool:
-    """Return whether the figure shows sums of loads over names, so that no line joins the marks."""
+    """Return whether no line joins the marks, since the figure shows sums of loads over names."""
     return data.spec.sum and not data.axes["x"].is_numeric
 
 
@@ -177,7 +177,7 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
         plain = all(value.kind == "number" for value in axis.values)
         if not plain and widest * len(labels) > 0.9 * width:
             shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
-        if plain:  # numbers may be close together
+        if plain:  # Vega leaves out labels of numbers that would overlap
             shown["labelOverlap"] = "greedy"
     else:
         shown |= {"tickCount": 8, "format": "d"}
@@ -190,7 +190,7 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
 def _powers(ticks: Sequence[float], base: float) -> list[int]:
     """Return the exponents of the powers of `base` from the first value to the last.
 
-    If no power is between them, return the exponents of the powers below and above them.
+    If no power is between these values, return the exponents of the nearest power on each side.
     """
     low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
     inside = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
@@ -247,7 +247,7 @@ def _named_rows(
 
 
 def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
-    """Yield a level line for each panel with one mark outside all series, its reference."""
+    """Yield a line at the value of the reference: a panel's only mark outside all series."""
     marks = data.marks
     valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
     for panel in data.tick_names_on_axis("panels"):

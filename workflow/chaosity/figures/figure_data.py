@@ -25,8 +25,8 @@ from chaosity.text_templates import texts_of_yaml_file
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes
 
-# Kind of value -> its words, in the order of the kinds on an axis; and name -> words, for names
-# that are not sorted alphabetically.
+# Words for kinds of values, in the order of the kinds on an axis, and words for names of values, if
+# names are not sorted alphabetically.
 _WORDS = texts_of_yaml_file("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 
@@ -109,7 +109,7 @@ class Axis:
         return value.long_label if full else value.short_label
 
     def legend_label(self, value: AxisValue) -> str:
-        """Return a value's label in a legend; before a number stands the axis title."""
+        """Return a value's label in a legend; the label of a number begins with the axis title."""
         return f"{self.title} {value.short_label}" if value.kind == "number" else value.long_label
 
     def with_values(self, values: Iterable[AxisValue]) -> Axis:
@@ -151,7 +151,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     for kind in ("relation", "mode", "level"):
         if label := _WORDS[kind].get(name):
             rank = (list(_WORDS[kind]).index(name),)
-            if kind == "mode":  # a text, so with the form of a text's sort key
+            if kind == "mode":  # the sort key has the form of a text's sort key
                 return AxisValue(name, "text", ((0, *rank, ""),), label, label, nodes)
             return AxisValue(name, kind, rank, label, label, nodes)
     place = parse_place_name(name)
@@ -165,7 +165,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
 
 
 def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
-    """Return a place as a value of an axis; None if places of its kind have no order on axes."""
+    """Return a place as a value of an axis; None if axes have no order for this kind of place."""
     index = place.indices[0] if place.indices else 0
     kind, short, keys = str(place.kind), str(index), tuple[Any, ...]((index,))
     match place.kind:
@@ -190,7 +190,7 @@ def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
 
 
 def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
-    """Return a processing unit with its node, sorted by L3 domain; other values unchanged."""
+    """Add the node to the value of a processing unit, and sort by L3 domain; keep other values."""
     if value.kind != "pu":
         return value
     index = value.sort_key[0]
@@ -202,7 +202,7 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
 def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Return the values in natural order, and their groups, between which figures have gaps.
+    """Return the values in natural order, and their groups; figures have gaps between groups.
 
     `packages` is node -> its package. If the values need no groups, all of them are in one group
     without a label.
@@ -263,7 +263,7 @@ def axis_title(column: str, values: Iterable[AxisValue]) -> str:
     return title.format(role.capitalize())
 
 
-# A value in `where`; None selects rows without a value.
+# A value in `where` of a figure's YAML; None selects rows without a value.
 Level = str | float | bool | None
 Where = Mapping[str, Level | list[Level]]
 # Roles of a figure's axes. A figure with a measured x has no axis with the role "x".
@@ -325,7 +325,7 @@ class FigureSpec:
 
     @property
     def column_of_axis(self) -> dict[Role, str]:
-        """Return role of an axis -> column that it shows, for the axes that the figure has."""
+        """Return the role of each axis of the figure -> the column that the axis shows."""
         roles = [role for role in ROLES if not (role == "x" and self.has_measured_x)]
         columns = {role: getattr(self, role) for role in roles}
         return {role: column for role, column in columns.items() if column is not None}
@@ -398,7 +398,7 @@ class FigureData:
     measurements: pd.DataFrame
     x_metric: str = ""  # metric, or else column, of a measured x; empty without a measured x
     # Upper bounds of the marks, measured at other points of the experiment: a row for each value.
-    # It has the names on those axes on which the bound depends, and null for the other axes.
+    # A row names values on the axes on which the bound depends, and is null on the other axes.
     bounds: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*BOUND_COLUMNS]))
     # Steps of latency over the sizes; empty unless the figure marks them.
     steps: tuple[LatencyStep, ...] = ()
@@ -463,7 +463,7 @@ class FigureData:
         return self.axes[role].find_value_by_name(name).long_label
 
     def bounds_of_marks(self) -> pd.DataFrame:
-        """Return a row for each mark, a column for each title of a bound; NaN if not measured."""
+        """Return the bounds: a row for each mark, a column for each bound; NaN if not measured."""
         found = {}
         for title, own in self.bounds.groupby("title", sort=False):
             keys = [role for role in ROLES if role in own and own[role].notna().any()]

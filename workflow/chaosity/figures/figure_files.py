@@ -1,4 +1,4 @@
-"""Draw the figures of experiments, and those that no experiment declares, and write each."""
+"""Draw figures of experiments, of nightly checks and of residuals, and write their files."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class FigureFile:
     numbers: str | None = None
     tables: tuple[TextTable, ...] = ()  # tables of text below the drawing, or in place of a drawing
     unmeasured: tuple[str, ...] = ()  # reasons why marks without a failed measurement have no value
-    # `figures.json` lists neither of these: the values of a drawing in words, and (point,
-    # initiator, target) of the measurements behind the marks.
+    # `figures.json` omits the next two: the values of a drawing in words, and (point, initiator,
+    # target) of the measurements behind the marks.
     values: TextTable | None = None
     shown: tuple[tuple[str, str, str], ...] = ()
 
@@ -93,9 +93,9 @@ def draw_figures(
     """Draw every figure of the experiments into a folder.
 
     The same data give the same bytes. The file `figures.json` lists the figures. `experiments` are
-    YAML documents, `measurements` those of one host in one configuration, and `topology` is that of
-    the host (empty if unknown). `left_out` has the points that a budget left out, and their
-    predictions.
+    YAML documents. `measurements` are of one host in one configuration, and `topology` is the
+    topology of this host (empty if unknown). `left_out` has the points that a budget left out, and
+    their predictions.
 
     Raises:
         UserError: two figures have the same name, or the measurements are of several hosts.
@@ -130,7 +130,7 @@ def draw_figures(
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
-    """Return name of a figure -> limits of values; equal `colour_scale` means shared limits."""
+    """Return name of a figure -> limits of values; figures of one `colour_scale` share limits."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
@@ -146,7 +146,7 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 def _try_select(
     spec: FigureSpec, measurements: Measurements, topology: Topology, left_out: LeftOutPoints | None
 ) -> FigureData | str | None:
-    """Return the figure's data, None without any, or the text of an error in its description.
+    """Return the figure's data, None if it has no data, or an error in its description as text.
 
     Some errors, such as several points for one mark, are found only after the measurements. Since
     hours of measurements must give a report all the same, the error becomes a line of the report.
@@ -165,7 +165,7 @@ def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
-    """Return the entry of a figure that was not drawn; `left_out`: because of a budget."""
+    """Return the entry of a figure without drawing; `left_out` says if a budget is the reason."""
     none = "No point of this host belongs to this figure."
     sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
@@ -228,7 +228,7 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
-_MOST_PANELS, _MOST_COMPONENTS = 6, 6  # of changed values, the newest; nobody reads more
+_MOST_PANELS, _MOST_COMPONENTS = 6, 6  # the newest changed values; nobody reads more
 # A panel shows at least this many per cent above and below the first level.
 _LEAST_RANGE = 5.0
 _LONGEST_TEXT = 100

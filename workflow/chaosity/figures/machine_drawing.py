@@ -36,7 +36,7 @@ _TITLE_HEIGHT, LINE_HEIGHT = 26.0, 19.0
 # Space between two packages for the arrows of their link and for its values.
 _LINK_WIDTH, _LINK_HEIGHT = 128.0, 76.0
 _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
-# Machines with more packages than this have a table of what each package reads from each, since
+# A machine with more packages than this number has a table of the reads between packages, since
 # arrows would cross.
 _MOST_LINKED = 4
 _NOT_MEASURED = "not measured"
@@ -84,7 +84,7 @@ class Arrow:
     end: tuple[float, float]
     text_at: tuple[float, float]
     badge_at: tuple[float, float]
-    anchor: str = "middle"  # which part of the text is at `text_at`, as in SVG
+    anchor: str = "middle"  # part of the text that is at `text_at`: `text-anchor` of SVG
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class _Machine:
         name, title, rate = "", "memory of no package", None
         if package is not None:
             name, title = package_name(package), f"package {package}"
-            several = len(nodes) > 1  # the box of a single node has the value
+            several = len(nodes) > 1  # if there is one node, its box has the value
             rate = self.parts.package_read_rate(package, package) if several else None
         elif any(node.initiator for node in nodes):
             title = "machine"
@@ -255,11 +255,11 @@ class _Machine:
                     Arrow(flow, (at, start), (at, end), text_at, (at, middle), "start")
                 )
         else:
-            for flow in flows[:2]:  # the two links; the centre has no space for paths to drives
+            for flow in flows[:2]:  # the centre has space for the two links only
                 self._half_diagonal(flow)
 
     def _half_diagonal(self, flow: Flow) -> None:
-        """Add the half of a diagonal that ends at the sink; the other half is for the way back."""
+        """Add half of a diagonal, which ends at the sink; the other half is the other direction."""
         corners = []
         for box, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
             x = box.x + box.width + 3.0 if box.x < other.x else box.x - 3.0
@@ -311,7 +311,7 @@ class _Machine:
                 table.append(TableRow((34.0,), (_short(finding, self.width),), False, (number,)))
 
     def _add_matrix(self, packages: Sequence[int]) -> None:
-        """Add a table of reads by each package from the memory of each, if there are no arrows."""
+        """If there are no arrows, add a table of the reads by each package from each memory."""
         rates = {
             (reader, owner): self.parts.package_read_rate(reader, owner)
             for reader in packages
@@ -368,11 +368,11 @@ class _SmallMachine:
         self.red |= {f"drives of {node}" for drive, node in homes.items() if drive in self.red}
         self.red |= {f"{f.target}->{f.initiator}" for f in parts.paths_to_drives.values()}
         self.width, self.height = 0, 0
-        # `paths` is state -> SVG path of all parts in this state. `frames` has x, y, width, height,
-        # and whether it is red, of the frame of each package.
+        # `paths` is state -> SVG path of all parts in this state. `frames` has for each package the
+        # x, y, width and height of the frame, and whether the frame is red.
         self.paths: dict[str, str] = {}
         self.frames: list[tuple[int, int, int, int, bool]] = []
-        # x1, y1, x2, y2 of red links between the centres of packages, visible only in the gaps.
+        # x1, y1, x2, y2 of red links between centres of packages; only gaps show these links.
         self.links: list[tuple[float, ...]] = []
         middles: dict[str, tuple[float, float]] = {}
         x = y = below = 0

@@ -137,7 +137,7 @@ class MachineParts:
     def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
-        """Add a line on what a part of a node gives on a path; one line for all findings on it."""
+        """Add a line on a slow path to a part of a node; all findings on a path share its line."""
         nodes = f"{len(others)} nodes" if len(others) > 1 else place_in_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
@@ -157,10 +157,10 @@ class MachineParts:
         }
 
     def package_read_rate(self, from_package: int, of_package: int) -> tuple[Estimate, str] | None:
-        """Return at which rate all cores of a package read all memory of a package, and the source.
+        """Return the rate at which all cores of a package read memory of a package, and its source.
 
-        If this was not measured and each package has one node, the matrix of nodes has the rate.
-        The result is None if that was not measured either.
+        If this rate was not measured, and each package has one node, the matrix of nodes has the
+        rate. The result is None if neither was measured.
         """
         ends = [
             [n.os_index for n in nodes if n.package == package]
@@ -181,7 +181,7 @@ class MachineParts:
     def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
         """Return (nodes of the cores, nodes of the memory) -> (rate of reads, its source).
 
-        Of several slices with a pair, the one with the most pairs counts, see `_cells`.
+        If several slices measured a pair, the slice with the most pairs counts, see `_cells`.
         """
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
@@ -230,7 +230,7 @@ class MachineParts:
         return found
 
     def memory_line(self, node: Node) -> TextLine:
-        """Return the line on a node's memory: bandwidth and latency from it or the nearest node."""
+        """Return bandwidth and latency of a node's memory, from this node or else the best one."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
         for quantity, matrix in self._of_memory.items():
@@ -294,8 +294,8 @@ class MachineParts:
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
         """Return nodes of drives -> rate at which their fastest node reads all these drives.
 
-        A measured rate counts before a predicted one, and the slice with the most pairs of reader
-        and drives before another slice: the fastest of several slices would be too fast by chance.
+        A measured rate is preferred to a predicted rate. Of several slices, the slice with the most
+        pairs of reader and drives counts, since the fastest slice would be too fast by chance.
         """
         cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
         if self._left_out is not None:
@@ -328,7 +328,7 @@ class MachineParts:
 
     @cached_property
     def _rates_of_gpus(self) -> Mapping[tuple[str | None, str | None], Estimate]:
-        """Return (slot, kernel) -> best rate of a GPU alone; kernel None: of its own memory."""
+        """Return (slot, kernel) -> best rate of a GPU alone; kernel None means the GPU's memory."""
         slots = {each.name: each.pci for each in self.topology.opencl_devices if each.pci}
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, target_kind="opencl")
@@ -340,7 +340,7 @@ class MachineParts:
 
     @cached_property
     def _of_memory(self) -> Mapping[str, MainMatrix]:
-        """Return quantity (bandwidth, latency) -> its matrix of memory, for the measured ones."""
+        """Return the matrix of memory for each measured quantity (bandwidth, latency)."""
         found = {name: self._matrices.get(name) for name in (MEMORY_BANDWIDTH, MEMORY_LATENCY)}
         return {name: matrix for name, matrix in found.items() if matrix is not None}
 
@@ -357,8 +357,8 @@ class MachineParts:
     def rows_by_distance(self, *, with_ends: bool) -> list[tuple[str, ...]]:
         """Return a table of text: what a node gets from memory, with a row for each distance.
 
-        Each text has the median of all nodes and, `with_ends`, the smallest and largest value, too.
-        The first row has the heads. A machine with one node has no rows.
+        Each text has the median of all nodes. `with_ends` adds the smallest and the largest value.
+        The first row has the headings. A machine with one node has no rows.
         """
         rows = []
         for relation, label in _RELATIONS.items():
@@ -378,9 +378,9 @@ class MachineParts:
 def _cells(rows: Measurements) -> list[dict[str, Any]]:
     """Summarise rows into cells, and return a mapping for each cell.
 
-    Its `pairs` is the number of pairs of initiator and target in its slice, such as an experiment.
-    Cells of slices with more pairs come later. So if several slices measured a pair, the last cell
-    is that of the slice from which most of the other pairs come, too.
+    `pairs` of a cell is the number of pairs of initiator and target in the cell's slice, such as an
+    experiment. Cells of slices with more pairs come later. So if several slices measured a pair,
+    the last cell of this pair is from the slice with the most pairs.
     """
     found = []
     for _, part in rows.comparable_slices():
@@ -391,7 +391,7 @@ def _cells(rows: Measurements) -> list[dict[str, Any]]:
 
 
 def _on_own_drives(rows: Measurements) -> Measurements:
-    """Return the rows of reads by one node from its drives, also together with others' drives."""
+    """Return the rows in which one node reads its drives, alone or with drives of other nodes."""
     rows = rows.where(metric=BANDWIDTH, initiator_kind="node")
     rows = rows.select(rows.rows["drives"].fillna(0) > 0)
     nodes = rows.rows[["initiator_nodes", "target_nodes"]].astype(str)

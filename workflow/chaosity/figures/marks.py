@@ -1,4 +1,4 @@
-"""Marks of figures: their texts, and what rows, axes and legends of all figures need of them."""
+"""Turn marks of figures into texts, and into parts of the rows, axes and legends of all figures."""
 
 from __future__ import annotations
 
@@ -227,9 +227,9 @@ def unmeasured_mark_reason_lines(data: FigureData) -> list[str]:
 
 
 def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
-    """Return each reason once, with how often it occurs: "no GPU (2 of 5 cells)".
+    """Return each reason once, with the number of its marks: "no GPU (2 of 5 cells)".
 
-    A reason that occurs `total` times, for all marks, has no number. `noun` is the word for a mark.
+    A reason of all `total` marks has no number. `noun` is the word for a mark.
     """
     numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
     return [
@@ -288,7 +288,7 @@ def lowest_shown_value(data: FigureData, limits: ShownValueRange) -> float:
 
 
 def series_looks_and_legends(data: FigureData) -> dict[str, Any]:
-    """Return colours, shapes and dashes of the series and of lines beside them, and the legends."""
+    """Return colours, shapes and dashes of series and of lines beside marks, and the legends."""
     look = figure_template("common")["series"]
     axis = data.axes.get("series")
     keys = [] if axis is None else [axis.legend_label(value) for value in axis.values]
@@ -354,7 +354,7 @@ def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
 
 
 def axis_label(data: FigureData, role: Role, name: str) -> str:
-    """Return the label of a value on an axis, with the number of drives if others have more."""
+    """Return a value's label on an axis, with its number of drives if other values have more."""
     axis: Axis = data.axes[role]
     text = axis.tick_label(axis.find_value_by_name(name))
     few = _nodes_with_fewer_drives(data, role)

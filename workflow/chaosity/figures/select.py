@@ -36,7 +36,7 @@ from chaosity.store.measurements import (
 )
 from chaosity.topology.topology_model import Topology
 
-ALONE = "alone"  # level of a factor that relates two loads, for points with only one of them
+ALONE = "alone"  # level of points with a single load, if a factor relates two loads
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
 _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "median": "median",
@@ -64,7 +64,7 @@ def select_figure_data(
     """Return the marks and axes of a figure, selected from the measurements.
 
     The result is None if no point of the host belongs to the figure. An unknown topology is empty.
-    Heat maps show all points that a budget left out, bars and lines only the predicted ones.
+    Heat maps show all points that a budget left out. Bars and lines show only predicted points.
 
     Raises:
         UserError: the figure names an unknown column, or several points fall on a mark and the
@@ -80,7 +80,7 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = _Columns(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        if rows.empty:  # select these rows only, so that axes have only their levels
+        if rows.empty:  # axes have only levels of the selected rows
             return None
         rows = rows[equals_or_in_list(columns.values(column).loc[rows.index], wanted)]
     if rows.empty:
@@ -215,7 +215,7 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
         axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
     else:
         alone = rows["series"] == ALONE
-        # If "alone" has a single value of x, it is a reference and not a line of its own.
+        # If "alone" has a single value of x, the mark is a reference and not a line.
         if alone.any() and not alone.all() and rows.loc[alone, "x"].nunique() == 1:
             axis = axis.with_values(value for value in axis.values if value.name != ALONE)
             rows = rows.assign(series=rows["series"].where(~alone, None))
@@ -231,10 +231,10 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
 def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataFrame:
     """Return the rows of a figure, and two more for each replicate of a point with several loads.
 
-    The row of the series `SUM` has the sum of the loads. That of `LARGER_ALONE` has the value that
-    one of the loads reaches alone: the load with the larger median, so that chance does not choose
-    another load in each replicate. A point gets the sum only if all its loads are among `rows`, and
-    `LARGER_ALONE` only if all its loads were also measured alone.
+    The row of the series `SUM` has the sum of the loads. The row of `LARGER_ALONE` has the value of
+    the load with the larger median, measured alone. All replicates use the same load, so that
+    chance does not choose another load in each replicate. A point gets the sum only if all its
+    loads are among `rows`, and `LARGER_ALONE` only if all its loads were also measured alone.
     """
     alone = experiment.single_load_rows().valid_rows().rows.rename(columns={"value": "alone"})
     alone = alone[[*_SAME_LOAD, "alone"]].drop_duplicates(_SAME_LOAD)
@@ -361,9 +361,9 @@ class _Columns:
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
         """Return a column of another load of the same point and replicate; null without that load.
 
-        If several loads have this name, equal values give this value, and different ones are
-        joined with "+"; numbers of threads or drives are always added. A row of the load itself
-        keeps its own value.
+        If several loads have this name, different values are joined with "+", and equal values
+        count once. Numbers of threads or drives are always added. A row of the load itself keeps
+        its own value.
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
@@ -380,7 +380,7 @@ class _Columns:
         return found
 
     def _joined(self, of_block: pd.Series) -> tuple[pd.MultiIndex, pd.Series]:
-        """Return the point and replicate of each row of the figure, and the value of these."""
+        """Return point and replicate of each row of the figure, and the value of each such pair."""
         rows = self.figure.rows
         keys = pd.MultiIndex.from_frame(rows[_BLOCK])
         return keys, pd.Series(of_block.reindex(keys).to_numpy(), rows.index)

@@ -160,7 +160,7 @@ def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:
-    """Return a figure's tables of text: of the kind "table", or the numbers of its curves."""
+    """Return the tables of a figure of the kind "table", or the table of numbers of its curves."""
     if data.spec.kind == "table":
         return tuple(_tables_of_panels(data))
     return (_curve_number_table(data),) if data.spec.kind == "curve" else ()

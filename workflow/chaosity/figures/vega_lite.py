@@ -2,7 +2,7 @@
 
 A template is a Vega-Lite specification; each of its layers shows the rows with one role. To draw
 marks in a new way, add a layer. To add a kind of figure, add a template NAME.yaml, which figures
-select by `template: NAME`. Neither needs Python code. No step uses the network.
+select by `template: NAME`. Both additions work without Python code. No step uses the network.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _VERSION = "5.20"
 _TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # most letters in a line of title and subtitle
 _SVG = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
-_NEEDED = ("x", "x2", "y", "y2", "text")  # a row without one of these is not drawn
+# A row is drawn only if it has a value for each of these channels that its layer uses.
+_NEEDED = ("x", "x2", "y", "y2", "text")
 _USED_ID = re.compile(r"(?<=url\(#)[^)]+")
 _LONG_NUMBER = re.compile(r"(\d\.\d{2})\d+")
-# Attributes that are removed: Vega writes them for its own scripts, and for screen readers, which
-# would read every line of a grid.
+# Attributes that are removed. Vega writes these attributes for its own scripts, and for screen
+# readers, which would read every line of a grid.
 _DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label", "font-family")
 # Width of wide and of narrow letters, as a share of the font size.
 _WIDE, _NARROW = 0.56, 0.28
