@@ -1,7 +1,7 @@
 """Write the results of a host for schedulers, the kernel, fio, Prometheus, ReFrame and others.
 
-Each format is a function, and a template of ``templates/exports`` unless it is JSON, CSV or
-OpenMetrics.
+Each format has a function. Formats other than JSON, CSV and OpenMetrics also have a template in
+``templates/exports``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 def build_placement_document(host: MeasuredHost) -> Row:
     """Return the document of `chaosity export json`, see ``schemas/placement.schema.yaml``.
 
-    Units are in the keys. Each number has its n and its 95 % interval, null for n = 1.
+    Units are in the keys. Each number has n and a 95 % interval, which is null for n = 1.
     """
     cells = list(_interference(host))
     return {
@@ -142,7 +142,7 @@ def _nodes(text: object) -> list[int]:
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:
-    """Yield the value of each load beside loads with other names, as a ratio to the load alone."""
+    """Yield the value of each load next to loads of other names, as a ratio to the load alone."""
     columns = ["load", "kernel", "initiator", "target"]
     for _, cell in summarise_corun_to_alone_ratios(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)
@@ -168,7 +168,7 @@ def _texts(row: pd.Series, columns: Sequence[str]) -> Row:
 
 
 def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
-    """Yield the worst slowdown of a load for each co-running load and its nearest relation."""
+    """Yield the worst slowdown of a load for each co-running load and nearest relation to it."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for cell in cells:
         for load, relation in dict.fromkeys((o["load"], o["relation"]) for o in cell["beside"]):
@@ -190,9 +190,9 @@ def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
 
 
 def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
-    """Return the nearest of the relations of two loads' initiators.
+    """Return the nearest relation of the initiators of two loads.
 
-    These are the relations of each node of one initiator with each node of the other.
+    Each node of one initiator has a relation with each node of the other initiator.
     """
     own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
@@ -239,7 +239,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     sets, left_out = dict[str, PlacementAdvice](), dict[str, str]()
     seen: set[tuple[int, ...]] = {()}
     for name, workers in named.items():
-        if workers in seen:  # equal sets occur once
+        if workers in seen:  # equal sets of workers occur once
             continue
         seen.add(workers)
         try:
@@ -252,9 +252,9 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     return InterleaveWeightsExport(host.origin("weights", *options), source, sets, left_out)
 
 
-# At most this share of healthy hosts fails any reference, as for findings.
+# At most this share of healthy hosts fails any reference. Findings have the same limit.
 _FALSE_ALARM_RATE = 0.01
-# A reference that accepts half or twice its value finds no fault worth a test.
+# A reference with limits outside of these shares is not written, since it would find few faults.
 _LOWEST, _HIGHEST = -0.5, 1.0
 # Initiators that programs run on: a thread, an L3 domain, a node, a package, the machine.
 _KINDS = ["pu", "l3", "node", "package", "machine"]
@@ -270,7 +270,7 @@ _ROOFLINE = [
 
 
 def export_fio_job_file(host: MeasuredHost) -> str:
-    """Return the job file: for each drive the node from which it is read fastest.
+    """Return fio's job file, in which the fastest node reads each drive.
 
     Raises:
         UserError: no NVMe drive was read from a node, or the host is simulated.
@@ -386,8 +386,8 @@ def prediction_limits(estimate: Estimate) -> tuple[float, float]:
     """Return the limits of one further measurement, as shares of the median: -0.02, 0.02.
 
     The interval of a median of n values has a half width of t s / sqrt(n) in logarithms. The
-    interval of a further value has a half width of t s sqrt(1 + 1/n), which is sqrt(n + 1) times as
-    much.
+    interval of a further value has a half width of t s sqrt(1 + 1/n). This width is sqrt(n + 1)
+    times as large.
     """
     assert estimate.low is not None and estimate.high is not None
     widening = math.sqrt(estimate.n + 1.0)
@@ -418,7 +418,7 @@ def _printable(value: object) -> object:
     return printable_short_line(value) if type(value) is str else value
 
 
-# Ends of names of our metrics -> unit of OpenMetrics and its size in our unit.
+# End of a metric's name -> unit of OpenMetrics, and the size of this unit in the metric's unit.
 _UNITS = {"_bytes_per_second": ("bytes_per_second", 1.0), "_ns": ("seconds", 1e9)}
 # Field of an estimate, part of the gauge's name, and its help text.
 _GAUGES = (
@@ -467,7 +467,7 @@ def _gauges(
 def _add_gauges(
     registry: CollectorRegistry, prefix: str, values: Iterable[GaugeValue], unit: str = ""
 ) -> None:
-    """Add a gauge for each name, also without values, and its values."""
+    """Add a gauge for each name, and the values of the gauge, if there are any."""
     gauges: dict[str, Gauge] = {}
     for name, text, labels, value in values:
         if name not in gauges:
@@ -477,7 +477,7 @@ def _add_gauges(
 
 
 def write_gauges(prefix: str, values: Iterable[GaugeValue], path: Path) -> None:
-    """Write gauges for node_exporter's textfile collector, whole or not at all.
+    """Write a file of gauges for node_exporter's textfile collector, whole or not at all.
 
     The file must end in .prom.
 

@@ -1,8 +1,8 @@
 """Export hwloc's XML of a host with measured memory attributes.
 
 hwloc has the firmware's claims about memory (the HMAT) as attributes: Bandwidth in MiB/s and
-Latency in ns, of a target node from an initiator, which is a set of processing units
-(hwloc/memattrs.h). Programs ask hwloc which node is the best for the units on which they run. With
+Latency in ns. An attribute belongs to a target node and an initiator, which is a set of processing
+units (hwloc/memattrs.h). Programs ask hwloc for the best node for their processing units. With
 measured values as attributes, hwloc answers from the measurements.
 """
 
@@ -28,8 +28,8 @@ _MAX_LISTED = 3  # maximum number of pairs of nodes that a note names
 class _Attribute(NamedTuple):
     """An attribute of hwloc: its name, its flags, and its unit.
 
-    `unit` says how many of our metric's units one of hwloc's is. Flags are 1 if higher is better or
-    2 if lower is better, plus 4 if an initiator is needed.
+    `unit` is the size of hwloc's unit in units of our metric. Flags are 1 if higher is better or 2
+    if lower is better, plus 4 if an initiator is needed.
     """
 
     name: str
@@ -37,8 +37,8 @@ class _Attribute(NamedTuple):
     unit: float
 
 
-# Our metric -> hwloc's attribute. ReadBandwidth and similar attributes stay as in the firmware:
-# kernels that only read are measured on local memory alone, so they do not show the best node.
+# Our metric -> hwloc's attribute. ReadBandwidth and similar attributes keep the firmware's values,
+# since kernels that only read are measured on local memory alone, and do not show the best node.
 _ATTRIBUTES = {
     BANDWIDTH: _Attribute("Bandwidth", 5, float(_MIB)),
     LATENCY: _Attribute("Latency", 6, 1.0),
@@ -137,10 +137,10 @@ def _attribute_values(
 
 
 def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) -> list[str]:
-    """Write the values, and remove the firmware's claims that hwloc would compare with them.
+    """Write the values, and remove claims of the firmware that hwloc would compare with values.
 
-    hwloc takes the first value whose initiator includes the units that a program asks for, and
-    compares it with the values of other targets. So a claim of the firmware is removed as soon as
+    hwloc takes the first value whose initiator includes the processing units of a query, and
+    compares this value with the values of other targets. So a claim of the firmware is removed if
     one of its units has a measured value, even if the claim is for another node.
 
     Returns:

@@ -34,7 +34,7 @@ from chaosity.weights import find_contended_bandwidth_matrix
 
 MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
 DRIVE_BANDWIDTH = "drive bandwidth"
-# Prefix of memory categories. Core-to-core transfers too have a latency and a node.
+# Prefix of the categories of memory. Core-to-core transfers also have a latency and a node.
 MEMORY = "memory_"
 # Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
@@ -147,9 +147,9 @@ class MainMatrix:
     def nearest_of_fastest_cells(self, target: str) -> MatrixCell:
         """Return the cell of the nearest node among the fastest nodes of a target.
 
-        The fastest nodes are the best one, and those that are not clearly slower. A node is clearly
-        slower if its interval lies below that of the best node; without intervals, if its median is
-        lower. The matrix must be of bandwidths.
+        The fastest nodes are the best node, and all nodes that are not clearly slower. A node is
+        clearly slower if its interval lies below the interval of the best node. Without intervals,
+        a node is clearly slower if its median is lower. The matrix must be of bandwidths.
         """
         own = [cell for cell in self.cells if cell.target == target]
         best = max(own, key=lambda cell: cell.estimate.median)
@@ -230,7 +230,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
 
 
 def experiments_with_several_sizes(rows: Measurements) -> set[str]:
-    """Return experiments with several working-set sizes; some of their values are of caches."""
+    """Return experiments with several working-set sizes, whose small sizes measure caches."""
     sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}
 
@@ -321,7 +321,7 @@ def read_bandwidths_alone_and_contended(
 def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
     """Return (package or machine, several nodes of memory) -> kernel -> measured bandwidth.
 
-    The memory can be that of the package itself or that of another package.
+    The memory can belong to the same package or to another package.
     """
     kinds = ["package", "machine"]
     rows = host.memory_rows().valid_rows()

@@ -32,8 +32,8 @@ from chaosity.units import (
     join_with_and,
 )
 
-# Value in the tidy table -> words, for levels of the machine and relations, in the order of the
-# rows.
+# Words for levels of the machine and for relations, by their names in the tidy table, in the order
+# of the report's rows.
 _TEXTS = texts_of_yaml_file("report")
 DRIVES: dict[str, str] = _TEXTS["drive_sets"]
 LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
@@ -45,7 +45,7 @@ class MeasuredPlace:
 
     value: str  # median with unit
     interval: str  # "95 % interval ... to ..., n = 3", or "no interval: n = 1"
-    where: str  # initiator and target in words, and what runs beside them
+    where: str  # initiator and target in words, and the co-running loads
     point: str  # name of the point
 
 
@@ -54,7 +54,7 @@ class BestAndWorstPlace:
     """A row of the table: one resource at one level, with its best and its worst place."""
 
     name: str  # name of the resource and the level
-    detail: str  # benchmark, kernel and label of the load, and number of places
+    detail: str  # benchmark, kernel and label of the load, and the number of places
     # best, worst: the best and the worst place; worst is None if there is only one place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
@@ -69,9 +69,9 @@ class ResourceLevel:
     An example is memory bandwidth at the level of one node.
     """
 
-    resource: str  # its name, for example "Memory bandwidth"
+    resource: str  # name of the resource, for example "Memory bandwidth"
     level: str  # the level in words, for example "one node"; "" if the resource has no levels
-    tables: tuple[Measurements, ...]  # rows of each table; no rows of a table that lacks the level
+    tables: tuple[Measurements, ...]  # rows of each table; empty if a table lacks the level
 
     @property
     def full_name(self) -> str:
@@ -103,9 +103,9 @@ def resource_levels(
 ) -> Iterator[ResourceLevel]:
     """Yield each resource that the experiments declare, at each of its levels, in order.
 
-    If firmware makes a package a single node, a table has the level of a node only. So for a level
-    of initiators that a table lacks but another table has, rows of the first table are taken that
-    have as many threads as the level has in the other table.
+    If firmware makes a package a single node, a table has the level of a node only. If a table
+    lacks a level of initiators that another table has, then rows of the first table stand for this
+    level. These rows have as many threads as the level has in the other table.
     """
     alone = [table.single_load_rows() if len(table) else table for table in tables]
     for experiment in experiments:
@@ -134,13 +134,13 @@ def _declared_rows(
 
 
 def _position(level: str) -> tuple[int, str]:
-    """Return the sort key of a level: those in `LEVELS` in its order, then all other levels."""
+    """Return the sort key of a level: levels of `LEVELS` come first, in the order of `LEVELS`."""
     known = list(LEVELS)
     return (known.index(level) if level in known else len(known), level)
 
 
 def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
-    """Return the rows of each table at a level; without any, its rows with as many threads."""
+    """Return each table's rows at a level; without such rows, the rows with as many threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
     if column == "initiator_kind" and len(threads) == 1:
@@ -163,7 +163,7 @@ def _cells_best_first(measurements: Measurements) -> pd.DataFrame:
 def _load_text(row: pd.Series) -> str:
     """Return benchmark, kernel, label and levels of a row's load in words."""
     levels = dict(parse_levels_json(row["load_parameters"]))
-    levels.pop("responder", None)  # it belongs to the place
+    levels.pop("responder", None)  # the responder is a part of the place
     named = (row["benchmark"], row["kernel"], row["label"])
     parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
@@ -244,7 +244,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
 
 
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
-    """Return ratio, interval and place of a load as texts; the place names the loads beside it."""
+    """Return ratio, interval and place of a load as texts; the place names co-running loads."""
     times = less_is_better(cell["metric"])
 
     def number(ratio: float) -> str:

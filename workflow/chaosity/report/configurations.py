@@ -1,9 +1,9 @@
 """Compare all measured configurations of a host: verdicts, a row for each resource, and figures.
 
-All arithmetic is in `compare`. The verdicts are on all places of a kind together, since a name such
-as node1 means different places in two configurations. The rows show the best and the worst place of
-each resource, and the ratios of these places to those of the first configuration. Figures with the
-key `by_configuration` are drawn; a curve in them is the mean over all places of a configuration.
+All arithmetic is in `compare`. A verdict is on all places of a kind together, since a name such as
+node1 means different places in two configurations. The rows show the best and the worst place of
+each resource, with ratios to the best and the worst place of the first configuration. Figures with
+the key `by_configuration` are drawn. In these figures, a curve is the mean over all places.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def draw_figures_by_configuration(
 ) -> Iterator[FigureFile]:
     """Yield each figure that at least two configurations have, after its files are written.
 
-    `tables` is configuration -> its measurements; the first is compared with each of the others.
+    `tables` is configuration -> measurements. The first is compared with each other configuration.
     """
     for spec in parse_figure_specs(experiments):
         if spec.by_configuration:
@@ -66,7 +66,7 @@ def draw_figures_by_configuration(
             select = _curves if spec.kind == "curve" else _bars_or_lines
             if found := select(shown, tables):
                 data, sentences = found
-                # The figure belongs to no experiment, so that no section of an experiment shows it.
+                # Without an experiment, the figure is shown in no section of an experiment.
                 data = replace(data, spec=replace(data.spec, experiment=""))
                 yield write_figure(data, folder, caption=" ".join(sentences))
 
@@ -153,7 +153,7 @@ class CrossoverVerdict:
 def compare_crossovers(
     left: Measurements, right: Measurements, names: tuple[str, str]
 ) -> Iterator[CrossoverVerdict]:
-    """Yield how the latencies under load of two selections compare, for each line of each figure.
+    """Compare the latencies under load of two selections, for each line of each figure.
 
     Only figures that both selections have are compared, and only selections of one host in one
     configuration.
@@ -198,15 +198,15 @@ def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str
     """Return a clause on how the latencies of two configurations compare.
 
     An example is "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
-    nps1". `names` are those of the configurations, `x_metric` is the metric of the bandwidth.
+    nps1". `names` are the names of the configurations, `x_metric` is the metric of the bandwidth.
     """
     scale = choose_scale(x_metric, [found.reach])
     return text_of_macro("crossovers", "comparison", found=found, names=names, scale=scale)
 
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
-# Columns that a comparison of places ignores: resources have equal loads, so only responders, which
-# are parts of places, and files in place of drives can differ.
+# Columns that a comparison of places ignores. The loads of a resource are equal. Only responders,
+# which are parts of places, and files in place of drives can differ.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
 # Index of the best place, and of the worst place, among the sorted cells of a level.
 _ENDS = (0, -1)
@@ -218,8 +218,8 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
     """Compare the configurations of the host, and draw the comparison.
 
     The configuration of this report is the first column, and has no verdict. Each of `rows` has a
-    cell, or None, for each configuration. The result is None if the configuration of this
-    report has no valid value, or if no other one has any.
+    cell, or None, for each configuration. The result is None if the configuration of this report
+    has no valid value, or if no other configuration has a valid value.
     """
     own = _first_valid_configuration(run.measurements)
     others = {
@@ -253,7 +253,7 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
 
 
 def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
-    """Return one drawing of all configurations; empty if a file of one cannot be read."""
+    """Return one drawing of all configurations; empty if a file for the drawing is not readable."""
     machines = []
     with suppress(UserError):
         for path, (name, table) in tables.items():
@@ -291,7 +291,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> dict
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str, Any]:
-    """Return how another configuration compares with that of this report."""
+    """Return how another configuration compares with the configuration of this report."""
     name = str(_first_valid_configuration(other))
     try:
         found = compare_selections(other, own, names=(name, own_name))
@@ -341,7 +341,7 @@ def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | N
 
 
 def _size_text(cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the number of drives of the places or, without drives, their number of threads."""
+    """Yield the number of drives of the places or, without drives, the number of threads."""
     for column, noun in (("drives", "drive"), ("threads", "thread")):
         known = cells[column].dropna().astype(int)
         if not known.empty:

@@ -51,21 +51,21 @@ from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
-# Columns that no comparison of hosts needs. Without them, the tables of 200 hosts take a third less
-# memory.
+# Columns that no comparison of hosts needs. Without these columns, the tables of 200 hosts take a
+# third less memory.
 _NOT_COMPARED = [
     *("order", "reason", "distance", "seen_nodes", "reference", "label"),
     *("levels", "clock_hertz", "remarks"),
 ]
 # Columns that a comparison requires. Tables of earlier versions can lack other columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
-# Errors of reading a tidy table: no Parquet file, or columns that lack values or have other types.
+# Errors of reading a tidy table: the file is no Parquet file, or columns are missing or wrong.
 _NO_TIDY_TABLE = (UserError, ValueError, TypeError)
 
 
 @dataclass(frozen=True)
 class HostStatement:
-    """A sentence on equal hosts, the outlier host in it or None, and whether it is a problem."""
+    """A sentence on equal hosts, its outlier host or None, and whether it states a problem."""
 
     text: str
     host: str | None = None
@@ -75,20 +75,20 @@ class HostStatement:
 # The table of hosts has numbers only for deviations of at least this share, since equal hosts often
 # differ by 2 % in some place.
 VISIBLE = 0.03
-# So many hosts always have a row in the table; further hosts have one if a deviation is visible.
+# At least this many hosts have a row in the table; other hosts have a row only if they deviate.
 _LEAST_ROWS = 24
 
 
 @dataclass(frozen=True)
 class HostsByResources:
-    """A table of hosts by resources, the outlier hosts first, then the slowest."""
+    """A table of hosts by resources: first the outlier hosts, then the slowest hosts."""
 
     groups: tuple[tuple[str, int], ...]  # name and number of columns of each group of resources
     resources: tuple[ResourceSpeeds, ...]  # the columns
-    # For each row: the name of the host, and the host's index in `speeds` and `clear` of each
+    # For each row: the name of the host, and the index of the host in `speeds` and `clear` of each
     # column.
     rows: tuple[tuple[str, int], ...]
-    # Hosts without a row: hosts of a large fleet whose deviations are all too small to be visible.
+    # Hosts without a row, since all their deviations are too small to be visible.
     hosts_without_row: tuple[str, ...] = ()
 
     @classmethod
@@ -128,11 +128,9 @@ class _EqualHostGroup:
     configuration: str
     processor: str | None
     host_count: int  # number of hosts, including hosts that could not be compared
-    # Statements on the hosts; those on outlier hosts come first.
+    # Statements on the hosts; statements on outlier hosts come first.
     statements: tuple[HostStatement, ...]
-    hosts_by_resources: HostsByResources | None = (
-        None  # None for fewer hosts than a comparison needs
-    )
+    hosts_by_resources: HostsByResources | None = None  # None if a comparison needs more hosts
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
@@ -143,8 +141,8 @@ class _EqualHostGroup:
         """Return the parts of a host that are clearly slower than in equal hosts.
 
         The result has names of components, or texts such as "drives of node3". A link such as
-        package0->package1 is named only if no other part is slow, since a slow part also makes the
-        links to it look slow.
+        package0->package1 is named only if no other part is slow, since links to a slow part look
+        slow, too.
         """
         parts, links = set(), set()
         for resource, speed in (
@@ -165,9 +163,9 @@ def compare_equal_hosts(
 ) -> list[_EqualHostGroup]:
     """Compare the hosts of each configuration, processor model and group of equal hosts.
 
-    `summaries` is path of a ``summary.json`` -> its content, `checks` is folder of such a file ->
-    nightly checks of the host. A host without a readable tidy table in this folder is named in a
-    statement and not compared.
+    `summaries` is path of a ``summary.json`` -> content of the file. `checks` is folder of such a
+    file -> nightly checks of the host. If this folder has no readable tidy table, then a statement
+    says so, and the host is not compared.
     """
     groups: dict[tuple[str, str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
@@ -268,7 +266,7 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 def _statements_on_outliers(
     found: OutlierHosts, heat: HostsByResources, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
-    """Yield the sentences of a comparison; those on outlier hosts come first and have details."""
+    """Yield the sentences of a comparison; sentences on outlier hosts come first, with details."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.deviating_resources(host.host)
@@ -279,7 +277,7 @@ def _statements_on_outliers(
 
 
 _SEVERITIES = (FINDING, *SEVERITIES)
-# A page with more rows than this has drawings of the worst hosts only, and at most this many.
+# A page has at most this many drawings. If it has more rows, only the worst hosts have drawings.
 _MOST_DRAWN = 24
 
 
@@ -293,7 +291,7 @@ class OverviewRow:
     # Time and reason if the last run skipped the host, otherwise None.
     skipped: SkippedHost | None
     is_outlier: bool = False  # whether the host differs from equal hosts
-    checks: NightlyChecks | None = None  # its nightly checks; None without any
+    checks: NightlyChecks | None = None  # nightly checks of the host; None without checks
     folder: Path | None = None  # folder of the report; None without a report
     slow_parts: frozenset[str] = frozenset()  # names of parts that are slower than in equal hosts
     drawing: str = ""  # the machine as a small SVG element; "" if it is not drawn
@@ -330,7 +328,7 @@ class ResourceColumn:
     resource: str
     level: str
     load: str  # benchmark, kernel and levels of the load; several loads if rows differ
-    unit: str  # the unit of all values; "" if units differ, so that each value shows its unit
+    unit: str  # unit of all values; "" if units differ: then each value has a unit
 
 
 @dataclass(frozen=True)
@@ -377,8 +375,8 @@ class Overview:
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
     """Write the page of all hosts into an HTML file in the folder of all hosts.
 
-    `summaries` are the paths of the `summary.json` of each report; a skipped host needs none. A
-    damaged summary is named on standard error and left out.
+    `summaries` are the paths of the `summary.json` of each report. A skipped host can have no
+    summary. A damaged summary is named on standard error and left out.
     """
     read: dict[Path, ReportSummary] = {}
     for path in sorted(set(summaries)):
@@ -432,7 +430,7 @@ def _worst_first(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
 
 
 def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
-    """Yield the rows; with few rows, all have drawings, otherwise only the worst ones."""
+    """Yield the rows: few rows all get drawings; of many rows, only the worst get drawings."""
     worst = _SEVERITIES.index(PROBLEM)
     for number, row in enumerate(rows):
         is_bad = _SEVERITIES.index(row.severity) <= worst
@@ -443,7 +441,7 @@ def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
 
 
 def _drawing(row: OverviewRow) -> str:
-    """Return the drawing of a row's machine; empty if the files for it cannot be read."""
+    """Return the drawing of a row's machine; empty if a file for the drawing is not readable."""
     if row.folder is None or not (row.folder / MEASUREMENTS_FILE).exists():
         return ""
     with suppress(*_NO_TIDY_TABLE):

@@ -1,4 +1,4 @@
-"""Write a report: its page, with the sections in the order of reading, and its other files.
+"""Write a report: the page with all sections in the order of reading, and all other files.
 
 For each section, a function in a module of this folder returns data of the run, and a template in
 ``templates/report`` shows these data. The files of a report are the figures, ``report.html``,
@@ -88,8 +88,8 @@ class ReportSummary:
     measured: str  # when the host was measured, as text
     worst: tuple[ProblemAndSeverity, ...]  # the worst problems, the worst first
     points: dict[str, int]  # number of points by status: valid, failed, missing
-    # Resource -> its best values at one node or drive and at the largest level, or else at all
-    # levels.
+    # Resource -> best values at one node or drive and at the largest level. Without these two
+    # levels, best values at all levels.
     resources: dict[str, tuple[BestValue, ...]]
     # What was tested and what was not, if usable results have no findings; otherwise "".
     tested: str = ""
@@ -136,7 +136,7 @@ def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
 
 
 def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
-    """Return lines: simulated or not, what a budget left out, problems, and what was tested."""
+    """Return lines that say: simulated or not, left out by a budget, problems, and tests made."""
     notices = (run.measuring_time_text if run.is_simulated else None, run.coverage_text)
     worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
     return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
@@ -153,7 +153,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> dict[str, tuple[BestValue, ...]]:
-    """Return resource -> its best values, at the levels that `ReportSummary.resources` needs."""
+    """Return resource -> best values, at the levels that `ReportSummary.resources` needs."""
     found: dict[str, dict[str, BestValue]] = {}
     for level in resource_levels([measurements], experiments):
         if len(level.cells[0]):
@@ -180,7 +180,7 @@ class NightlyChecks:
     last_check_time: str
     # (Point, loss as a share) for each point with a clear loss in the last check.
     clear_losses: tuple[tuple[str, float], ...] = ()
-    lasting_losses: tuple[LastingLoss, ...] = ()  # losses that last since a date, the largest first
+    lasting_losses: tuple[LastingLoss, ...] = ()  # losses up to the last check, the largest first
     error: str | None = None  # why the series cannot be read, or None
 
     @property
@@ -261,7 +261,8 @@ def _files(run: Run) -> Facts:
     return {**files, "Figures as SVG, PNG and CSV": f"{folder}/"}
 
 
-# Id on the page, title, template, and function that returns the data, or None to omit the section.
+# Id, title and template of each section, and the function that returns the section's data. If the
+# function returns None, the section is omitted.
 _Row = tuple[str, str, str, Callable[[Run], Any]]
 _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
     (
@@ -319,7 +320,7 @@ def write_report(run: Run) -> list[str]:
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Return whether a report says other than ``left_out.json`` on when its host was skipped."""
+    """Return whether a report contradicts ``left_out.json`` on when the host was skipped."""
     reported = None
     with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out

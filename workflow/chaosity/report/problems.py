@@ -27,14 +27,14 @@ PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
 # A check that fails in more than this share of the records is a warning, otherwise a note.
 _WARNING_SHARE = 0.2
-# Nodes whose clocks differ by more than this share get a warning: clocks of equal nodes differ by 1
-# or 2 %, and a power or heat limit costs more.
+# The report warns if clocks of nodes differ by more than this share. Clocks of equal nodes differ
+# by 1 or 2 %, and a limit of power or heat costs more.
 _CLOCK_DIFFERENCE = 0.03
 # If a host has more nodes than this, the report shows only the lowest and the highest clock.
 _MOST_NODES = 8
-# The report shows at most this many findings; findings.json has all.
+# The report shows at most this many findings; findings.json has all findings.
 MOST_FINDINGS = 8
-# The report shows at most this many failed points; measurements.parquet has all.
+# The report shows at most this many failed points; measurements.parquet has all failed points.
 _MOST_FAILED = 200
 
 
@@ -44,7 +44,7 @@ class ResultCheck:
 
     name: str  # name of the check, in two or three words
     # One of SEVERITIES: problem (a result is missing or wrong), warning (results are valid, but
-    # with a limit), note, unknown (this machine does not report it), ok.
+    # with a limit), note, unknown (this machine does not report the value), ok.
     severity: str
     text: str  # the result, as a clause without a full stop
     advice: str | None = None  # what a user can do, or None
@@ -139,7 +139,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
     governors = frequency["governors"] if frequency else []
     governor = " and ".join(map(str, governors)) or None
     mode, balancing = (settings.get(key) for key in ("transparent_huge_pages", "numa_balancing"))
-    # Setting -> (its value, or None if the host does not report it; whether the value is good).
+    # Setting -> (value, or None if the host does not report the setting; whether the value is good)
     states: dict[str, tuple[object, bool]] = {
         "Virtual machine": (hypervisor, not hypervisor),
         "Processors and nodes": (listed, not topology.is_restricted),
@@ -188,7 +188,7 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield a check for each non-decisive check of records that some records did not pass."""
+    """Yield a result for each check that some records did not pass, unless it decides validity."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -217,7 +217,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
 
 
 def _anomaly_search(findings: Findings) -> ResultCheck:
-    """Return a check that says what was tested for anomalies, and what was not."""
+    """Return a check that says what was tested for anomalies, and what was not tested."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
         return ResultCheck("Anomalies", UNKNOWN, text)
@@ -286,7 +286,7 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
 
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return the at most `MOST_FINDINGS` anomalies that have a number in the report, in order."""
+    """Return the anomalies with a number in the report, in order; at most `MOST_FINDINGS`."""
     return [anomaly for anomaly, _ in merge_similar_contention(anomalies)[:MOST_FINDINGS]]
 
 
@@ -303,9 +303,9 @@ def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return the anomalies, the worst first, each with similar contention merged into it.
+    """Merge contention that is similar in several nodes; return all anomalies, the worst first.
 
-    Contention in several nodes has one cause, the design of the processor, so it is one finding.
+    Contention in several nodes is one finding, since the design of the processor is its one cause.
     """
     merged: list[tuple[Anomaly, list[Anomaly]]] = []
     for anomaly in anomalies:
@@ -320,7 +320,7 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
 
 
 def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
-    """Return the name of the figure that shows most of an anomaly's cells; None if none does."""
+    """Return the name of the figure with most of an anomaly's cells; None if no figure has one."""
     rows = anomaly.rows_of_cells(run.measurements)[["point", "initiator", "target"]]
     cells = set(rows.itertuples(index=False, name=None))
     places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]

@@ -139,7 +139,7 @@ def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
 
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
-    """Return what `parse` makes of a JSON file; an error says that the file is not `what`."""
+    """Return the result of `parse` on a JSON file; an error says that the file is not `what`."""
     with malformed_as_user_error(f"the file is not {what}", str(path)):
         return parse(json.loads(read_regular_file(path)))
 
@@ -157,7 +157,7 @@ def read_findings(path: Path) -> Findings:
 class Run:
     """The results of a host in one configuration; each part is read or computed at its first use.
 
-    If no file of a table or of the findings is given, this part is made from the records.
+    A table or findings without a given file are computed from the records.
     """
 
     plan_file: Path  # `plan.json` in the folder of the results
@@ -240,14 +240,14 @@ class Run:
 
     @cached_property
     def findings(self) -> Findings:
-        """The findings, from their file or from an analysis of the tidy table."""
+        """The findings, from `findings.json` or from an analysis of the tidy table."""
         if self.findings_file:
             return read_findings(self.findings_file)
         return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
 
     @cached_property
     def variance_analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
-        """The analyses of variance of all experiments, each with what it studies."""
+        """The analyses of variance of all experiments, each with a description of its study."""
         confidences = {
             each["experiment"]: each.get("confidence", CONFIDENCE) for each in self.experiments
         }
@@ -327,7 +327,7 @@ class Run:
 
     @cached_property
     def skip_text(self) -> str | None:
-        """When and why the last run skipped the host; None if it did not."""
+        """When and why the last run skipped the host; None if the host was not skipped."""
         skipped = read_skipped_host(self.folder.parent)
         return skipped.skip_time_and_reason if skipped else None
 

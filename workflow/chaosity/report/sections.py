@@ -62,8 +62,8 @@ from chaosity.text_templates import (
 from chaosity.topology.devices import accelerator_texts
 from chaosity.units import format_count, group_thousands, join_with_and, metric_in_words
 
-# A figure with more marks than this is shown as PNG: as SVG, it takes a browser about a second and
-# makes the page a megabyte larger.
+# A figure with more marks than this number is shown as PNG. An SVG of so many marks takes a browser
+# about a second, and makes the page a megabyte larger.
 _MOST_INLINE_MARKS = 3000
 # Pixels on a screen for a point of a figure. Figures have the size of print, and are 25 % larger on
 # a screen, which is farther away.
@@ -155,7 +155,7 @@ def _environment() -> Environment:
 _TEXTS = "variance_analysis"
 # If the relation explains less than this share of the variation, the text does not name the share.
 _RELATION_FROM_PERCENT = 50.0
-# If there are more combinations of levels than this, the page shows only their number.
+# If there are more combinations of levels than this number, the page only counts them.
 _MOST_COMBINATIONS = 24
 
 
@@ -163,9 +163,9 @@ def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
     """Yield what the page shows of each analysis of variance of an experiment.
 
     `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
-    None. `terms` has the rows of the table of variation, except the row of the total. `levels` and
-    `interactions` have the rows of each factor and of each significant or important interaction; if
-    these rows are too many, `omitted` has their number instead.
+    None. `terms` has the rows of the table of variation, except the row of the total. `levels` has
+    the rows of each factor. `interactions` has the rows of each significant or important
+    interaction. If these rows are too many, `omitted` has their number instead.
     """
     for study, analysis in run.variance_analyses:
         if study.experiment == experiment:
@@ -199,7 +199,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
 
 
 def _words(name: str) -> str:
-    """Return the words for a column: the title that it has on an axis, or its name with spaces."""
+    """Return the words for a column: the title of an axis of this column, or the name in words."""
     title = str(
         texts_of_yaml_file("axes")["titles"].get(name, name.replace("_", " ").replace(".", " "))
     )
@@ -263,7 +263,7 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
 
     `without_points` has the titles of figures for which this machine has no points. `broken` is
     title -> error, for figures that could not be drawn. `remarks` has the metrics without a value,
-    with the reason, and the messages of tools in valid runs.
+    each with the reason, and the messages of tools in valid runs.
     """
     name = document["experiment"]
     rows = run.measurements.where(experiment=name).rows
@@ -352,7 +352,7 @@ def host_state_section(run: Run) -> FactGroups:
 
 
 def _programs(run: Run) -> Facts:
-    """Return program -> its version, or all its versions if records have different ones."""
+    """Return program -> its version, or all versions if records have different versions."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     for programs in (
         run.system_facts.get("tools"),
@@ -395,7 +395,7 @@ def methods_section(run: Run) -> Facts:
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        # A valid row if there is one, since `chaosity explain` of it is shown as an example.
+        # The methods show `chaosity explain` of one row as an example. A valid row is preferred.
         explained=rows.sort_values(
             "status", key=lambda status: status != "valid", kind="stable"
         ).iloc[0],
@@ -437,7 +437,7 @@ def _stopping_rules(run: Run) -> Facts:
     }
 
 
-# The report shows at most this many changes, the newest; the files of components have all.
+# The report shows at most this many changes, the newest; the files of components have all changes.
 _MOST_CHANGES = 4
 # The table of a change has at most this many largest losses, and as many largest gains.
 _MOST_POINTS = 6
@@ -446,13 +446,13 @@ Histories = Mapping[str, Sequence[ComponentState]]
 
 
 def component_changes_section(run: Run) -> dict[str, Any] | None:
-    """Return the changes of components before and after which there are values; None without one.
+    """Return the changes of components with values before and after a change; None without such.
 
     The newest change is first. `lowest` and `highest` have the points with the largest losses and
-    gains. `omitted` is the number of points, or of changes, that are left out. `not_comparable` is
-    the number of points whose definition changed, too.
+    gains. `omitted` is the number of points, or of changes, that are not shown. `not_comparable` is
+    the number of points whose definition also changed.
     """
-    # The room `compare` cannot be used here, since each cell has its own two periods.
+    # The package `compare` cannot be used here, since each cell has its own two periods.
     cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
