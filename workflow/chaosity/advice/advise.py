@@ -1,4 +1,4 @@
-"""Find the best places for a program, what it gets there, what limits it, and how to start it."""
+"""Find the best places for a program, with its expected rates, its limits and start commands."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from chaosity.simulation.simulated_loads import processing_units_of_load
 def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     """Return name of a program -> the line to type; PROGRAM stands for the user's program.
 
-    The result is empty on other systems than Linux, which lack these programs. ``taskset`` sets no
-    policy for pages, so it is only there if first touch puts the pages where they must be. The line
-    of Slurm takes the whole host, since Slurm ignores masks of processing units otherwise. The line
-    of fio only reads. The line of ``chaosity place`` also checks where the pages are.
+    Systems other than Linux lack these programs, so the result is empty there. ``taskset`` sets no
+    policy for pages. So a line with it exists only if first touch puts the pages in their place.
+    The line of Slurm requests the whole host, since Slurm ignores masks of processing units on
+    shared hosts. The line of fio only reads. The line of ``chaosity place`` also checks where the
+    pages are.
     """
     if machine.topology.os_family != "linux":
         return {}
@@ -92,9 +93,9 @@ def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | Non
     return paths
 
 
-# Metric: the bytes per second of the drives' data that cores process.
+# Name of a metric: bytes per second of data from drives that cores process.
 _PROCESSED = "processing_throughput_bytes_per_second"
-# Number of places that advice has by default.
+# Advice lists this many places by default.
 MOST_PLACES = 3
 
 
@@ -105,14 +106,14 @@ class AdvisedPlace:
     Attributes:
         place: cores, pages and drives.
         nodes: the nodes of the cores.
-        bandwidth: of memory or of the drives, in bytes per second; of all threads together. None
-            only if bandwidth is not the goal and no measurement tells it.
-        latency: mean time of one access of one thread to data of this size, caches included, in
-            nanoseconds, while the other programs run but the program's other threads do not. None
-            only if latency is not the goal and no measurement tells it.
-        loss: compared with the best place, the share of bandwidth that is lost (0 to 1). If the
-            goal is latency: how much longer accesses take (1 is twice the time). Below 0 if the
-            place is expected to be better, but the measurements leave open whether it is.
+        bandwidth: bandwidth of memory or of the drives, of all threads together, in bytes per
+            second. None only if bandwidth is not the goal and was not measured.
+        latency: mean time of one access to data of this size, caches included, in nanoseconds. One
+            thread of the program runs, next to the other programs. None only if latency is not the
+            goal and was not measured.
+        loss: share of bandwidth that is lost compared with the best place (0 to 1). If the goal is
+            latency: how much longer accesses take (1 is twice the time). Below 0 if the model
+            expects more of this place, but the measurements do not make this sure.
         commands: name of a program -> the line to type; PROGRAM stands for the user's program.
     """
 
@@ -141,16 +142,17 @@ class AdvisedPlace:
 class ShareKeptInMemory:
     """The share of scanned data that is worth keeping in memory, 0 to 1.
 
-    Memory and drives then end their parts of a scan at the same time, at the rate of both together.
+    With this share, memory and drives end their parts of a scan at the same time, so that the rate
+    of the scan is the sum of both rates.
 
     Attributes:
         share: the share of the data.
         pages: node -> share of the data in memory.
         scan_bytes_per_second: rate of the scan.
-        share_interval: the 95 % interval of `share`, None if nothing says how sure the model is.
-        scan_interval: the same of `scan_bytes_per_second`.
-        undetermined: the capacities that no measurement determines and that can change these
-            values: name -> what to measure.
+        share_interval: 95 % interval of `share`, or None if the uncertainty is unknown.
+        scan_interval: 95 % interval of `scan_bytes_per_second`, or None.
+        undetermined: name -> what to measure, for each capacity that no measurement determines and
+            that can change these values.
     """
 
     share: float
@@ -169,7 +171,7 @@ class ShareKeptInMemory:
 class Advice:
     """The best places for a request, the best first.
 
-    `cached` is only there for a program that reads drives, on a machine whose memory was measured.
+    `cached` is None unless the program reads drives and the machine's memory was measured.
     """
 
     places: tuple[AdvisedPlace, ...]
@@ -177,7 +179,7 @@ class Advice:
 
 
 def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> Advice:
-    """Return the best places for a program on a machine on which other programs may run.
+    """Return the best places for a program; other programs may run on the machine.
 
     Args:
         machine: the map of the machine.
@@ -185,8 +187,8 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
         places: the largest number of places.
 
     Raises:
-        UserError: the host has too few free cores or drives, or too little memory, a part of the
-            request is wrong, or no measurement tells what the program gets in any place.
+        UserError: the host has too few free cores or drives, or too little memory; a part of the
+            request is wrong; or the measurements do not suffice to predict any place.
     """
     request = checked_request(machine, request)
     beside = machine.running_loads(request.beside)
@@ -210,7 +212,7 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     best = max(value for value, _ in found.values())
 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
-        """Return a sort key: the best places first, the simplest of them first; then by score."""
+        """Return a sort key: the best places first, of these the simplest first; then by score."""
         value, place = found[nodes]
         if value < best * (1 - EQUAL):
             return 1.0, -value
@@ -221,7 +223,7 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     for nodes in sorted(found, key=order):
         try:
             advised.append(_advised(machine, request, found[nodes][1], beside, advised[:1]))
-        except UserError as error:  # no measurement tells what this place gets
+        except UserError as error:  # the measurements do not suffice to predict this place
             problem = problem or error
         if len(advised) == places:
             break
@@ -260,7 +262,7 @@ def _advised(
     beside: Sequence[Load],
     best: Sequence[AdvisedPlace],
 ) -> AdvisedPlace:
-    """Return a place with what the program gets there; `best` has the best place, if known."""
+    """Return a place with the program's expected values; `best` has the best place, if known."""
     latency_is_goal = request.goal == "latency"
     memory = Place(place.cpus, place.shares)
     values: dict[str, ExpectedValue | None] = {}
@@ -291,11 +293,11 @@ def _advised(
 def _cached_part(
     machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
 ) -> ShareKeptInMemory | None:
-    """Return what is worth keeping in memory while the rest is scanned from drives.
+    """Return which share of scanned data is worth keeping in memory; drives deliver the rest.
 
-    The result is None if no measurement tells how fast the memory is.
-    Both parts end at the same time (proportional caching, Nicholson et al., HPCache, DaMoN 2022).
-    The cores read what the drives deliver, too.
+    The result is None if the speed of memory was not measured. Both parts end at the same time
+    (proportional caching, Nicholson et al., HPCache, DaMoN 2022). The cores also read the data that
+    the drives deliver.
     """
     drives = machine.loads("drives", place, metric=_PROCESSED)
     found: list[tuple[float, dict[int, float]]] = []
@@ -309,7 +311,7 @@ def _cached_part(
     memory = machine.loads("memory", Place(place.cpus, pages))
     try:
         scan, share = machine.expected_scan_rate_and_memory_share(memory, drives, beside)
-    except UserError:  # no measurement tells how fast the memory is
+    except UserError:  # the speed of memory was not measured
         return None
     undetermined = {**share.undetermined, **scan.undetermined}
     ends = _interval(share), _interval(scan)

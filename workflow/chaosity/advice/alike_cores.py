@@ -1,13 +1,12 @@
 """Ask the model about many places quickly.
 
-In the model, one core stands for all cores that are alike, and the routes of the loads that run
-beside the program are computed only once.
+In the model, one core stands for all cores that are alike. The routes of co-running loads are
+computed only once, since these routes do not depend on the place of the program.
 
-The cores of a load on one node, with one L3 cache and the same speed, use the same parts of the
-machine equally. One flow stands for the flows of all these cores: it grows as fast as their flows
-together, and uses one of these cores as much as each flow uses its own core. So the rates are the
-same, see `access_paths.max_min_fair_rates`. The routes of what runs beside a program are the same
-wherever the program runs.
+Cores are alike if they run one load, are on one node, share one L3 cache and have the same speed.
+Alike cores use the same parts of the machine equally, so one flow stands for the flows of all these
+cores. This flow grows as fast as all these flows together. It uses one core as much as each single
+flow uses its own core. So the rates are the same, see `access_paths.max_min_fair_rates`.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from chaosity.simulation.simulated_loads import (
 class QuickModel:
     """Predicts rates and latencies of loads in many places while the same other loads run.
 
-    No core may run two loads, unless one of them reads drives on just these cores. With
-    `same_routes`, the routes of that model are used; then the two models may differ only in
+    No core may run two loads, unless one of the two loads reads drives on exactly these cores.
+    `same_routes` is another model whose routes are used. The two models may differ only in
     capacities that change no route.
     """
 
@@ -61,7 +60,7 @@ class QuickModel:
     ) -> Mapping[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, as `noiseless_results` does.
 
-        The utilisation of one core stands for that of all cores that are alike.
+        The utilisation of one core stands for the utilisation of all alike cores.
         """
         return self.model.results_on(self._routes(loads, beside), [*loads, *beside])
 
@@ -86,8 +85,8 @@ class QuickModel:
     def _routes_of_parts(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
         """Return the routes of a program's loads and of the loads beside it.
 
-        The routes of the loads beside it are kept for the next call. They change only if data fit
-        into a cache, because then loads change each other's cache hits.
+        The routes of the loads beside the program are kept for the next call. These routes change
+        only if data fit into a cache, because then loads change each other's cache hits.
         """
         if any(load["memory_bytes"] <= self._largest_cache for load in (*loads, *beside)):
             return self._new_routes([*loads, *beside])
@@ -137,7 +136,7 @@ class QuickModel:
 
 
 def _many_times(flow: Flow, number: int) -> Flow:
-    """Return the flow of `number` equal cores together, made from that of one core.
+    """Return the flow of `number` equal cores together, computed from the flow of one core.
 
     The pace is multiplied. A byte uses each core only for its share, so the use of a core is
     divided by `number`.

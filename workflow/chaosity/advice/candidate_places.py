@@ -1,8 +1,8 @@
 """The places where a program could run: which cores, and where the pages of its data are.
 
-Not all sets of nodes are tried, since 16 nodes have 65,535 sets. Single nodes come first. A set
-grows by the node with which the program does best, and sets that fill a package first are tried as
-well. Of nodes that are alike, only a few are tried.
+Not all sets of nodes are tried, since 16 nodes have 65,535 sets. The search begins with single
+nodes, and adds the best further node in each step. The search also tries sets that fill a package
+first. Of nodes that are alike, the search tries only a few.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Package
 from chaosity.units import format_binary_bytes, format_count
 
-# Returns how good a place is; more is better.
+# A function that returns the score of a place; more is better.
 Score = Callable[[Place], float]
 ScoredPlace = tuple[float, Place]
-# Returns how good a set of nodes is; more is better.
+# A function that returns the score of a set of nodes; more is better.
 SetScore = Callable[[Sequence[int]], float]
-# Places that differ by less than this share are equally good; of them the simplest is chosen.
+# Places whose scores differ by less than this share are equally good, so the simplest is chosen.
 EQUAL = 0.01
-# A set of nodes grows no further once two more nodes improve it by less than this share.
+# A set of nodes grows no further if two more nodes improve its score by less than this share.
 _WORTH_A_NODE = 0.005
-# The best set of nodes is improved at most so many times; each time, at most so many sets that
-# differ from it in one node are tried.
+# The search improves the best set of nodes in at most the first number of steps. In each step, it
+# tries at most the second number of sets that differ in one node.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
-# Of the sets that fill a package first, so many are tried with all placements of the pages. The
-# smallest set of each package is always tried in this way.
+# Of the sets that fill a package first, this many are tried with all placements of the pages, and
+# also the smallest set of each package.
 _TRIED_OF_PACKAGES = 2
-# Of single nodes that are alike, so many are tried: one is enough for the best place, the others
-# are shown as equally good.
+# Of single nodes that are alike, this many are tried. One node is enough for the best place, and
+# advice shows the others as equally good.
 _TRIED_ALIKE = 3
 # A place is not tried if an upper bound of its score is below this share of the best expected
-# score. The sure score of the best place can be below its expected score, but rarely by more than
-# this.
+# score. The sure score of the best place is rarely below this share of its expected score.
 _SURELY_WORSE = 0.7
-# Of the memory nodes without cores of a place, so many are tried: those that are used least.
+# Of the memory nodes without cores of a place, this many are tried: the least used nodes.
 _OTHER_MEMORY = 3
 # Share of a node's memory that a program can get; the kernel and the page cache need the rest.
 _USABLE_MEMORY = 0.9
@@ -130,8 +129,8 @@ class CandidatePlaces:
     def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
         """Return units for the requested cores, evenly on nodes, at least one on each.
 
-        If the nodes have too few free cores, the result is None, or all of these cores with
-        `fewer`.
+        If the nodes have too few free cores, the result is None. With `fewer`, the result is then
+        all free cores.
         """
         wanted = self.request.cores
         enough = sum(len(self._free[node]) for node in nodes) >= wanted
@@ -243,7 +242,7 @@ class CandidatePlaces:
     def _drive_sets(self, nodes: Sequence[int]) -> list[tuple[str, ...]]:
         """Return the sets of drives to try: the requested drives, or sets of the requested number.
 
-        One set has the nearest drives; others take drives from the nodes by turns.
+        One set has the nearest drives. Other sets take drives from the nodes by turns.
         """
         wanted = self.request.drives
         if isinstance(wanted, tuple):
@@ -280,7 +279,7 @@ class CandidatePlaces:
         """Return the best place on each set of nodes that was tried, with its score.
 
         The score of a place is the geometric mean of its expected score and its sure score. The
-        sure score is never above the expected one.
+        sure score is never above the expected score.
 
         Args:
             score: returns the score that the model expects of a place.
@@ -321,7 +320,7 @@ class CandidatePlaces:
         def try_first(nodes: Sequence[int]) -> float:
             """Return the best score of a few places on these nodes, even with too few cores.
 
-            The first place has its pages on these nodes; one for each kind of memory follows.
+            The first place has its pages on these nodes. A place for each kind of memory follows.
             """
             key = tuple(sorted(nodes))
             if key not in first:
@@ -372,7 +371,7 @@ class CandidatePlaces:
         return [*kinds.values()]
 
     def _likeness(self, node: int, score: SetScore) -> object:
-        """Return what alike nodes have in common: package, score and number of free cores."""
+        """Return a key that is equal for alike nodes: package, score and number of free cores."""
         package = self.topology.package_of_node.get(node)
         return package, f"{score([node]):.5g}", len(self._free[node])
 
@@ -415,7 +414,7 @@ class CandidatePlaces:
             nodes = max(less, key=score)
 
     def _neighbours(self, nodes: Sequence[int], score: SetScore) -> Iterator[tuple[int, ...]]:
-        """Yield the sets of nodes with enough cores that have one node more, less, or another."""
+        """Yield sets of nodes with enough cores: one node added, removed or replaced."""
         others = self._unlike((node for node in self.nodes if node not in nodes), score)
         fewer = [[own for own in nodes if own != node] for node in self._unlike(nodes, score)]
         sets = [*fewer, *([*own, other] for own in ([*nodes], *fewer) for other in others)]

@@ -35,7 +35,7 @@ def parse_running_load(
         text: the text.
         topology: the topology of the host.
         drives: name of each drive -> its facts.
-        where: what errors name, such as an option.
+        where: source of the text, such as an option, for errors.
 
     Raises:
         UserError: a part has another form, or the machine has no such place.
@@ -60,7 +60,7 @@ def parse_running_load(
 
 
 def checked_request(machine: MachineMap, request: Request) -> Request:
-    """Check a request; return it with the names that points have for drives such as nvme0n1.
+    """Check a request; replace the kernel's names of drives (nvme0n1) by their names in points.
 
     Raises:
         UserError: a part of the request is wrong.
@@ -127,7 +127,7 @@ def check_kernel(kernel: str, where: str) -> str:
 def drive_name_in_points(
     name: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> str:
-    """Return the name of a drive in points; `name` is this name or the kernel's, such as nvme0n1.
+    """Return the name of a drive in points; `name` may be the kernel's name, such as nvme0n1.
 
     Raises:
         UserError: the machine has no such drive.
@@ -139,7 +139,7 @@ def drive_name_in_points(
 
 
 def _units(text: str, topology: Topology, where: str) -> CpuSet:
-    """Return a processing unit of each core of a place; a list of units is returned as it is."""
+    """Return one processing unit of each core of a place, or the units that the text lists."""
     place, units = parse_place_name(text), CpuSet()
     if place is None:
         with suppress(ValueError):
@@ -161,7 +161,7 @@ def _units(text: str, topology: Topology, where: str) -> CpuSet:
 def _target(
     text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> tuple[dict[int, float], tuple[str, ...]]:
-    """Return what a text names: memory, as the share of the pages by node, or drives."""
+    """Return the target in a text: memory, as the share of the pages by node, or drives."""
     if not text:
         return {}, ()
     if text in drives or text.startswith("nvme"):

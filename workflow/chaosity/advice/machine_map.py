@@ -47,13 +47,13 @@ from chaosity.twin.model_values import (
 
 # A resource limits a load if at least this share of the resource is used.
 _FULL = 0.98
-# A parameter matters for an interval if one of its resources is used at least this much: with
-# another value within its interval, it could be the limit.
+# A parameter matters for an interval if at least this share of one of its resources is used. With
+# another value in its interval, the parameter could be the limit.
 _BUSY = 0.7
 _QUEUE = "queue"
-# Caches serve no notable part of the accesses to so many bytes.
+# Caches serve no notable part of the accesses to data of this many bytes.
 _BEYOND_CACHES = 2 << 30
-# Step of a parameter's logarithm by which derivatives are computed.
+# Step of a parameter's logarithm, from which derivatives are computed.
 _STEP = 0.01
 
 
@@ -62,9 +62,9 @@ class ExpectedValue:
     """A value that a load gets, as the model predicts it.
 
     Rates are in bytes per second, latencies in nanoseconds. `low` and `high` are the ends of the
-    95 % interval, None if nothing says how sure the model is. `limited_by` names the parts of the
-    machine that are full. `undetermined` names the capacities that no measurement determines and
-    that can change the value: name -> what to measure.
+    95 % interval, or None if the uncertainty is unknown. `limited_by` names the parts of the
+    machine that are fully used. `undetermined` is name -> what to measure, for each capacity that
+    no measurement determines and that can change the value.
     """
 
     median: float
@@ -76,20 +76,20 @@ class ExpectedValue:
 
 @dataclass
 class MachineMap:
-    """The fitted model of a host, and what can be asked of it.
+    """The fitted model of a host, and the values that the model predicts.
 
     Attributes:
         topology: the topology of the host.
         fitted: the fitted machine.
         drives: name of each drive -> its facts, as a point has them.
         is_simulated: whether the host does not exist.
-        slow_rates: (node of the cores, node of the memory) -> measured bandwidth, where no
-            parameter of the model explains why it is so low.
-        slow_latencies: the same pair -> measured over predicted latency, where no parameter
-            explains this ratio.
+        slow_rates: (node of the cores, node of the memory) -> measured bandwidth, if no parameter
+            of the model explains this low bandwidth.
+        slow_latencies: (node of the cores, node of the memory) -> measured latency divided by
+            predicted latency, if no parameter explains this ratio.
         stale_components: components that changed after points with them were measured.
-        unusable: why the results are useless and what to do, as the report says it; empty if the
-            results are usable.
+        unusable: the report's sentence on why the results are useless and what to do; empty if
+            the results are usable.
         host: name of the host.
     """
 
@@ -110,7 +110,7 @@ class MachineMap:
 
     @cached_property
     def _models_with_less(self) -> dict[Parameter, QuickModel]:
-        """Return each parameter -> the model in which only its value is slightly smaller."""
+        """Return parameter -> model in which only this parameter has a slightly smaller value."""
         smaller = math.exp(-_STEP)
         return {
             own: self._model_with({**self.fitted.values, own: value * smaller})
@@ -121,7 +121,7 @@ class MachineMap:
     def _other_models(self) -> list[tuple[Parameter, set[Parameter], QuickModel]]:
         """Return (capacity, changed parameters, model) for each other model that the data allow.
 
-        The capacity is one that no measurement determines. Its models have its least value, or
+        No measurement determines the capacity. A model has the least value of the capacity, or
         other numbers that explain the data without this capacity.
         """
         now = self.fitted.values
@@ -137,7 +137,7 @@ class MachineMap:
 
     @cached_property
     def _unusual_models(self) -> dict[Parameter, QuickModel]:
-        """Return each latency that no point measures -> the model in which it has an unusual value.
+        """Return each latency that no point measures -> model with an unusual value of the latency.
 
         The time in queues is left out, since it is assumed and has a wide interval.
         """
@@ -156,7 +156,7 @@ class MachineMap:
 
     @cached_property
     def _without_data(self) -> set[Parameter]:
-        """Return the parameters of which neither a fit nor a description says anything."""
+        """Return the parameters that have no value in the fit and none in a description."""
         return {
             *PARAMETERS,
             *capacities_of_memory_without_cores(self.topology),
@@ -183,7 +183,7 @@ class MachineMap:
 
     @cached_property
     def _description(self) -> MachineDescription:
-        """Return the description without what the model does not read."""
+        """Return the parts of the description that the model reads."""
         kept = {key: value for key, value in self.fitted.description.items() if key != "fitted"}
         return cast(MachineDescription, kept)
 
@@ -215,7 +215,7 @@ class MachineMap:
         of the cores.
 
         Args:
-            name: name of the loads; with several loads, each has its node added.
+            name: name of the loads; if there are several, the node is added to each name.
             place: the place.
             kernel: the accesses of memory, see `RunningLoad`.
             metric: bandwidth, or the latency of one core of each node.
@@ -269,7 +269,7 @@ class MachineMap:
         return self._as_measured(self._value(self.model, loads, beside), loads)
 
     def sure_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the value if each capacity is only what was measured through it; see `value`."""
+        """Return the value if each capacity is only as large as the rates measured through it."""
         return self._as_measured(self._value(self._sure_model, loads, beside), loads)
 
     def highest_memory_bandwidth(self, place: Place, request: Request) -> float:
@@ -288,9 +288,9 @@ class MachineMap:
     def expected_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
         """Return the value of a place's loads with its interval, and what limits it.
 
-        The interval combines how uncertain the parameters are with how far measured values of this
-        kind lie from the model. A capacity that no measurement determines may be as low as what was
-        measured through it, and other values that explain the measurements equally well widen the
+        The interval combines the uncertainty of the parameters with the usual distance of measured
+        values from the model. A capacity that no measurement determines may be as low as the rates
+        measured through it. Other values that explain the measurements equally well also widen the
         interval.
 
         Raises:
@@ -355,9 +355,10 @@ class MachineMap:
 
         Args:
             loads: the loads; the kind of the first load says how far values are from the model.
-            beside: the loads of what runs beside them.
-            predicted_by: returns the value that a model predicts.
-            value_by: returns the same value, corrected by what no parameter explains.
+            beside: the co-running loads.
+            predicted_by: a function that returns the value that a model predicts.
+            value_by: a function that returns this value, corrected by measured pairs that no
+                parameter explains.
         """
         predicted, value = predicted_by(self.model), value_by(self.model)
         used, every = self.model.used_resources(loads, beside)
@@ -415,7 +416,7 @@ class MachineMap:
         return min([value, *limits])
 
     def _check_known(self, loads: Sequence[Load], beside: Sequence[Load], value: float) -> None:
-        """Check that measurements tell something of each number on which a value depends.
+        """Check that valid measurements depend on each number that a value needs.
 
         Raises:
             UserError: no valid measurement depends on one of these numbers.
@@ -433,7 +434,7 @@ class MachineMap:
             raise UserError(f"no valid measurement depends on {own.name}", remedy=remedy)
 
 
-# Pattern of names of the model's resources -> name for people; a group is the number of the part.
+# Pattern of a resource's name in the model -> name for people; a group is the number of the part.
 _NAMES = (
     (r"(?:core|slow_cores|fast_cores).*", "cores"),
     (r"l3_(\d+)", "links of L3 domain"),

@@ -1,4 +1,4 @@
-"""Open the map of a host: its results, with the model that fits them, and what it cannot explain.
+"""Open the map of a host: its results, the fitted model, and what this model cannot explain.
 
 A fit takes seconds to minutes, so the fitted model is kept in the folder of the results until the
 results change.
@@ -41,13 +41,13 @@ from chaosity.twin.fitted_description import (
 from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
 from chaosity.twin.model_values import ALL, cell_medians, departs, model_values
 
-# Data of fewer bytes can be in caches, whose parameters are others.
+# Data of fewer bytes can be in caches, which have other parameters.
 _BEYOND_CACHES = 64 << 20
 # Metric -> kind of initiator whose values count for a pair of nodes.
 _KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
 
 
-# (node of the cores, node of their memory) -> a number of the pair, see `MachineMap`.
+# (node of the cores, node of the memory) -> a number of this pair, see `MachineMap`.
 _Pairs = dict[tuple[int, int], float]
 
 
@@ -90,14 +90,14 @@ MODEL_FILE = "model.json"
 def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> MachineMap:
     """Return the map of a host in one configuration.
 
-    The first call fits the model, and keeps it in `model.json` of the folder if it may write there.
+    The first call fits the model, and writes `model.json` in the folder if the folder is writable.
 
     Args:
         folder: ``results/<host>/<configuration>`` of a run, also of a run with a budget.
-        tell: called with a sentence before the model is fitted, since that takes long.
+        tell: called with a sentence before the model is fitted, since fitting takes minutes.
 
     Raises:
-        UserError: the folder is not that of a run, or no bandwidth of memory was measured.
+        UserError: the folder has no results of a run, or no bandwidth of memory was measured.
     """
     results = ResultsToFit.read(folder)
     fitted = _kept_or_new_fit(results, tell)
@@ -112,7 +112,7 @@ def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Mach
 def map_of_results(
     measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
 ) -> MachineMap:
-    """Return the map of a host from its results and the model that fits them.
+    """Return the map of a host from its results and its fitted model.
 
     Args:
         measured: the tidy table of the host.
@@ -139,8 +139,8 @@ def map_of_results(
 def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     """Return the map of a described machine, such as the output of `chaosity fit`.
 
-    Values have no intervals if the description does not say how sure its numbers are. The machine
-    has the drives of its topology.
+    Without uncertainties in the description, values have no intervals. The machine has the drives
+    of its topology.
 
     Args:
         machine: the description, a YAML file.
@@ -155,13 +155,13 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     )
     planned = host.drives_to_measure(topology_file.parent)
     drives = {drive["component"]: drive for drive in planned}
-    # A description that was written by hand, or fitted to a simulated host.
+    # The description was written by hand, or fitted to a simulated host.
     simulated = fitted.description.get("fitted", {}).get("simulated", True)
     return MachineMap(topology, fitted, drives, is_simulated=simulated)
 
 
 def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
-    """Return the model that fits the results, kept from an earlier call or fitted anew."""
+    """Return the model of the results: from the file of an earlier call, or fitted anew."""
     folder = results.folder
     digest = hashlib.sha256(__version__.encode())
     parts = (folder / "components").glob("*.json")

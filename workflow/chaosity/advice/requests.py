@@ -1,4 +1,4 @@
-"""What a program needs, what else runs on the machine, and a place where a program runs."""
+"""Define a program's request, the programs that run already, and a place for a program."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal
 from chaosity.cpusets import CpuSet
 
 Goal = Literal["bandwidth", "latency", "drives"]
-# Bytes of data of a program that names no size: more than the caches of every known server, less
-# than a node's memory.
+# Default size of a program's data in bytes: more than the caches of every known server, and less
+# than the memory of a node.
 USUAL_BYTES = 4 << 30
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 
@@ -20,8 +20,8 @@ class Place:
     """Cores, and where the pages of their data are.
 
     `shares` is node -> share of the pages. `shares` is empty if each thread accesses only data on
-    its own node. `drives` are the names of the drives that are read; the pages are then their
-    buffers.
+    its own node. `drives` are the names of the drives that are read; the pages are then the buffers
+    of these drives.
     """
 
     cpus: CpuSet
@@ -34,7 +34,7 @@ class RunningLoad:
     """A program that runs on the machine already.
 
     Without drives, the program accesses the memory of its place as fast as it can, or at `percent`
-    of that rate. `kernel` is what it does: read, triad, ... or read67 for 67 % reads.
+    of that rate. `kernel` names its accesses: read, triad, ... or read67 for 67 % reads.
     """
 
     place: Place
@@ -48,13 +48,13 @@ class Request:
 
     Attributes:
         cores: number of cores, with one thread on each.
-        memory_bytes: size of its data; of its buffers if it reads drives.
-        goal: what is best: the highest bandwidth of memory, the shortest latency of memory, or the
-            highest bandwidth of drives.
-        kernel: its accesses of memory, see `RunningLoad`.
-        drives: for the goal `drives`, the names of the drives, such as nvme0n1, or how many drives.
+        memory_bytes: size of the program's data, or of its buffers if the program reads drives.
+        goal: the highest bandwidth of memory, the shortest latency of memory, or the highest
+            bandwidth of drives.
+        kernel: the program's accesses of memory, see `RunningLoad`.
+        drives: for the goal `drives`, names of drives, such as nvme0n1, or the number of drives.
         partitioned: whether each thread accesses only data that it touched first.
-        beside: what else runs.
+        beside: the programs that run already.
     """
 
     cores: int = 1
