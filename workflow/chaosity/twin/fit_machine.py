@@ -1,13 +1,13 @@
 """Fit the description of a simulated machine to the measurements of a host.
 
-The model of simulated machines gives the value of each cell without noise. The parameters are those
-for which the logarithms of measured values differ least from the logarithms of the model's values.
-Large differences count less (soft L1 loss), since a faulty part must not move the description of
-all parts. Each part that a finding of the host names gets a factor at the start: the share of its
-capacity that remains. A capacity or a factor is left out if it improves the fit by less than the
-extended Bayesian information criterion (Chen and Chen 2008) requires. A capacity is determined only
-if, without it, the model explains the values clearly worse, although all other parameters were
-fitted again. Intervals are those of an M-estimator (Huber 1981, section 7.6).
+The model of simulated machines gives the value of each cell without noise. The fit searches for the
+parameters with which the logarithms of model and measurement differ least. Large differences count
+less (soft L1 loss), since a faulty part must not move the description of all parts. At the start,
+each part that a finding of the host names gets a factor: the share of its capacity that remains. A
+capacity or a factor is left out if it improves the fit by less than the extended Bayesian
+information criterion (Chen and Chen 2008) requires. A capacity is determined only if the model
+without this capacity explains the values clearly worse, even with all other parameters fitted
+again. Intervals are computed as for an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from chaosity.twin.model_values import (
     kind_of_value,
 )
 
-# Least standard deviation of the difference between model and values, on logarithms.
+# Least standard deviation of the difference between logarithms of model and values.
 _LEAST_SCALE = 0.002
-# The fewest values that tell how far a kind of values is from the model: of fewer, the 95th
-# percentile is the maximum.
+# Fewest values from which the distance of a kind of values from the model is estimated. Of fewer
+# values, the 95th percentile is the maximum.
 _FEWEST_OF_KIND = 20
 # A parameter is determined if its logarithm has at most this standard deviation, and at most this
 # share of the spread that is assumed without data.
@@ -64,19 +64,19 @@ _DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
 # A point determines a parameter if a change of the parameter by 1 % changes a value of the point by
 # at least this many per cent.
 _DEPENDS = 0.1
-# Most evaluations of the model in one search. A search ends when a step lowers the loss by less
-# than this share, which is far too little to change an estimate by a tenth of its interval.
+# Most evaluations of the model in one search, and the share of the loss that ends the search: a
+# step with less gain is far too small to change an estimate by a tenth of its interval.
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Most evaluations of the model in the first search, in which all cells count.
 _FIRST_STEPS = 6
-# A capacity is determined only if values at this many points are faster without its limit, by this
-# many standard deviations: a single point can be an outlier.
+# A capacity is determined only if, without its limit, values are faster by this many standard
+# deviations at this many points, since a single point can be an outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
-# The median and the 95th percentile of distances, of a normal distribution.
+# The median and the 95th percentile of distances from the mean of a normal distribution.
 _NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
-# Chance explains a distance that exceeds the scatter of replicates by at most this share, divided
-# by the root of the number of runs: about three standard deviations of the larger of the two
-# quantiles.
+# Chance explains a distance that exceeds the scatter of replicates by at most this share divided by
+# the root of the number of runs. The limit is about three standard deviations of the larger one of
+# the two quantiles.
 _CHANCE_SIGMAS = 4.0
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
@@ -92,7 +92,7 @@ def fit_machine(
 
     Args:
         measured: the tidy table of one host and configuration.
-        points: the planned points of the host; those without a valid value do not count.
+        points: the planned points of the host; points without a valid value do not count.
         topology: the topology of the host.
         faults: the faults of single parts that the host can have, see `faults_of_findings`.
 
@@ -108,7 +108,7 @@ def _least_capacities(
     same: Mapping[int, int],
     cells: Mapping[CellKey, Cell],
 ) -> dict[Parameter, float]:
-    """Return capacity or factor -> the least value with which the measured rates are possible."""
+    """Return capacity or factor -> least value that makes the measured rates possible."""
     rates: dict[int, dict[str, float]] = defaultdict(dict)
     for (number, name, metric), (value, _, _) in cells.items():
         if metric in RATES:
@@ -135,7 +135,7 @@ class _Fit:
         runs: number of the load of each cell; all metrics of a load come from the same runs.
         model: the model, which gives values for these cells.
         least: capacity -> the least value with which the measured rates are possible.
-        limits: the same for the capacities that can limit the machine.
+        limits: the part of `least` with the capacities that can limit the machine.
         kinds: the capacities of kinds of memory without cores.
         factors: factor of a part that a finding names -> the smallest share of its capacity with
             which the measured rates are possible.
@@ -222,7 +222,7 @@ class _Fit:
         return values | {own: remains for own, remains in self.factors.items() if remains < 1}
 
     def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
-        """Return the values with the least loss near the start values; the scale follows them."""
+        """Return the values with the least loss near the start values, and update the scale."""
         values = self._search(start, steps)
         off = np.abs(self.model.values_at(values).logs - self.logs)
         self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
@@ -256,7 +256,7 @@ class _Fit:
         return values_of(found.x)
 
     def fitted(self) -> FittedMachine:
-        """Return the machine with as few capacities as explain the data."""
+        """Return the machine with the fewest capacities that explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
         values, others = self._determined(values)
         now = self.model.values_at(values)
@@ -275,7 +275,7 @@ class _Fit:
         ]
         for each, column in zip(deviations, jacobian.T, strict=True):
             rows = np.flatnonzero(np.abs(column) > _DEPENDS)
-            # A share of a capacity that is not determined is not determined either.
+            # A capacity that is not determined has no determined shares.
             unsure = each in others or any(map(each.is_share_of, others))
             deviation = math.inf if unsure else deviations[each]
             determined = len({self.keys[row][0] for row in rows})
@@ -299,20 +299,20 @@ class _Fit:
     def _misfits(
         self, away: NDArray[np.float64], deviations: Values
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Return how far values of each kind are from the model, as standard deviations of logs.
+        """Return the distance of each kind of values from the model, as deviation of logarithms.
 
-        The distance follows from the median difference, or from the 95th percentile if that gives
-        more, so outliers count if they are more than one value in 20. A value that was not fitted
-        is further from the model than values to which the parameters were fitted, and the interval
-        of a median is never narrower than its replicates allow.
+        The distance is the larger of two estimates, from the median difference and from the 95th
+        percentile. So outliers count if they are more than one value in 20. A value that was not
+        fitted is further from the model than values to which the parameters were fitted. The
+        interval of a median is never narrower than its replicates allow.
 
         Returns:
-            Kind of value -> distance of medians; and kind of value -> the part of this distance
-            that is the model's error, which is what exceeds the scatter of replicates. The error is
-            0 if chance can explain it.
+            Kind of value -> distance of medians, and kind of value -> the model's error. The error
+            is the part of the distance that exceeds the scatter of replicates, or 0 if chance can
+            explain this part.
         """
-        # A parameter that no measurement determines keeps its usual value, so it adapts to no
-        # value.
+        # A parameter that no measurement determines keeps its usual value, so no measured value
+        # changes this parameter.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
         cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))
@@ -337,11 +337,9 @@ class _Fit:
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values that the data determine, and alternatives to some capacities.
 
-        The alternatives are those of `_explained`.
-
-        The result has no part that is faster than the parts without a fault. A part whose own
-        capacity is determined keeps its factor, even if nothing determines the capacity of the
-        other parts.
+        `_explained` describes the alternatives. In the result, no part is faster than parts without
+        a fault. A part whose own capacity is determined keeps its factor, even if the capacity of
+        the other parts is not determined.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
@@ -366,8 +364,8 @@ class _Fit:
     def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values without needless capacities, and alternatives to some capacities.
 
-        A capacity that others can replace is not determined. The second result has such a capacity
-        -> values that explain the data as well without this capacity.
+        A capacity that other capacities can replace is not determined. The second result maps each
+        such capacity to values that explain the data equally well without this capacity.
         """
         others = {
             parameter: adapted
@@ -382,13 +380,13 @@ class _Fit:
         return self._explained(self.refined(others[least]))
 
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
-        """Return values that explain the data as well without a capacity; None if there are none.
+        """Return values that explain the data equally well without a capacity; None without such.
 
-        All other parameters are fitted again. Otherwise the capacity would seem to explain more
-        than it does, since the other parameters were fitted together with it. Capacities that were
-        left out before can replace this capacity, unless each description requires it: then it is
-        the simplest explanation of the rates. Slow parts with a share of this capacity stay as slow
-        as they are.
+        All other parameters are fitted again, since they were fitted together with this capacity.
+        Without a new fit, the capacity would seem to explain too much. Capacities that were left
+        out before can replace this capacity. A capacity that each description requires cannot be
+        replaced, since it is the simplest explanation of the rates. Slow parts with a share of this
+        capacity stay equally slow.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
         kept = with_capacity_and_same_slow_parts(values, parameter, values[parameter] * NO_LIMIT)
@@ -407,13 +405,14 @@ class _Fit:
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
-        """Return by how much a capacity or a factor must lower the loss, so that it is kept."""
+        """Return the reduction of the loss that a capacity or a factor needs to be kept."""
         return math.log(len(self.keys)) + 2 * math.log(len(self.limits) + len(self.factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
         """Return the values without capacities that explain too little; None if all explain enough.
 
-        The capacity that explains least is left out first, since two can explain the same values.
+        The capacity that explains least is left out first, since two capacities can explain the
+        same values.
         """
         now = kept = self.model.values_at(values)
         while True:
@@ -431,7 +430,7 @@ class _Fit:
     def _covariance(self, now: ModelValues, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the covariance of the logarithms of the parameters."""
         residuals = (now.logs - self.logs) / self.scale
-        # The influence of each cell on the estimate, and its mean slope, for the soft L1 loss.
+        # For the soft L1 loss: the influence of each cell on the estimate, and the mean slope.
         influence = residuals / np.sqrt(1 + residuals**2)
         slope = float(np.mean((1 + residuals**2) ** -1.5))
         freedom = max(1, len(self.keys) - len(now.values))
@@ -439,7 +438,7 @@ class _Fit:
         variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
         usual = np.diag([parameter.spread**-2 for parameter in now.values])
         inverse = np.linalg.inv(jacobian.T @ jacobian / variance + usual)
-        # All metrics of a load are of the same runs, so they are one value and not several.
+        # All metrics of a load come from the same runs, so together they count as one value.
         of_runs = np.zeros((self.runs.max() + 1, len(now.values)))
         np.add.at(of_runs, self.runs, jacobian)
         return np.asarray(
@@ -449,7 +448,7 @@ class _Fit:
     def _parameter(
         self, parameter: Parameter, value: float | None, deviation: float, points: int
     ) -> FittedParameter:
-        """Return a parameter with its interval, or without one if the data do not determine it."""
+        """Return a parameter, with an interval if the data determine the parameter."""
         most = min(_DETERMINED, _DETERMINED_SHARE * parameter.spread)
         least = self.least.get(parameter)
         if value is None or deviation > most or not points:

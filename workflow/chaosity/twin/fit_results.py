@@ -1,9 +1,9 @@
 """Fit the model to the results of a host and the faults that were found, or read a machine.
 
-Each fault concerns one part. A finding names the places of the cells that lose. The faulty part is
-the part of the model that all of these cells use: the controllers of a node, a core, a drive, a
-link between packages, a path from drives to the memory of a package. The fit determines which share
-of the part remains.
+Each fault concerns one part. A finding names the places of the slow cells. The faulty part is the
+part of the model that all these cells use: the controllers of a node, a core, a drive, a link
+between packages, or a path from drives to the memory of a package. The fit determines which share
+of the part's capacity remains.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from chaosity.twin.fitted_description import FittedMachine, fitted_machine_of_de
 def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
     """Return the faults, without `remaining`, that can explain the findings of a host.
 
-    Suspicions are included, and each path between packages is tried in both directions; the fit
-    then drops faults that explain nothing. Findings on latency are skipped, since no fault here
-    makes latencies longer.
+    Suspicions are included, and each path between packages is tried in both directions. The fit
+    then drops faults that explain nothing. Findings on latency are skipped, since these faults make
+    no latency longer.
     """
     found: dict[str, Fault] = {}
     for anomaly in (*findings.anomalies, *findings.suspicions):
@@ -85,7 +85,7 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
 def _faults_of_drive_paths(
     anomaly: Anomaly, targets: list[PlaceName], readers: set[int], topology: Topology
 ) -> Iterator[Fault]:
-    """Yield the faults that can explain drives that packages, the readers, read slowly.
+    """Yield the faults that can explain why packages (the readers) read drives slowly.
 
     Args:
         anomaly: names the drives that share a part, their nodes, or two packages.
@@ -112,7 +112,7 @@ def _faults_of_drive_paths(
 
 
 def _place(end: int | str) -> PlaceName | None:
-    """Return the place of an end of a cell, which is the number of a node or a name."""
+    """Return the place of a cell's initiator or target: the number of a node, or a name."""
     return PlaceName("node", (end,)) if isinstance(end, int) else parse_place_name(end)
 
 
@@ -135,7 +135,7 @@ def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
 
 
 def _drive_nodes(place: PlaceName, topology: Topology) -> tuple[int, ...]:
-    """Return the nodes of a drive or drive set, or a node itself; none if they are unknown."""
+    """Return the nodes of a drive or drive set, or the given node; empty if unknown."""
     if place.is_single_drive:
         found = (each for each in topology.drives if drive_component_name(each) == str(place))
         return tuple(drive.node for drive in found if drive.node is not None)
@@ -163,7 +163,7 @@ class ResultsToFit:
         """Return the results in a folder.
 
         Raises:
-            UserError: the folder is not that of a run.
+            UserError: the folder has no results of a run.
         """
         measured = Measurements.read(existing_tidy_table(folder))
         topology = read_topology(folder / "topology.json")
@@ -174,7 +174,7 @@ class ResultsToFit:
 
     @cached_property
     def unusable(self) -> str:
-        """Return why the results are useless and what to do, as the report says it; or ""."""
+        """Return the report's text on useless results and what to do; "" for usable results."""
         return why_results_are_unusable(self.measured)
 
     def fit(self) -> FittedMachine:
@@ -193,7 +193,7 @@ def read_described_machine(machine: Path, topology_file: Path) -> tuple[FittedMa
 
     Args:
         machine: the description, a YAML file.
-        topology_file: its topology, an XML file of hwloc.
+        topology_file: the topology of the machine, an XML file of hwloc.
 
     Raises:
         UserError: a file is not readable or wrong.

@@ -38,7 +38,7 @@ class FittedParameter:
     """A fitted number of a machine description."""
 
     parameter: Parameter  # the parameter that was fitted
-    value: float | None  # the estimate; None if the parameter is left out, and so has no limit
+    value: float | None  # the estimate; None if the parameter is left out, which means no limit
     # low, high: the 95 % interval of `value`; None if the data do not determine the parameter.
     low: float | None
     high: float | None
@@ -57,32 +57,32 @@ class FittedMachine:
     """A machine description that was fitted to measurements."""
 
     description: MachineDescription  # the description, which can be simulated
-    # All parameters that concern the machine; empty if nothing says how sure the numbers are.
+    # All parameters that concern the machine; empty if the uncertainty of all numbers is unknown.
     parameters: tuple[FittedParameter, ...]
     cells: int  # number of cells (point, load, metric) that were fitted
     scale: float  # standard deviation of the logarithms of cells around the model
-    # ``experiment/point, load`` -> measured over model of cells that no parameter explains, the
-    # largest difference first.
+    # ``experiment/point, load`` -> measured value divided by the model's value, for cells that no
+    # parameter explains, the largest difference first.
     departures: dict[str, float]
     values: Values  # the estimates. A capacity without a value has no limit.
-    covariance: NDArray[np.float64]  # of the logarithms of `values`, in their order
-    # Kind of value -> standard deviation of logarithms of such values around the model, see
-    # `kind_of_value`; a kind with few values is only in that of all values.
+    covariance: NDArray[np.float64]  # of the logarithms of `values`, in the order of `values`
+    # Kind of value (see `kind_of_value`) -> standard deviation of logarithms of these values around
+    # the model. A kind with few values has no entry, but counts in the entry of all values.
     misfits: Mapping[str, float]
-    # Kind of value -> error of the model alone: `misfits` without the scatter of replicates.
+    # Kind of value -> error of the model, which is `misfits` without the scatter of replicates.
     errors: Mapping[str, float]
-    # A capacity that the data do not determine, since others can replace it -> values without it
-    # that explain the data as well.
+    # Capacity that other capacities can replace, so that the data do not determine it -> values
+    # without this capacity that explain the data equally well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
     @property
     def known_parameters(self) -> set[Parameter]:
-        """Return the parameters that a fit or a description says anything about."""
+        """Return the parameters that have a value in the fit or in a description."""
         return {each.parameter for each in self.parameters} | self.values.keys()
 
     @property
     def least_capacities(self) -> dict[Parameter, float]:
-        """Return each capacity that is not determined -> what was measured through it."""
+        """Return capacity that is not determined -> largest rate that was measured through it."""
         unsure = [each for each in self.parameters if not each.is_determined]
         return {each.parameter: each.at_least for each in unsure if each.at_least}
 
@@ -119,7 +119,7 @@ def named_description(
         fitted: the fitted machine.
         name: name of the file without its suffix.
         host: the host that was measured.
-        configuration: its configuration.
+        configuration: the configuration in which the host was measured.
         simulated: whether the host was a simulated one.
     """
     certainty: dict[str, ParameterCertainty] = {}
@@ -171,7 +171,7 @@ def fitted_machine_of_description(
     Args:
         description: the description.
         topology: the topology of the machine.
-        where: its file, for error messages.
+        where: the file of the description, for error messages.
 
     Raises:
         UserError: a number is outside of its interval, so somebody changed the number or the
@@ -214,9 +214,9 @@ def fitted_machine_of_description(
 def _numbers_of_description(
     description: MachineDescription, topology: Topology, fitted: Container[str]
 ) -> dict[Parameter, float | None]:
-    """Return each parameter of a machine -> its number in a description, None without one.
+    """Return parameter of a machine -> number in a description, or None without a number.
 
-    Of the faults, only those count whose names are in `fitted`.
+    Only faults whose names are in `fitted` count.
     """
     sections = cast(dict[str, Any], description)
     found: dict[Parameter, float | None] = {

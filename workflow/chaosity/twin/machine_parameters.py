@@ -1,4 +1,4 @@
-"""The parameters of a machine description that can be fitted, and what each of them depends on.
+"""The parameters of a machine description that can be fitted, and the values that use each one.
 
 A parameter is a capacity or a latency of the description of simulated hosts. All parameters are
 positive and are fitted as logarithms.
@@ -45,11 +45,11 @@ class Parameter:
     # `usual` a machine can be, and keeps the equations of the fit solvable.
     spread: float = 3.0
     required: bool = False  # whether each description needs the number
-    fault: str = ""  # JSON of the fault of a single part, if the number is what remains of it
+    fault: str = ""  # JSON of a single part's fault, if the number is the remaining share
     share_of: str = ""  # name of the capacity of which the faulty part has this share
     nodes: tuple[int, ...] = ()  # nodes with own controllers (HBM), each with this capacity
-    # Pattern of the resources that become full sooner or later if this number changes, although it
-    # is not their capacity; empty for capacities.
+    # Pattern of resources whose fullness depends on this number, although the number is not their
+    # capacity; empty for capacities.
     fills: str = ""
 
     @property
@@ -59,7 +59,7 @@ class Parameter:
 
     @property
     def measured_by(self) -> str:
-        """Text that says what has to be measured to determine the number on most machines."""
+        """The measurements that determine the number on most machines, as text."""
         return _MEASURED_BY[self.section]
 
     @property
@@ -89,7 +89,7 @@ class Parameter:
         return "bandwidth_bytes_per_second" if self.nodes else self.key
 
     def is_share_of(self, capacity: Parameter) -> bool:
-        """Return whether this is the factor of a single part with a capacity."""
+        """Return whether this parameter is a single part's share of the given capacity."""
         return self.share_of == capacity.name
 
     def is_capacity_of(self, resource: str) -> bool:
@@ -107,7 +107,7 @@ class Parameter:
 
 Values = dict[Parameter, float]
 
-# A capacity that is this many times as large as what was measured through it limits nothing.
+# A capacity that is this many times as large as all rates measured through it limits nothing.
 NO_LIMIT = 1e3
 
 # Section of the description -> measurements that fill its capacities, or show its latencies.
@@ -119,7 +119,7 @@ _MEASURED_BY = {
     "core_to_core_ns": "latency between cores",
 }
 
-# Prefixes of a core's name, for its requests for reads of drives, and for its waiting for memory.
+# Prefixes of a core's name for two resources: requests for reads of drives, and waits for memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
 _CORE = r"core\d+"  # with a limit of bytes in flight, a core waits as long as memory takes
 # An NVMe drive, another device, or a file that replaces a drive.
@@ -156,7 +156,7 @@ PARAMETERS = (
 
 
 def factor_of_fault(fault: Fault, topology: Topology) -> Parameter | None:
-    """Return the parameter that says what remains of a single part; None for other faults.
+    """Return the parameter for the share of a single part that remains; None for other faults.
 
     Args:
         fault: the fault without `remaining`.
@@ -193,7 +193,7 @@ def capacities_of_memory_without_cores(topology: Topology) -> list[Parameter]:
 
 
 def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return parameters in the order of `PARAMETERS`, and those of a single machine at the end."""
+    """Return parameters in the order of `PARAMETERS`, then parameters of this machine alone."""
     order = {parameter: place for place, parameter in enumerate(PARAMETERS)}
     return sorted(parameters, key=lambda each: order.get(each, len(order)))
 
@@ -201,9 +201,9 @@ def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
 def with_capacity_and_same_slow_parts(
     values: Mapping[Parameter, float], capacity: Parameter, value: float
 ) -> Values:
-    """Return the values with a new value of a capacity, which `values` may lack so far.
+    """Return the values with a new value of a capacity, which `values` may lack.
 
-    Slower parts stay as slow as they are: their factors become shares of the new value.
+    Slower parts stay equally slow, since their factors become shares of the new value.
     """
     ratio = values.get(capacity, value) / value
     return {
@@ -243,7 +243,7 @@ def model_with_values(
 ) -> MachineModel:
     """Return the model of a machine with these values and this topology.
 
-    The model has the faults of `base` that have begun and that are not those of a single host.
+    The model has the faults of `base` that have begun and that concern all hosts.
     """
     return MachineModel(
         description_with_values(values, base), topology, "", datetime.now(UTC).date()
@@ -266,7 +266,7 @@ def can_be_fitted(point: Point) -> bool:
 
 
 class ParameterUses:
-    """Which parameters the loads of a machine's points use, and how much of each.
+    """The parameters that the loads of a machine's points use, and the use of each parameter.
 
     Args:
         topology: the topology of the machine.
@@ -282,12 +282,12 @@ class ParameterUses:
         self._own_speed = model_with_values({fast: 1.0, **units}, topology)
         # The cores of this model have one byte in flight and no other limit, so they only wait.
         self._in_flight = model_with_values({fast: math.inf, waiting: 1.0, **units}, topology)
-        # No two parameters are equal, so that different sums of parameters are different numbers.
+        # All parameters differ, so that different sums of parameters are different numbers.
         different = {each: math.exp(math.sin(n)) for n, each in enumerate(self._every)}
         self._different = model_with_values({**different, fast: 1e9}, topology)
 
     def _flows(self, load: Load) -> list[dict[str, float]]:
-        """Return, for each flow of a load, name of resource -> use in units of its parameter."""
+        """Return for each flow of a load: name of resource -> use in units of the parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
         waiting = self._in_flight.routes([load]).flows
@@ -303,7 +303,7 @@ class ParameterUses:
         return found
 
     def flows_without_names(self, loads: list[Load]) -> Hashable:
-        """Return a point's flows with numbers for names: equal results mean always equal values."""
+        """Return a point's flows with numbers for names; equal results always have equal values."""
         model = self._different
         routes, places = model.routes(loads), {load["name"]: n for n, load in enumerate(loads)}
         latencies = dict.fromkeys(places, 0.0)
@@ -319,7 +319,7 @@ class ParameterUses:
             uses = flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
             flows.append((places[flow.load], f"{flow.limit:.9g}", parts))
-        # Flows are sorted by what they use. Then names become numbers in the order of the flows.
+        # Flows are sorted by their resources. Then names become numbers in the order of the flows.
         flows.sort(key=lambda own: (*own[:2], [part[:2] for part in own[2]]))
         numbers: dict[str, int] = defaultdict(lambda: len(numbers))
         return works, tuple(
@@ -346,13 +346,13 @@ class ParameterUses:
     def capacities_for_rates(
         self, loads: Sequence[Load]
     ) -> list[dict[tuple[Parameter, str], float]]:
-        """Return how much of each capacity a load uses for each byte per second that it counts.
+        """Return the use of each capacity by each load, for each byte per second of its rate.
 
-        If the threads or drives of a load take different ways, their shares of the rate are
-        unknown. Then only the resources count that all threads or drives use equally.
+        If threads or drives of a load take different ways, their shares of the rate are unknown.
+        Then only resources that all threads or drives use equally count.
 
         Returns:
-            For each load: capacity and name of a resource that has it -> use.
+            For each load: (capacity, name of a resource with this capacity) -> use.
         """
         found = []
         for load in loads:
@@ -370,9 +370,9 @@ class ParameterUses:
         return found
 
     def _holders(self, resource: str) -> list[Parameter]:
-        """Return the parameters that are the capacity of a resource, or its remaining share."""
+        """Return the parameters that are the capacity of a resource, or the share that remains."""
         found = [own for own in self._every if own.is_capacity_of(resource)]
-        # such memory does not use what the nodes of a package share
+        # memory of this kind uses no resource that the nodes of a package share
         if any(own in self._kinds for own in found):
             found = [own for own in found if own.nodes or own.fault]
         return found

@@ -1,13 +1,14 @@
-"""The values of the model of simulated machines at the points of a fit, and loads that it predicts.
+"""Compute values of the model of simulated machines: at the points of a fit, and for predictions.
 
-Points with the same flows, but on other parts of the same kind, have the same values, so the model
-is computed for one of them only. The derivative with respect to a parameter is computed only at
-points whose values the parameter can change: a capacity only matters where one of its resources is
-nearly full, or where queues matter. A new capacity of a shared resource changes no route, so routes
-are kept until the value of a core, a drive or a latency changes.
+Points with the same flows on other parts of the same kind have the same values, so the model is
+computed for only one of these points. A derivative is computed only at points whose values the
+parameter can change. A capacity only matters where one of its resources is nearly full, or where
+queues matter. A new capacity of a shared resource changes no route, so routes are kept until the
+value of a core, a drive or a latency changes.
 
-The loads of planned points are joined, and the model computes their values. An interval follows
-from draws of the fitted parameters and from how far measured values are from the model.
+For a prediction, the loads of planned points are joined, and the model computes their values. An
+interval follows from draws of the fitted parameters, and from the usual distance of measured values
+from the model.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from chaosity.twin.machine_parameters import (
     with_capacity_and_same_slow_parts,
 )
 
-# Half the width of the differences that give the derivatives, on logarithms. This width is above
-# the noise of usual runs, so that a capacity that is full only with some noise has a derivative.
+# Half the width of the differences of logarithms that give the derivatives. The width is above the
+# noise of usual runs. So a capacity that becomes full only by noise has a derivative.
 _STEP = 0.005
 # A value is proportional to a capacity if it grows as fast as the capacity, up to this share.
 _PROPORTIONAL = 1e-6
-# A resource below this share of its capacity is not full after a step either.
+# A resource that is used below this share of its capacity is not full after a step either.
 _NEARLY_FULL = math.exp(-2 * _STEP)
 # A resource with a lower utilisation makes no latency longer by more than 0.1 %.
 _BUSY = 0.01
@@ -54,10 +55,10 @@ Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
 # A cell departs from the model if the logarithms differ by more than `MATTERS` and by more than
-# this many standard deviations: one in two million does so by chance.
+# this many standard deviations. By chance, one cell in two million departs.
 _DEPARTS_SIGMAS = 5.0
 
-# The kind of all values, see `kind_of_value`.
+# The kind that stands for values of all kinds, see `kind_of_value`.
 ALL = "all values"
 # Point, name of the load, metric.
 CellKey = tuple[int, str, str]
@@ -93,7 +94,7 @@ def kind_of_value(load: Load, metric: str, loads: int) -> str:
 
     Args:
         load: the load of the value.
-        metric: its metric.
+        metric: the metric of the value.
         loads: number of loads that run at the same time.
     """
     thing = "drives" if load["target"]["drives"] else "memory"
@@ -105,7 +106,7 @@ def departs(difference: float, scale: float) -> bool:
     """Return whether a value is more than 5 % and more than 5 standard deviations off the model.
 
     Args:
-        difference: of the logarithms of value and model.
+        difference: difference of the logarithms of value and model.
         scale: standard deviation of such differences, `FittedMachine.scale`.
     """
     return abs(difference) > max(MATTERS, _DEPARTS_SIGMAS * scale)
@@ -126,9 +127,9 @@ class ModelOfPoints:
 
     Args:
         topology: the topology of the host.
-        uses: which parameters loads use.
+        uses: the parameters that loads use.
         points: the points.
-        same: number of each point -> number of a point that has the same values, and is evaluated.
+        same: number of each point -> number of the point that is evaluated, with the same values.
         keys: the cells.
     """
 
@@ -166,7 +167,7 @@ class ModelOfPoints:
         self._last = ModelValues({}, np.zeros(len(keys)))
 
     def is_used(self, parameter: Parameter) -> bool:
-        """Return whether any measured value can depend on this parameter of the model."""
+        """Return whether at least one measured value can depend on this parameter of the model."""
         return bool(self._users[parameter])
 
     def values_at(self, values: Values) -> ModelValues:
@@ -189,8 +190,8 @@ class ModelOfPoints:
             up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)})
             rise = up.logs - now.logs
             if parameter.resources:  # a capacity has a kink where it becomes full
-                # A value that grows in proportion to the capacity is limited by it, so no kink is
-                # near.
+                # The capacity limits a value that grows in proportion to the capacity, so no kink
+                # is near.
                 kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
                 full = {
                     number
@@ -207,8 +208,8 @@ class ModelOfPoints:
     def _affected(self, now: ModelValues, parameter: Parameter, queues: float) -> set[int]:
         """Return the points whose values a small change of a parameter can change.
 
-        `queues` is the utilisation of a resource from which on accesses wait for it in a queue.
-        Without a limit of bytes in flight, no rate depends on latencies.
+        `queues` is the utilisation above which accesses wait in the queue of a resource. Without a
+        limit of bytes in flight, no rate depends on latencies.
         """
         found = self._users[parameter] & self._chases if parameter.is_latency else set[int]()
         if parameter.is_latency and not any(own.is_bytes_in_flight for own in now.values):
@@ -226,7 +227,7 @@ class ModelOfPoints:
     def _evaluated(
         self, old: ModelValues, numbers: Iterable[int], changed: Values | None = None
     ) -> ModelValues:
-        """Return values that are new at the given points, and for changed parameters."""
+        """Return the values for changed parameters, evaluated again only at the given points."""
         values = {**old.values, **(changed or {})}
         new = ModelValues(values, old.logs.copy(), dict(old.utilisation))
         model = model_with_values(new.values, self._topology)
@@ -249,8 +250,8 @@ class ModelOfPoints:
 
 # Number of draws of the parameters: five of them are below the 2.5th percentile.
 DRAWS = 200
-# A parameter that the data do not determine is named if a prediction changes by more than this
-# share with the parameter.
+# A prediction names a parameter that the data do not determine if other values of the parameter
+# change the prediction by more than this share.
 MATTERS_FOR_PREDICTION = 0.02
 
 # (name of the load, metric)
@@ -264,21 +265,22 @@ class PredictedValue:
     load: str  # name of the load, ``<point>/<load>``
     metric: str  # name of the metric; rates are in bytes per second, latencies in nanoseconds
     alone: float  # what the model predicts for the load alone
-    measured_alone: float | None  # median of the measurements of the load alone; None without any
+    # Median of the measurements of the load alone; None without measurements.
+    measured_alone: float | None
     value: float  # the predicted value beside the other loads
-    # low, high: its 95 % interval; None if nothing says how sure the machine's numbers are.
+    # low, high: 95 % interval of `value`; None if the uncertainty of the machine is unknown.
     low: float | None
     high: float | None
     # Whether the measured value of the load alone departs from the model. Then a rate in `value` is
     # at most the measured rate, and the model may be wrong for other loads, too.
     departs: bool
-    # The kind of measured values whose distance from the model gives the interval, such as memory
-    # together; all values if few values of this kind were measured.
+    # Kind of measured values whose distance from the model gives the interval, such as "memory
+    # together", or the kind of all values if few values of this kind were measured.
     misfit_of: str
 
 
 def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
-    """Return the loads of points that run at the same time, each with a name of its own.
+    """Return the loads of points that run at the same time, each with a unique name.
 
     The name is the load's part of the point's name, such as ``memory=node0+node1+triad``.
 
@@ -315,11 +317,11 @@ def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
 def measured_medians(
     measured: Measurements, points: Sequence[Point], loads: Sequence[Load]
 ) -> dict[ValueKey, float]:
-    """Return the medians of loads while just these loads run.
+    """Return the medians of loads while exactly these loads run.
 
     Args:
         measured: the tidy table of the host.
-        points: its planned points; the first one with these loads counts.
+        points: the planned points of the host; the first point with these loads counts.
         loads: the loads; they can belong to other points and have other names.
     """
     names = {_work(load): load["name"] for load in reversed(loads)}
@@ -336,7 +338,7 @@ def measured_medians(
 
 
 def _work(load: Load) -> str:
-    """Return what a load does and where, as text; equal loads differ at most in their names."""
+    """Return the work and the place of a load as text, which is the same for equal loads."""
     keys = ("benchmark", "kernel", "levels", "memory_bytes", "initiator")
     own = {key: load.get(key) or {} for key in keys}
     return json.dumps([own, load["target"]["name"]], sort_keys=True)
@@ -352,7 +354,7 @@ def predict_loads(
 
     Args:
         fitted: the fitted machine.
-        topology: its topology.
+        topology: the topology of the machine.
         loads: the loads, with different names, see `joined_loads`.
         measured_alone: medians of measurements of these loads alone.
     """
@@ -377,7 +379,7 @@ def predict_loads(
 
 
 def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[float, float]:
-    """Return the 95 % interval of a value; `centre` and `misfit` are on logarithms as the draws.
+    """Return the 95 % interval of a value; draws, `centre` and `misfit` are logarithms.
 
     Draws and misfit are independent. The misfit is not drawn, so it adds no random scatter to the
     ends.
@@ -393,15 +395,15 @@ def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[
 def parameters_without_data(
     fitted: FittedMachine, uses: ParameterUses, loads: Sequence[Load]
 ) -> list[Parameter]:
-    """Return the parameters that loads need and that no measurement or description gives.
+    """Return the parameters that loads need, but without a value in the fit or a description.
 
     Args:
         fitted: the fitted machine.
-        uses: which parameters loads of its topology use.
+        uses: the parameters that loads on the machine use.
         loads: the loads.
     """
     rates = [load for load in loads if "latency_ns" not in load["metrics"]]
-    # The few bytes of a pointer chase fill nothing.
+    # A pointer chase moves too few bytes to fill a resource.
     needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
         own for own in uses.parameters_of_loads(loads) if own.is_latency and own.required
     }
@@ -419,7 +421,7 @@ def undetermined_parameters(
     usual latency.
 
     Raises:
-        UserError: nothing is known of a parameter, so that there is no interval.
+        UserError: a parameter is unknown, so that there is no interval.
     """
 
     def unknown(own: Parameter) -> UserError:
@@ -453,7 +455,7 @@ def undetermined_parameters(
 def _values(
     fitted: FittedMachine, topology: Topology, loads: Sequence[Load], values: Values | None = None
 ) -> dict[ValueKey, float]:
-    """Return the values of loads at the same time; `values` replace those of the machine."""
+    """Return the values of co-running loads; `values` replace parameters of the machine."""
     model = model_with_values(
         fitted.values if values is None else values, topology, fitted.description
     )
