@@ -169,8 +169,8 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
 def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
     """Return the blocks of an area in groups: huge pages, and single pages if there are any.
 
-    Single pages are usually only at both ends of an area, where a huge page does not fit. If there
-    are others, the kernel is asked about every page, which takes seconds for each 10 GiB.
+    Single pages are usually only at both ends of an area, where a huge page does not fit. If single
+    pages are elsewhere, each page is located, which takes seconds for each 10 GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)

@@ -42,7 +42,7 @@ class PlacementPolicy:
 
 
 UNIFORM = "uniform"
-# Measured weights; each is the name of a policy too. CANONICAL uses the bandwidth that the slowest
+# Names of measured weights, and of policies. CANONICAL uses the bandwidth that the slowest
 # worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
 CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, _AUTONUMA, UNIFORM_WORKERS = "first_touch", "autonuma", "uniform_workers"
@@ -111,7 +111,7 @@ def format_shares(shares: Mapping[int, float]) -> str:
 def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
-    The method is that of largest remainders. No amount may be below 0 (see `attainable_amounts`).
+    This is the method of largest remainders. No amount may be below 0 (see `attainable_amounts`).
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -123,7 +123,7 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
 
 
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return node -> amount that it gets if other nodes have too much and give nothing back.
+    """Return node -> amount that the node gets if nodes with too much give nothing back.
 
     The same number is subtracted from each node's wanted amount, but no result is below 0. So the
     largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
@@ -213,7 +213,8 @@ def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, floa
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
-# If the largest share exceeds the smallest by less than this, plain interleaving enforces them.
+# If the largest share exceeds the smallest share by less than this number, interleaving without
+# weights enforces the shares.
 _EQUAL = 1e-3
 
 

@@ -24,7 +24,7 @@ from chaosity.runner import event_counters
 from chaosity.runner.metric_values import Samples, common_time_span, rate_in_window, rate_precision
 from chaosity.runner.tool_output import parse_event_line
 
-# The step of the data-to-worker proximity (0 to 1) is that of BWAP.
+# The step of the data-to-worker proximity (0 to 1), as in BWAP.
 STEP = 0.1
 # How often a doubtful step and the best step are measured again.
 ROUNDS = 2
@@ -184,7 +184,7 @@ class AutonumaSettling:
 
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
-# Keys of a sample that have its times; another key has the amount.
+# Keys of a sample's times; another key has the amount.
 _TIMES = ("begin_ns", "end_ns")
 # A measurement ends when half its 95 % interval is below 1 %, but not before half a second, because
 # caches and TLBs must recover after a move of pages. After 5 s the measurement ends with any
@@ -246,7 +246,7 @@ class SampleSource(RateSource):
 
 
 class LineSource(RateSource):
-    """Progress from lines that match a regular expression; each line counts as 1 (iteration)."""
+    """Progress from lines that match a regular expression; each line counts as one iteration."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__()

@@ -435,7 +435,7 @@ class _PlacementSession:
 
     @property
     def _is_placed(self) -> bool | None:
-        """Return whether the pages are placed as wanted; None where `_deviation` is None."""
+        """Return whether the pages are placed as wanted; None if `_deviation` is None."""
         return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
 
     def _placement_report(self) -> dict[str, object]:
@@ -488,7 +488,7 @@ class _PlacementSession:
 
     def _exit_status(self) -> int:
         """Return the program's exit status, or `NOT_PLACED` if it is 0 and pages are misplaced."""
-        if self.program.status:  # the program's own messages say more
+        if self.program.status:  # the program's own messages explain more
             return self.program.status
         search = f"the search did not end: {self.search_problem}" if self.search_problem else None
         for message in filter(None, (self._reason, search)):

@@ -1,1 +1,1 @@
-"""Make records of points on a machine that does not exist but is described in YAML."""
+"""Make records of points on a simulated machine, which a YAML file describes."""

@@ -45,13 +45,13 @@ class Flow:
     # Name of each resource -> units of it for one unit of the flow's rate.
     uses: Mapping[str, float]
     limit: float = float("inf")  # highest rate that the flow requests; infinite by default
-    # How fast its rate grows compared with other flows, such as its number of threads.
+    # How fast the flow's rate grows compared with other flows, such as the number of threads.
     pace: float = 1.0
 
 
 @dataclass
 class FlowRatesAndUtilisation:
-    """The rates of flows, in their order, and how full each resource is (0 to 1)."""
+    """The rates of flows, in the order of the flows, and how full each resource is (0 to 1)."""
 
     rates: list[float]
     utilisation: dict[str, float] = field(default_factory=dict)
@@ -73,8 +73,8 @@ def max_min_fair_rates(
     left = {
         name: rest for flow in flows for name in flow.uses if (rest := capacities[name]) < math.inf
     }
-    # For each flow: the units that it needs, while its rate grows by its pace, of each resource
-    # with a limit.
+    # For each flow: the units of each limited resource that the flow needs while its rate grows by
+    # its pace.
     needs = [
         {name: units * flow.pace for name, units in flow.uses.items() if units > 0 and name in left}
         for flow in flows
@@ -103,12 +103,12 @@ def max_min_fair_rates(
 
 
 LINE_BYTES = 64
-# How fast the requests of a drive grow in comparison with those of a core. Many requests of one MiB
-# each are always on the way, so drives keep most of their rate next to programs (document 000,
+# How fast the requests of a drive grow compared with the requests of a core. Many requests of one
+# MiB each are always on the way, so drives keep most of their rate next to programs (document 000,
 # figure 7).
 _DRIVE_PACE = 4.0
-# Of a byte that is copied to or from a device, the shares that are read from the host's memory and
-# written to it, by the direction of the copies.
+# By the direction of copies to or from a device: the shares of a byte that are read from the host's
+# memory and written to the host's memory.
 _READ_AND_WRITTEN_BY_COPIES = {
     "to_device": (1.0, 0.0),
     "from_device": (0.0, 1.0),
@@ -129,8 +129,8 @@ class AccessPaths:
         self._idle, self.capacities, self._faults = idle, capacities, faults
         self.machine, self.topology = idle.machine, idle.topology
         self._slow_units = _units_of_slower_cores(idle.topology)
-        # Way of a byte -> units of each resource that the byte uses; most loads take the same few
-        # ways.
+        # A cache: way of a byte -> units of each resource that the byte uses. Most loads take the
+        # same few ways.
         self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
     def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[Flow]:
@@ -150,14 +150,14 @@ class AccessPaths:
             yield from self.memory_flows(load, hits, page_shares_by_node(load))
 
     def add_capacities_of_stand_in_files(self, load: Load) -> None:
-        """Add capacities of files that replace drives; no link limits a file, as it has no slot."""
+        """Add capacities of files that replace drives; a file has no slot, so no link limits it."""
         for drive in load["target"]["drives"]:
             self.capacities.setdefault(drive["component"], 1.0)
             self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
 
     def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
-        """Return the flow of a device, within its memory or over its link to the host."""
-        # The memory of a device can be that of a node, so its accesses use the node's controllers.
+        """Return the flow of a device, within the device's memory or over the link to the host."""
+        # If a device uses the memory of a node, its accesses use the controllers of this node.
         copied = _READ_AND_WRITTEN_BY_COPIES.get(load["kernel"] or "")
         if "host_to_device_bytes_per_second" in load["metrics"]:
             copied = 1.0, 0.0
@@ -212,7 +212,7 @@ class AccessPaths:
     def _core_seconds(
         self, load: Load, unit: int, shares: Mapping[int, float], missed: float
     ) -> float:
-        """Return the seconds that a core needs for a byte; `shares` has the share of each node."""
+        """Return the seconds of a core for a byte; `shares` is the share of accesses by node."""
         # A core waits for a limited number of cache lines at a time, so a longer mean latency makes
         # it slower (Little's law). A core handles near lines while far lines are on the way. Only
         # the share `missed` of its accesses needs memory. A program also computes, and its time for
@@ -250,7 +250,7 @@ class AccessPaths:
     ) -> dict[str, float]:
         """Return the use of controllers and links for a byte between a place and a memory.
 
-        The place is `begin`, a node of `package`; the memory is that of `node`.
+        The place is `begin`, a node of `package`. The memory belongs to `node`.
         """
         uses = {f"node{node}": reads + self.machine["memory"].get("write_cost", 1.0) * writes}
         own = self.topology.package_of_node.get(node)
@@ -290,7 +290,8 @@ class AccessPaths:
             for node, share in shares.items():
                 add_uses(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
                 if "processing_throughput_bytes_per_second" in load["metrics"]:
-                    add_uses(uses, {f"node{node}": share})  # the cores read what has arrived
+                    # The cores read the data that has arrived.
+                    add_uses(uses, {f"node{node}": share})
             limit = math.inf
             if self.reads_at_random(load):
                 block = block_bytes(load)
@@ -337,8 +338,9 @@ def closed_queue_rate(in_flight: int, idle_seconds: float, busy_seconds: float) 
     The rate is the exact result of mean value analysis (Reiser and Lavenberg 1980) for a queue with
     exponential service and a delay.
 
-    `in_flight` is the number of requests, at least 1; `idle_seconds` the time of a request while
-    there is no other request, `busy_seconds` the time in which the device takes no other request.
+    `in_flight` is the number of requests, at least 1. `idle_seconds` is the time of a request while
+    there is no other request. `busy_seconds` is the time in which the device takes no other
+    request.
     """
     delay = max(0.0, idle_seconds - busy_seconds)
     queued, rate = 0.0, 0.0

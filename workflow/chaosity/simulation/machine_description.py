@@ -1,7 +1,7 @@
 """Read the description of a simulated machine: capacity and latency of each part when idle.
 
-A machine that is idle has no other traffic. Its faults are included: a fault reduces capacities
-(`affected_resources`) or adds to latencies.
+An idle machine has no other traffic. The values include the machine's faults: a fault reduces
+capacities (`affected_resources`) or adds to latencies.
 
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
@@ -39,8 +39,8 @@ from chaosity.simulation.simulated_loads import (
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
 KIND = "simulated_machine"
-# Name of the file with the checked description among the results of a host. Simulating a record
-# reads this file and no YAML.
+# Name of the file with the checked description in the results of a host. The simulation of a record
+# reads this file, and reads no YAML file.
 MACHINE_FILE = "machine.json"
 
 _ALWAYS = "0001-01-01"  # a fault without `since` began before any record
@@ -61,7 +61,7 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 
 
 def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
-    """Return a checked description, completed by the keys of the description on which it is based.
+    """Return a checked description, completed by the keys of the description in `based_on`.
 
     `users` are the names of the descriptions that are based on this one.
     """
@@ -75,7 +75,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     base = document.get("based_on")
     if base is None:
         return cast(MachineDescription, document)
-    # Descriptions that ship, and descriptions beside the file, which take precedence.
+    # Descriptions of this project, and descriptions in the file's folder, which take precedence.
     folders = (ROOT / "templates/machines", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     others = known.keys() - users
@@ -176,7 +176,7 @@ def resource_capacities(
     rates = dict(_healthy_capacities(machine, topology))
     capacities = dict(rates)
     for fault in faults:
-        if fault["fault"] == "slow_port":  # one port, too slow for the drives behind it together
+        if fault["fault"] == "slow_port":  # one port, too slow for all its drives together
             rate = machine["drives"]["read_bytes_per_second"]
             capacities[slow_port_resource_name(fault)] = rate * len(fault["drives"])
         if fault["fault"] == "shared_drive_path":
@@ -198,7 +198,7 @@ def shared_drive_path_resource_name(fault: Fault) -> str:
     return f"drives{nodes}->package{fault['to_package']}"
 
 
-# Kind of a fault of a part that has a name of its own -> name of the resource.
+# Kind of a fault whose part is a single resource -> name of this resource.
 _RESOURCE_OF_FAULT = {
     "slow_node": "node{node}",
     "slow_link": "package{from_package}->package{to_package}",
@@ -213,7 +213,7 @@ def affected_resources(
 ) -> list[str]:
     """Return the names of the resources whose capacity a fault reduces.
 
-    `capacities` has the name of each resource. The result is empty for a fault that reduces none.
+    `capacities` has the name of each resource. The result is empty if a fault reduces no capacity.
     """
     if name := _RESOURCE_OF_FAULT.get(fault["fault"]):
         return [name.format_map(fault)]
@@ -226,8 +226,8 @@ def affected_resources(
             return [slow_port_resource_name(fault)]
         case "shared_drive_path":
             return [shared_drive_path_resource_name(fault)]
-    # `swapped_distances` changes the SLIT of the firmware, see `firmware_topology`, and
-    # `waiting_l3_domains` a latency, see `IdleMachine`: no capacity.
+    # The other kinds reduce no capacity: `swapped_distances` changes the firmware's SLIT (see
+    # `firmware_topology`), and `waiting_l3_domains` changes a latency (see `IdleMachine`).
     return []
 
 
@@ -296,14 +296,14 @@ def _healthy_capacities(
 # Reach of the second-level TLB with base pages: 2048 entries of 4 KiB.
 _TLB_BYTES = 2048 * 4096
 # Sharpness of the edge of a cache. With 3, dependent accesses at random find 79 % of their lines in
-# an L3 cache as large as their working set, and 48 % in one of half the size, as in the tables of
-# document 003.
+# an L3 cache as large as their working set, and 48 % in an L3 cache of half this size. Document 003
+# has such values in its tables.
 _CACHE_EDGE = 3
-# Passes over arrays replace lines before they read them again. So if a cache is too small, the
-# share of their accesses that hit is this power of the share of dependent accesses at random that
-# hit. Then a cache gives arrays of twice its size at most 1.13 times the bandwidth of memory, and
-# arrays of four times its size 1.02 times. Measured on two cores: 1.33 (0.95 to 2.47) and 1.05
-# (0.63 to 1.31), see docs/validation.md.
+# Passes over arrays replace lines before they read these lines again. So if a cache is too small,
+# the hit rate of passes is this power of the hit rate of dependent accesses at random. Then arrays
+# of twice the cache's size get at most 1.13 times the bandwidth of memory, and arrays of four times
+# the size get 1.02 times. Measured on two cores: 1.33 (0.95 to 2.47) and 1.05 (0.63 to 1.31), see
+# docs/validation.md.
 _PASSES_POWER = 3
 # For each cache level: the share of accesses that hit, and their latency in ns.
 HitShares = list[tuple[float, float]]
@@ -339,7 +339,7 @@ class IdleMachine:
             SAME_PACKAGE: same_package,
             OTHER_PACKAGE: other_package,
         }.get(relation, near)
-        # its lines are in all packages
+        # the memory's lines are in all packages
         if self.topology.package_of_node.get(end) is None and count > 1:
             named = (same_package + (count - 1) * other_package) / count
         return (named if pair is None else pair) * self._slowdown
@@ -364,7 +364,7 @@ class IdleMachine:
     def share_in_other_nodes_l3(self, load: Load) -> float:
         """Return the share of a load's data that L3 caches of its cores in other nodes hold.
 
-        Each cache of a core of the load holds a part of all its data, independent of the others.
+        Each cache of a core of the load holds a part of the data, independent of other caches.
         """
         units, size = processing_units_of_load(load), load["memory_bytes"]
         here = self.node_of(min(units))
@@ -378,7 +378,7 @@ class IdleMachine:
     def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
         """Return the working sets in bytes that other loads keep in the L3 cache of a load."""
         # A working set larger than the cache does not count: its lines are evicted before reuse.
-        # Pointer chases that are all larger than the cache are equally fast, so they share it.
+        # Pointer chases that are all larger than a cache are equally fast, so they share the cache.
         unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
         if unit not in self._domain_of_pu:
             return 0
@@ -408,9 +408,9 @@ class IdleMachine:
     def wait_beside_other_l3_domains_ns(self, load: Load, loads: list[Load]) -> float:
         """Return how long dependent accesses wait while another L3 domain of their node accesses.
 
-        The fault `waiting_l3_domains` lets accesses of some L3 domains to their own node wait. The
-        wait in ns grows with the working set, in the way in which the misses of a cache do. The
-        wait was fitted to measurements; nothing else in the model explains it.
+        The fault `waiting_l3_domains` delays accesses of some L3 domains to their own node. The
+        wait in ns grows with the working set, as the misses of a cache do. The wait was fitted to
+        measurements, since no other part of the model explains this wait.
         """
         unit, l3_of_pu = min(processing_units_of_load(load)), self.topology.l3_of_pu
         node, size, wait = self.node_of(unit), load["memory_bytes"], 0.0

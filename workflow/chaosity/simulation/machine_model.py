@@ -59,7 +59,7 @@ class NoiselessLoadResult:
     counted_bytes_per_second: float = 0.0
     # Time of one dependent access or transfer; None for other loads.
     latency_ns: float | None = None
-    # Rate to each node of the target while all nodes are accessed.
+    # Rate to each node of the target while the load accesses all these nodes.
     bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
     # Data-to-worker proximity that the load's search finds; None without a search.
     dwp: float | None = None
@@ -74,7 +74,7 @@ class NoiselessLoadResult:
 
 @dataclass(frozen=True)
 class Routes:
-    """How loads use the parts of a machine while all of them run.
+    """How loads use the parts of a machine while all these loads run.
 
     Routes depend on the speed of cores and drives, and not on the capacities of resources that
     loads share.
@@ -129,7 +129,7 @@ class MachineModel:
     def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, with the loads' present placement.
 
-        The routes can be those of another model, if only capacities of shared resources differ.
+        The routes of another model can be used, if only capacities of shared resources differ.
         """
         flows, free = self.flow_rates(routes, loads)
         results = {}
@@ -143,7 +143,7 @@ class MachineModel:
     def flow_rates(
         self, routes: Routes, loads: Sequence[Load]
     ) -> tuple[list[Flow], FlowRatesAndUtilisation]:
-        """Return the flows of loads with the limits that their programs have, and their rates."""
+        """Return the flows of loads, limited as their programs require, and the rates of flows."""
         for load in loads:
             self._paths.add_capacities_of_stand_in_files(load)
         flows = routes.flows
@@ -177,7 +177,7 @@ class MachineModel:
                 sum(idle) / len(idle) + max(0.0, waiting) * math.log(times) for times in (2, 100)
             )
         elif "by_node" in load["target"]:
-            # Threads visit the nodes in turn, so a node's rate is that of all threads together.
+            # Threads visit the nodes in turn, so a node's rate is the rate of all threads together.
             for node in load["target"]["nodes"]:
                 alone = [*self._paths.memory_flows(load, hits, {node: 1.0})]
                 rate = sum(max_min_fair_rates(alone, self.capacities).rates)
@@ -203,7 +203,7 @@ class MachineModel:
         return sum(own.get(node, 0.0) for node, own in shares) / len(units)
 
     def miss_share_by_counter(self, load: Load) -> Mapping[str, float]:
-        """Return counter -> share of a load's accesses that it counts, beyond the caches."""
+        """Return counter -> share of a load's accesses that the counter counts as cache misses."""
         pages, units = page_shares_by_node(load), processing_units_of_load(load)
         near = sum(pages.get(self._idle.node_of(unit), 0.0) for unit in units) / len(units)
         shared = shared_access_share(load)
@@ -221,7 +221,7 @@ class MachineModel:
 def _limited_by_programs(
     loads: Sequence[Load], flows: Sequence[Flow], rates: Sequence[float]
 ) -> list[Flow]:
-    """Return the flows, limited where programs use less than the rates that they could have."""
+    """Return the flows, with limits where programs use less than the possible rates."""
     slowest: dict[str, float] = {}
     for flow, rate in zip(flows, rates, strict=True):
         slowest[flow.load] = min(rate, slowest.get(flow.load, rate))
@@ -231,7 +231,7 @@ def _limited_by_programs(
     limits = (
         share[flow.load] * (slowest[flow.load] if flow.load in waiting else rate)
         if flow.load in waiting or share[flow.load] < 1
-        else flow.limit  # a load without such a limit also gets what others leave
+        else flow.limit  # loads without such a limit also get the rates that other loads leave
         for flow, rate in zip(flows, rates, strict=True)
     )
     return [replace(flow, limit=limit) for flow, limit in zip(flows, limits, strict=True)]
@@ -241,12 +241,12 @@ def _limited_by_programs(
 P99_OVER_MEDIAN = 1.06
 # Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
 _ELEMENT_BYTES = 24
-# Counters of the model, and the time in seconds for which they count.
+# Counters of the model, and the time in seconds in which these counters count.
 _LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
 _REMOTE_CACHES = "last_level_misses_remote_cache"
 COUNTED_SECONDS = 1.0
 
-# The values of a load's metrics without noise; a metric by node has one for each node.
+# The values of a load's metrics without noise; a metric by node has a value for each node.
 TrueValues = Mapping[str, float | dict[str, float]]
 
 

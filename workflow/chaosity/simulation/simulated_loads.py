@@ -16,8 +16,8 @@ from chaosity.place.page_placement import FIRST_TOUCH, shift_shares_to_workers
 from chaosity.records.record_format import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 
-# Bytes that STREAM-like kernels read and write, as they count them. An ordinary store also fetches
-# its line first; a non-temporal store (_nt) does not.
+# Bytes that kernels like STREAM read and write, in the way that STREAM counts bytes. An ordinary
+# store also fetches the line first; a non-temporal store (_nt) fetches no line.
 _READS_AND_WRITES = {
     "copy": (1, 1),
     "scale": (1, 1),
@@ -26,7 +26,7 @@ _READS_AND_WRITES = {
     "read": (1, 0),
     "fill": (0, 1),
 }
-# Kernels of traffic that say which share of their accesses is reads, in per cent.
+# Kernels of traffic whose names have the share of reads among their accesses, in per cent.
 _SHARE_OF_READS = re.compile(r"read([0-9]+)")
 # Reads and writes of all other programs: three reads for each write.
 _OTHER_PROGRAM = (3, 1)
@@ -38,7 +38,7 @@ _UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
 
 @cache
 def _read_benchmark(name: str) -> BenchmarkDocument:
-    """Return the document of a benchmark; empty for "", the name of programs that are no benchmark.
+    """Return the document of a benchmark; empty for "", which names programs without benchmark.
 
     A process reads each file once, since a record takes less time than reading the file.
     """
@@ -75,8 +75,8 @@ def _has_values(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]
 def page_shares_by_node(load: Load) -> dict[int, float]:
     """Return node -> share of a load's pages, as the kernel of a simulated machine places them.
 
-    If one thread touches all pages first, they are all on its node, the first of the workers.
-    AutoNUMA has moved the pages of a load to the nodes of all workers before the load counts.
+    If one thread touches all pages first, all pages are on its node, which is the first worker.
+    AutoNUMA has moved the pages to the nodes of all workers before the measurement begins.
     """
     policy, workers = load["target"].get("name"), load["initiator"]["nodes"]
     if policy == FIRST_TOUCH and workers and _has_values(load, "one_thread_touches_if"):
@@ -92,7 +92,7 @@ def shared_access_share(load: Load) -> float:
 
 
 def shares_work(load: Load) -> bool:
-    """Return whether the threads of a load share its work equally, so all wait for the slowest."""
+    """Return whether threads of a load do equal work, so that all wait for the slowest thread."""
     return _simulated_programs(load).get("shares_work", False)
 
 
@@ -103,7 +103,7 @@ def processing_units_of_load(load: Load) -> frozenset[int]:
 
 @cache
 def processing_units(cpus: str) -> frozenset[int]:
-    """Return the units in a Linux list; cached, since a fit asks for the same lists very often."""
+    """Return the units in a Linux list; cached, since a fit needs the same lists very often."""
     return frozenset(parse_cpu_list(cpus))
 
 
@@ -118,12 +118,12 @@ def share_of_peak_rate(load: Load) -> float:
 
 
 def _kernel(load: Load) -> str:
-    """Return the load's kernel, or the one whose accesses its program makes; "" if unknown."""
+    """Return the load's kernel, or a kernel with the accesses of its program; "" if unknown."""
     return load["kernel"] or _simulated_programs(load).get("accesses_as", "")
 
 
 def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
-    """Return the bytes that a load reads, writes and counts, as shares of the bytes it moves.
+    """Return the bytes that a load reads, writes and counts, as shares of all bytes moved.
 
     The kernel of a load is a name such as ``triad_nt``, or a share of reads such as ``read67``.
     """

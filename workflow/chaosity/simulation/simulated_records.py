@@ -4,8 +4,8 @@ This module is the inverse of `runner.tool_output` and `runner.metric_values`. T
 benchmark file says where each value is in the tool's output, so the same file says where to write
 the value. No code in this module is for one tool only.
 
-The raw output is what the benchmark's tool would print. The same code as for measured records
-computes values and checks from the output. Time is virtual: the time stamps say how long the
+The raw output has the form in which the benchmark's tool prints. The code for measured records
+computes values and checks from this output. Time is virtual: the time stamps say how long the
 measurement would have taken.
 """
 
@@ -91,7 +91,7 @@ class _OutputWriter:
     def put_value(self, source: OutputValueSource, value: Any) -> None:
         """Write a value to the place from which a source reads it.
 
-        The value is in SI units, or a text; a number is converted to what the tool prints.
+        The value is in SI units, or a text. A number is converted to the unit that the tool prints.
         """
         name = source.get("in", "stdout")
         if isinstance(value, float):
@@ -111,7 +111,7 @@ class _OutputWriter:
             )
 
     def _with_value(self, document: Any, steps: Sequence[str], value: Any) -> Any:
-        """Return a JSON document with a value at a path; a list gets an item for each drive."""
+        """Return a JSON document with a value at the path `steps`; lists have an item per drive."""
         if not steps:
             return value
         step, rest = steps[0], steps[1:]
@@ -129,8 +129,8 @@ class _OutputWriter:
     ) -> None:
         """Write the progress of the load.
 
-        `samples` are begin, end (seconds on the monotonic clock) and amount of each sample,
-        `details` further keys of each sample. `realtime_minus_monotonic` is in seconds.
+        `samples` are begin, end (seconds on the monotonic clock) and amount of each sample.
+        `details` are further keys of each sample. `realtime_minus_monotonic` is in seconds.
         """
         source = self.load["progress"]
         if source is None:
@@ -181,7 +181,7 @@ def text_with_value_as_first_group(pattern: str, value: str) -> str:
 
 
 def _text_of_tokens(tokens: Any, value: str) -> str:
-    """Return the shortest text that matches a parsed pattern; its group becomes `value`."""
+    """Return the shortest text that matches a parsed pattern; the group becomes `value`."""
     text = ""
     for kind, argument in tokens:
         if kind is _constants.LITERAL:
@@ -293,7 +293,7 @@ def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Rec
 class RunNoise:
     """The noise of one replicate of a point."""
 
-    lost: float  # share of the rates that other programs take in a disturbed replicate, else 0
+    lost: float  # share of the rates that other programs take; 0 in an undisturbed replicate
     qualities: list[float]  # factor of each load's rates; times are divided by it
     samples: list[list[float]]  # further factors of each load, one for the rate in each sample
 
@@ -385,7 +385,7 @@ def _load_record(
 
 
 def _counted(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
-    """Return the counts of a load's counters, or a reason for counters that the model lacks."""
+    """Return the count of each counter of a load, or why the model lacks the counter."""
     counted: dict[str, CounterResult] = {
         name: {"reason": "simulated"} for name in load.get("counters", {})
     }
@@ -454,7 +454,7 @@ def _sample_details(
     quality: float,
     seconds: float,
 ) -> dict[str, Any]:
-    """Return the keys of a sample besides its times: block times, or amount and time by node."""
+    """Return the keys of a sample except its times: block times, or amount and time by node."""
     details: dict[str, Any] = {}
     for metric, value in values.items():
         source = load["metrics"][metric]
