@@ -1,20 +1,21 @@
-"""Analyse variance: which factors explain the differences in a table, and how much of them.
+"""Analyse variance: find which factors explain the differences in a table, and how much of them.
 
-The steps are those of document 004 and of Jain, "The Art of Computer Systems Performance Analysis"
-(1991): effects, allocation of variation, F tests, contrasts, visual tests of the residuals, and a
-log transform if the residuals need it. A factor is *significant* when its F test finds more than
-noise, and *important* when it explains much of the variation.
+An analysis has the steps of document 004 and of Jain, "The Art of Computer Systems Performance
+Analysis" (1991). The steps are effects, allocation of variation, F tests, contrasts, visual tests
+of the residuals, and a log transform if the residuals need it. A factor is *significant* when its F
+test finds more than noise, and *important* when it explains much of the variation.
 
-No experiment is named here. The candidates for factors are the design's own factors and a load's
+This code names no experiment. The candidates for factors are the design's own factors and a load's
 levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
-A candidate that follows from other candidates is not a factor either: a target that is always the
-initiator's own node adds nothing to the initiator, and a relation follows from initiator and
-target.
+A candidate that follows from other candidates is not a factor either. For example, a relation
+follows from initiator and target, and a target that is always the initiator's own node follows from
+the initiator.
 
 An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels
 on local memory. In one table with all factors crossed, most combinations would be empty. So if the
-candidates do not fill their table, rows with one level of one column are separated, such that the
-fullest table remains; this is repeated until all rows are covered.
+candidates do not fill their table, the rows that share one level of a column become a smaller
+table. Each further table is the one with most rows that no earlier table has, up to MOST_CUTS
+tables.
 """
 
 from __future__ import annotations
@@ -52,20 +53,21 @@ from chaosity.text_templates import sentences_of_macro, text_of_macro
 
 _TEXTS = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
-# Relative rounding error of a value; a smaller residual is rounding.
+# # Relative rounding error of a value. A residual below this error counts as zero.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
-# Logarithms are clearly better if their log likelihood is larger by more than this: then the 95 %
-# interval of the power does not contain the values themselves (Box and Cox, "An Analysis of
-# Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is half the 95 %
-# point of chi square with one degree of freedom.
+# Logarithms are clearly better if their log likelihood is larger by more than this limit. Then the
+# 95 % interval of the power transform does not contain the untransformed values (Box and Cox, "An
+# Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is
+# half the 95 % point of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
-# A trend is noted at this level, which chance reaches once in a hundred tables. At 5 % every
-# twentieth healthy table would have a note.
+# A note reports a trend with a p-value below this level. Chance causes such a trend in one of a
+# hundred tables. At a level of 5 % every twentieth healthy table would have a note.
 _TREND_LEVEL = 0.01
-# With thousands of values even a faint trend is significant; below Cohen's "medium" (Statistical
-# Power Analysis, 1988) it does not harm the tests.
+# The smallest correlation that counts as a trend. With thousands of values even a faint trend is
+# significant, but a correlation below Cohen's "medium" (Statistical Power Analysis, 1988) does not
+# harm the tests.
 _TREND_LEAST = 0.3
-# Document 004 calls a factor with 9 % of the variation, and one with 8 %, unimportant.
+# Document 004 calls two factors with 8 % and 9 % of the variation unimportant.
 IMPORTANT_FROM_PERCENT = 10.0
 
 
@@ -75,21 +77,21 @@ class VariationTerm:
 
     name: str  # names of the factors, "error" or "total"
     kind: str  # factor, interaction, block, error or total
-    degrees_of_freedom: int  # degrees of freedom of its sum of squares
+    degrees_of_freedom: int  # degrees of freedom of the sum of squares
     sum_of_squares: float  # sum of squares, in the square of the analysed unit
-    # Sum of squares per degree of freedom; None for the total, or without any.
+    # The sum of squares per degree of freedom; None for the total, or without degrees of freedom.
     mean_square: float | None
-    f: float | None  # mean square divided by the mean square of the error; None without an error
-    p_value: float | None  # probability of an F of this size if there is no effect
+    f: float | None  # mean square divided by the mean square of the error; None if no error is left
+    p_value: float | None  # probability of such an F or a larger one if there is no effect
     variation_percent: float  # share of the total sum of squares
     significant: bool | None = None  # whether the F test finds more than noise; None without a test
     important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
-    sentence: str | None = None  # the conclusion, for factors, interactions and blocks
+    sentence: str | None = None  # conclusion on a factor, interaction or block
 
 
 @dataclass(frozen=True)
 class AnovaResult:
-    """The result of an analysis of variance; the keys of its JSON are the names of the fields."""
+    """The result of an analysis of variance; its JSON has the field names as keys."""
 
     response: str  # column of the values
     factors: tuple[str, ...]  # columns that were varied
@@ -105,8 +107,8 @@ class AnovaResult:
     effects: tuple[LevelEffect, ...]  # effect of each level of each factor
     # Effect of each pair of levels, for each interaction of two factors.
     interactions: tuple[InteractionEffect, ...]
-    contrasts: tuple[Contrast, ...]  # differences of pairs of levels
-    # fitted, residuals: fitted value and residual of each value, on the analysed scale.
+    contrasts: tuple[Contrast, ...]  # difference of the two levels of each pair
+    # fitted, residuals: the model's value, and what is left of the value, on the analysed scale.
     fitted: Values
     residuals: Values
     normal_quantiles: Values  # normal quantiles of the residuals, in standard deviations
@@ -115,9 +117,9 @@ class AnovaResult:
     analysed: ValuesAndError  # data for further contrasts; not in the JSON
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except `analysed`, in JSON's types.
+        """Return everything except `analysed`, as JSON values.
 
-        `confidence` is that of the intervals and of the tests.
+        The additional key `confidence` has the confidence of the intervals and of the tests.
         """
         plain = {**vars(self), "confidence": self.analysed.confidence}
         del plain["analysed"]
@@ -150,10 +152,11 @@ def analyse_variance(
         frame: table with one row for each value; error messages name rows by their index.
         response: column of the values.
         factors: columns of the factors; their levels are treated as categories.
-        block: blocking column (such as replicate), whose effect is removed from the error; or None.
-        transform: "log" analyses logarithms, "none" the values. "better" selects the scale with the
-            larger likelihood of the residuals; "auto" selects logarithms only if their likelihood
-            is clearly larger.
+        block: column of the blocks, such as replicate; their effect is removed from the error.
+        None: there are no blocks.
+        transform: "log" analyses logarithms, and "none" analyses the values themselves. "better"
+        selects the scale with the larger likelihood of the residuals. "auto" selects logarithms
+        only if their likelihood is clearly larger.
         confidence: confidence of the intervals and of the tests, 0 to 1.
 
     Raises:
@@ -251,23 +254,23 @@ def analyse_variance(
     )
 
 
-# Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric
-# mean, so both have the same unit. The likelihood uses the degrees of freedom of the error, since a
-# model with a mean for each cell leaves far fewer degrees of freedom than there are rows.
+# Box and Cox compare the residual sums of squares of y and of G ln y. G is the geometric mean of y,
+# so both sums have the same unit. The likelihood here uses the degrees of freedom of the error, not
+# the number of rows, since a model with a mean for each cell leaves far fewer degrees of freedom.
 def _log_likelihood_gain_of_logarithms(
     scales: Values, squares: Values, freedom: int
 ) -> float | None:
-    """Return by how much the log likelihood is larger for logarithms; None if it is unknown."""
+    """Return the log likelihood of logarithms minus that of the values; None if it is unknown."""
     if freedom < 1 or len(squares) < 2 or not squares.all():
         return None
     error, error_of_logs = map(math.log, squares)
     return freedom / 2.0 * (error - error_of_logs - 2.0 * float(np.mean(scales[:, 1])))
 
 
-# A user's own table is analysed without logarithms unless these are clearly better. For measured
-# rates and times it is known that disturbances multiply values. Many small tables cannot show
-# clearly that logarithms are better, but without them the noise would be unequal and the intervals
-# wrong.
+# Logarithms of a user's own table are analysed only if they are clearly better. Measured rates and
+# times are different: disturbances are known to multiply these values. Many tables are too small to
+# show clearly that logarithms are better, but without logarithms the noise would be unequal and the
+# intervals wrong.
 def _should_analyse_logarithms(transform: str, gain: float | None) -> bool:
     if transform in ("log", "none") or gain is None:
         return transform == "log"
@@ -283,7 +286,7 @@ def _normal_quantiles(residuals: Values) -> Values:
 
 
 def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
-    """Return the rank correlation of fitted values and absolute residuals if it is a trend."""
+    """Return the rank correlation of fitted values and absolute residuals; None without a trend."""
     sides = [_without_rounding(side) for side in (fitted, np.abs(residuals))]
     if len(fitted) < 3 or not all(map(np.ptp, sides)):
         return None
@@ -292,14 +295,14 @@ def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
 
 
 def _without_rounding(values: Values) -> Values:
-    """Return scaled values, rounded so that those that differ by rounding errors are equal."""
+    """Return scaled values, rounded so that values with different rounding errors become equal."""
     return np.asarray(np.round(values / (np.abs(values).max() or 1.0), 9), dtype=float)
 
 
 def _variation_table(
     analysed: ValuesAndError, terms: Iterable[tuple[Term, float, int]], error_squares: float
 ) -> tuple[VariationTerm, ...]:
-    """Return the lines of the table: each term, then error and total.
+    """Return the lines of the table: one for each term, then those of the error and of the total.
 
     `terms` has each term with its sum of squares and its degrees of freedom.
     """
@@ -353,18 +356,17 @@ RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
 _SAME_NODE = "same_node"
 _NOT_KNOWN = ("unknown", "none")
-# Columns that every load has, in the order in which a column is kept if another column follows from
-# it.
+# Columns that every load has. If two of them follow from each other, the earlier one is a factor.
 _OWN = ("initiator", "target", "kernel", "benchmark")
-# Rows with different values in these columns are analysed apart: threads and nodes, drives and
+# Rows with different values in these columns are analysed separately: threads and nodes, drives and
 # drive sets.
 _KINDS = ("initiator_kind", "target_kind")
-# Least share of a table's combinations that must have a value: empty ones cost degrees of freedom
-# and make shares of variation overlap. A matrix without its diagonal (a core does not talk to
-# itself) has 2/3 or more from three cores on.
+# The least share of a table's combinations that must have a value. Empty combinations cost degrees
+# of freedom and make shares of variation overlap. A core-to-core matrix has no values on its
+# diagonal, but with three or more cores 2/3 or more of its combinations have a value.
 LEAST_FILLED = 0.6
-# Most tables into which the rows of an experiment are divided: further tables of a plan with many
-# designs have hardly any new rows.
+# The largest number of tables into which the rows of an experiment are divided. A further table of
+# a plan with many designs has hardly any new rows.
 MOST_CUTS = 4
 
 
@@ -376,7 +378,7 @@ class AnovaStudy:
     experiment: str
     load: str
     metric: str
-    # Column -> its level, for columns that vary in the experiment but are constant in this part.
+    # Column -> its level, for columns that vary in the experiment but not in this part.
     where: Mapping[str, str]
     factors: tuple[str, ...]  # columns of the frame that vary
     frame: pd.DataFrame  # columns of the factors, `value`, `replicate`, and `relation`
@@ -407,8 +409,8 @@ class AnovaStudy:
         """Return the share of the variation that the relation alone explains, in per cent.
 
         The returned share is a part of the share of initiator, target and their interaction, since
-        the relation follows from initiator and target. The result is None if fewer than two
-        relations are known.
+        the relation follows from initiator and target. The result is None if the rows have fewer
+        than two known relations.
         """
         codes, names = pd.factorize(self.frame["relation"])
         if len(names) < 2 or codes.min() < 0 or set(names) & set(_NOT_KNOWN):
@@ -421,7 +423,7 @@ class AnovaStudy:
 def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
     """Find every table of one host in one configuration that can be analysed."""
     measured = measurements.valid_rows_with_value()
-    if "reference" in measured.rows:  # a reference's ratio to itself is 1
+    if "reference" in measured.rows:  # the ratio of a reference to itself is always 1
         measured = measured.where(reference=False)
     keys = ["experiment", "load", "metric"]
     found: list[AnovaStudy] = []
@@ -445,12 +447,12 @@ def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
 def _comparable_parts(
     own: pd.DataFrame, everyone: pd.DataFrame
 ) -> Iterator[tuple[dict[str, str], pd.DataFrame, list[str]]]:
-    """Yield constant columns, rows and candidates for factors, by kinds of initiator and target.
+    """Yield the constant columns, the rows and the candidate factors of each comparable part.
 
-    In each part a replicate has each combination of levels once. If points differ only in their
-    other loads, the columns of these loads are needed too. These columns are taken from `everyone`,
-    the rows of all loads. Points without other loads lack these columns, so they are analysed
-    separately.
+    All rows of a part have the same kinds of initiator and target, and a replicate has each
+    combination of levels once. If points differ only in their other loads, the columns of these
+    loads become candidates too. The columns come from `everyone`, the rows of all loads. Points
+    without other loads lack these columns, so they are analysed separately.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
@@ -479,7 +481,7 @@ def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
 
 
 def _level(value: object) -> str:
-    """Return a level as text; whole numbers have no decimals."""
+    """Return a level as text; a whole number has no decimals."""
     if value is None or value != value:
         return "none"
     if isinstance(value, float) and value.is_integer():
@@ -488,7 +490,7 @@ def _level(value: object) -> str:
 
 
 def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return columns such as `role.kernel`: kernel, places and levels of a row's other loads."""
+    """Return columns such as `role.kernel`, with kernel, places and levels of the other loads."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
@@ -544,9 +546,10 @@ def _crossed(
     )
     kept = [name for name in candidates if codes[name].max() > 0]
     follow: list[str] = []
-    for name in reversed(kept.copy()):  # of two that follow from each other, the first is a factor
+    for name in reversed(kept.copy()):  # if two follow from each other, the first is kept
         others = [other for other in kept if other != name]
-        # Whether each combination of the other columns has a single level.
+        # A column follows from the others if each combination of the others has a single level of
+        # it.
         if others and len(codes[others].drop_duplicates()) == len(codes[kept].drop_duplicates()):
             kept.remove(name)
             follow.insert(0, name)
@@ -560,7 +563,7 @@ def analyse_all_studies(
 ) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
     """Yield every study with its analysis; studies that cannot be analysed are skipped.
 
-    `confidences` is experiment -> confidence of its intervals. Default: 0.95.
+    `confidences` is experiment -> confidence of its intervals, 0 to 1. Default: 0.95.
     """
     for study in find_anova_studies(measurements):
         confidence = confidences.get(study.experiment, CONFIDENCE)

@@ -1,15 +1,16 @@
 """Summarise the cells of the tidy table: median, 95 % interval, n, outliers, and ratios of cells.
 
-A cell is one metric of one load of one point of one experiment on one host in one configuration;
-its replicates are the sample. Several loads of one point can have the same name in the experiment
-(a latency load on each of eight cores); initiator and target distinguish them.
+A cell is one metric of one load of one point of one experiment on one host in one configuration.
+The replicates of a cell are the sample. Several loads of one point can have the same name in the
+experiment, such as a latency load on each of eight cores. The initiator and the target distinguish
+these loads.
 
-Outliers are the replicates that do not count for the interval, see `estimates`. Outliers are marked
-but not removed: what disturbs a machine is a property of the machine.
+Outliers are the replicates that do not count for the interval (see `estimates`). The summary marks
+outliers but does not remove them: what disturbs a machine is a property of the machine.
 
-Replicate k of every point is measured before replicate k + 1 of any point, so two measurements of
-one block were made in the same hours. Drift between blocks cancels out in their ratio. The scatter
-of the ratios over the blocks gives the interval.
+Replicate k of every point is measured before replicate k + 1 of any point, so all measurements of
+one block are made in the same hours. Drift between blocks cancels out in the ratio of two
+measurements of one block. The scatter of these ratios over the blocks gives the interval.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ from chaosity.store.measurements import (
 from chaosity.store.tidy_table_from_records import MISSING
 from chaosity.units import format_percent, format_quantity
 
-# Status of a cell with valid replicates without a value: an optional metric.
+# Status of a cell whose replicates are valid but have no value, because the metric is optional.
 UNMEASURED = "unmeasured"
 
-# Cells with equal values in these columns scatter similarly, so they share a prior variance.
+# Cells with equal values in these columns have similar scatter, so they share a prior variance.
 KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
-# Columns with the prior of a row's cell, see `VariancePrior`.
+# Columns with the prior of each row's cell, see `VariancePrior`.
 PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
 
 
@@ -61,29 +62,29 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
-        measurements: all rows of the cells. Priors are those of `with_variance_priors`; rows
-            without priors get priors that are estimated from these cells.
-        by: columns that identify a cell; None is a value like any other.
+        measurements: all rows of the cells. The columns that `with_variance_priors` adds have the
+            priors. Rows without these columns get priors that are estimated from the given cells.
+        by: columns that identify a cell; a missing value counts as a value like any other.
 
     Returns:
-        One row for each cell: the columns that describe it (from its first row; `label` is the
-            first that is not null, `file_backed` is true if it is in any row), and:
+        One row for each cell. The columns that describe the cell come from the first row of the
+        cell, except `label` (the first label that is not null) and `file_backed` (true if any row
+        has true). The other columns are:
 
         - `n`, `n_failed`, `n_missing`: number of replicates by status;
         - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At
-          n = 1 the interval follows from the prior alone, and is NaN without one;
-        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows; of
-          logarithms where all values are above 0 (`is_positive`), see `ReplicateNoise`;
-          `own_variance` is not moderated;
+          n = 1 the interval follows from the prior alone; without a prior the ends are NaN;
+        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows, see
+          `ReplicateNoise`. If all values are above 0 (`is_positive`), they describe logarithms.
+          `own_variance` is the variance before moderation;
         - `prior_variance`, `prior_freedom`, `prior_cells`: the prior that moderated the variance,
           see `VariancePrior`; NaN, 0 and 0 if the cell has no prior or contradicts it;
-        - `standard_deviation`: NaN below n = 2, since the spread is unknown then, not zero;
+        - `standard_deviation`: NaN below n = 2, because one value does not show the spread;
         - `precision`: half the interval's width as a share of the median, NaN without an interval;
-        - `outliers`: number of replicates that do not count, NA below n = 3 or without a prior;
-        - `status`: "valid" with at least one value, else "failed" with at least one failed
-          replicate, else "unmeasured" with at least one replicate that has a reason for having no
-          value, else "missing";
-        - `reason`: of the first failed replicate, else of the first without a value, else None.
+        - `outliers`: number of replicates that do not count; NA below n = 3 or without a prior;
+        - `status`: "valid" if a replicate has a value; else "failed" if a replicate failed; else
+          "unmeasured" if a replicate has a reason for having no value; else "missing";
+        - `reason`: reason of the first failed replicate, or else of the first without a value.
     """
     tidy = as_measurements(measurements).rows
     sample = _sample(tidy, by)
@@ -91,7 +92,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     number = len(sample.first_rows)
     columns = [column for column in tidy.columns if column not in OF_A_REPLICATE]
     cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
-    # If replicates differ, the cell has the label or the stand-in file of any of them.
+    # The rows of a cell can differ in label and stand-in file. The cell gets those that any row
+    # has.
     if "label" in tidy:
         cells["label"] = tidy["label"].groupby(codes).first().reindex(range(number))
     if "file_backed" in tidy:
@@ -135,9 +137,9 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 
 
 def with_variance_priors(measurements: Measurements) -> Measurements:
-    """Return the rows with the prior of their cell, estimated from all cells of each kind.
+    """Return the rows with the prior of each row's cell, estimated from all cells of each kind.
 
-    So a cell's interval stays the same, whichever other cells are selected later.
+    The interval of a cell then stays the same, whichever other cells are selected later.
     """
     sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
     columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
@@ -147,7 +149,7 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 def replace_values_and_drop_priors(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     """Return rows of the tidy table with other values.
 
-    Priors are dropped, because they belong to the old values.
+    The priors are dropped because they were estimated from the old values.
     """
     return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
@@ -170,13 +172,14 @@ class _Sample(NamedTuple):
     valid: NDArray[np.bool_]  # whether each row has a value
     is_positive: NDArray[np.bool_]  # whether each cell has values, all of them above 0
     prior: VariancePrior  # the prior of each cell
-    noise: ReplicateNoise  # noise of each cell; of logarithms where `is_positive`
+    noise: ReplicateNoise  # noise of each cell; noise of logarithms where `is_positive`
 
 
 def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
-    """Return the sample of rows; priors are those of the rows, or else estimated from them."""
+    """Return the sample of rows with priors from the rows, or else estimated from the rows."""
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-    # pandas may number groups with nulls last; numbers by first appearance keep tables readable.
+    # If a group has a null, pandas may number it last; numbers by first appearance keep tables
+    # readable.
     codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
     first_rows = np.unique(codes, return_index=True)[1]
     number = len(first_rows)
@@ -186,7 +189,7 @@ def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
     own, scaled = codes[valid], values[valid]
     is_positive = np.bincount(own, minlength=number) > 0
     is_positive[own[scaled <= 0.0]] = False
-    # A ratio that is 1 in each replicate is that of a value to itself, so it does not scatter.
+    # A ratio that is 1 in each replicate divides a value by itself, so it does not scatter.
     moderable = is_positive & (np.bincount(own, scaled != 1.0, number) > 0)
     if not set(CELL) <= set(by) and set(CELL) <= set(tidy.columns):  # groups of several cells
         of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
@@ -215,8 +218,9 @@ def _fit_priors(
 ) -> VariancePrior:
     """Return the prior of each cell, see `fit_priors_of_kinds`.
 
-    A run with a budget repeats points that depart, so half of its cells with two replicates may
-    have a disturbed one. Disturbed replicates do not show how much undisturbed replicates scatter.
+    A run with a budget repeats points that depart from what is expected, so half of the cells with
+    two replicates may have a disturbed replicate. The prior leaves disturbed replicates out,
+    because they do not show how much undisturbed replicates scatter.
     """
     prior = fit_priors_of_kinds(values[~disturbed], cells[~disturbed], kinds)
     if not disturbed.any():
@@ -233,16 +237,17 @@ _SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
     *("initiator", "target", "metric", "levels"),
 )
-# At sizes at which cores hardly share anything, latency together divided by latency alone is within
-# about 5 % of 1 in the published sweep (document 003, one run, eight cores, 2 to 64 MB). This limit
-# is 1.5 times as far from 1, so such noise does not reach it.
+# At sizes at which cores hardly share anything, the latency of all cores together divided by the
+# latency of one core alone is within about 5 % of 1. This is the noise of the published sweep
+# (document 003, one run, eight cores, 2 to 64 MB). The limit here is 1.5 times as far from 1.
 DIVERGING_RATIO = 1.075
-# Latency of a core divided by that of the others of its node. In the published sweep it is 1 within
-# 1 % as long as each core runs alone, and 1.26 to 1.30 for the slow cores when all run.
+# Latency of a core divided by the latency of the other cores of its node. In the published sweep
+# (document 003) this ratio is within 1 % of 1 while each core runs alone, and 1.26 to 1.30 for the
+# slow cores while all cores run.
 SLOW_INITIATOR_RATIO = 1.1
-# Columns that are equal in both latencies of a pair, together and alone.
+# Columns with equal values in the two latencies of a pair, measured together and alone.
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
-# Columns of a summary that are given for the periods before and after a change of a component.
+# Columns of a summary that are repeated for the periods before and after a component's change.
 _ESTIMATE = ("median", "low", "high", "n")
 
 
@@ -252,9 +257,9 @@ def summarise_cell_ratios_paired_by_block(
     """Divide cells of a selection by partners in another selection, paired by replicate block.
 
     Args:
-        numerator: divided selection, whose columns describe the result.
-        denominator: reference; if a cell has several partners, their geometric mean is used.
-        on: columns with equal values in partners; `replicate` is added.
+        numerator: the selection that is divided; its columns describe the result.
+        denominator: the reference; if a cell has several partners, their geometric mean is used.
+        on: columns that have equal values in partners; the function adds `replicate`.
 
     Returns:
         The table of `summarise_cells` for the ratios (no unit), without cells that have no pair.
@@ -263,7 +268,8 @@ def summarise_cell_ratios_paired_by_block(
     above, below = (as_measurements(side).valid_rows().rows for side in (numerator, denominator))
     below = below.assign(_log=np.log(below["value"].to_numpy(dtype=float)))
     partners = below.groupby(keys, dropna=False)["_log"].mean().reset_index()
-    # A key without any value (no load has a kernel) has lost its type in the grouping.
+    # pandas drops the type of a key column without any value, such as the kernel of loads without
+    # one.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
     ratios = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
@@ -271,12 +277,13 @@ def summarise_cell_ratios_paired_by_block(
 
 
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
-    """Return the ratio of the typical value of one group of cells to that of another.
+    """Return the typical value of one group of cells divided by that of another group.
 
-    For example, the cells with memory of another package are compared with the cells with memory of
-    the own node. The typical value of a block is the geometric mean over the group's cells. A cell
-    without a value in a block would shift that block's mean, so only complete cells count, unless
-    no cell is complete. n is the number of blocks that both groups have.
+    For example, the numerator has cells with memory of another package, and the denominator has
+    cells with memory of the own node. The typical value of a block is the geometric mean over the
+    group's cells. A cell without a value in a block would shift the mean of this block, so only
+    cells with a value in every block count. If there is no such cell, all cells count. n is the
+    number of blocks that both groups have.
     """
     return Estimate.of_values(np.exp(_block_logs(numerator) - _block_logs(denominator)))
 
@@ -295,13 +302,13 @@ def _block_logs(group: Table) -> pd.Series:
 def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     """Compare each load of points that have several loads with the same load alone.
 
-    The load alone is from the same replicate block and, if possible, from the same experiment:
-    other experiments may have other durations. Only rates and times are compared: the shares of
-    pages that a search found have no loss.
+    The load alone comes from the same replicate block and, if possible, from the same experiment,
+    since other experiments may have other durations. Only rates and times are compared. The shares
+    of pages that a search found are not compared, since a share has no loss.
 
     Returns:
-        The table of `summarise_cells` for the ratios: 1 means no loss, 0.6 means 40 % lost. The
-        table is empty if no load was measured both alone and co-running.
+        The table of `summarise_cells` for the ratios: 1 means no loss, and 0.6 means that 40 % are
+        lost. The table is empty if no load was measured both alone and co-running.
     """
     performance = measurements.performance_rows()
     same_levels = performance.with_columns(levels=performance.rows["load_parameters"])
@@ -320,10 +327,10 @@ class InitiatorSlowerThanOthersOfNode:
 
     initiator: str  # name of the initiator
     nodes: str  # node of the initiator, as a Linux list
-    # Latency of the initiator divided by the geometric mean latency of the others, all running at
-    # the same time, over the sizes from `LatencyTogetherAndAlone.start` on.
+    # Latency of the initiator divided by the geometric mean latency of the node's other initiators,
+    # while all run at the same time. Only sizes from `LatencyTogetherAndAlone.start` on count.
     together: Estimate
-    alone: float  # the same ratio with each initiator measured alone; NaN if that was not measured
+    alone: float  # this ratio with each initiator measured alone; NaN if not measured
 
 
 @dataclass(frozen=True)
@@ -332,7 +339,8 @@ class LatencyTogetherAndAlone:
 
     # Size -> latency together divided by latency alone, by ascending size.
     ratios: dict[float, Estimate]
-    # The smallest size from which on every ratio is above DIVERGING_RATIO, or None.
+    # The smallest size from which on every ratio is above DIVERGING_RATIO; None without such a
+    # size.
     start: float | None
     # Initiators that are slower than others of their node, the slowest first.
     slow: tuple[InitiatorSlowerThanOthersOfNode, ...]
@@ -342,14 +350,14 @@ class LatencyTogetherAndAlone:
 def compare_latency_together_and_alone(
     measurements: Table, together: str, alone: str
 ) -> LatencyTogetherAndAlone:
-    """Compare the latencies of two levels at each size.
+    """Compare the latencies of two levels of a factor at each size.
 
-    A pair has the same initiator, target, size and replicate block. The typical ratio of a size is
-    the geometric mean over the pairs; the means of the blocks give the interval.
+    The two latencies of a pair have equal initiator, target, size and replicate block. The typical
+    ratio of a size is the geometric mean over the pairs. The means of the blocks give the interval.
 
     Args:
-        measurements: values of a metric of which less is better, with the additional columns `x`
-            (the size) and `level`.
+        measurements: values of a metric in which less is better, with the additional columns `x`
+            (the size) and `level` (the level of the factor).
         together: the level of loads that were measured at the same time.
         alone: the level of loads that were measured one after the other.
     """
@@ -385,7 +393,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return (initiator, nodes) -> log ratios to other initiators of its node, one per block."""
+    """Return (initiator, nodes) -> log ratio to the other initiators of its node for each block."""
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))

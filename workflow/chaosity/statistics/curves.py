@@ -1,41 +1,45 @@
-"""Describe curves of latency: over bandwidth, and over the size of the working set.
+"""Describe curves of latency over bandwidth, and of latency over the size of the working set.
 
-Over bandwidth, this module finds six numbers of each curve, and where two curves cross. Over the
-size, it finds steps, such as the end of a cache.
+For latency over bandwidth, this module finds six numbers of each curve and the bandwidth at which
+two curves cross. For latency over size, this module finds steps, such as the end of a cache.
 
-**A loaded curve** has six numbers: the unloaded latency, the peak of the bandwidth, the bandwidth
-at the knee, and the latency at 50, 75 and 90 % of the peak. Median and interval of each number are
-computed over the replicate blocks: points of different blocks are never joined to one curve. The
-curve is the frontier of the points: a point is left out when another point has more bandwidth at
-less latency. After saturation, bandwidth falls while latency continues to rise (Esmaili-Dokht et
-al., "A Mess of Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024, show
-it on most servers). Where bandwidth falls, a bandwidth has two latencies; the curve has the lower
-one. Between its points the curve is a straight line. The peak is the largest of several noisy
-values, so on average it is slightly too high.
+**A loaded curve** is latency over bandwidth. Its six numbers are the unloaded latency, the peak of
+the bandwidth, the bandwidth at the knee, and the latency at 50, 75 and 90 % of the peak. Each
+replicate block gives its own curve and its own numbers, because points of different blocks are
+never joined. Median and interval of a number are computed over the blocks. The curve is the
+frontier of the points: a point is left out when another point has more bandwidth at less latency.
+After saturation, bandwidth falls while latency continues to rise. Esmaili-Dokht et al. ("A Mess of
+Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024) show this on most
+servers. There, one bandwidth has two latencies, and the curve has the lower one. Between two points
+the curve is a straight line. The peak is the largest of several noisy values, so on average it is
+slightly too high.
 
-**The knee** is the bandwidth at which latency has doubled. On a curve that bends slowly, other
-definitions of a knee (tangents, the largest curvature) depend on the axes' scales and on the noise
-of two or three points. The bandwidth at twice the unloaded latency depends only on two neighbouring
-points. If latency does not double before the peak, the peak is given, with a note.
+**The knee** is the bandwidth at which latency has doubled. The bandwidth at twice the unloaded
+latency depends only on two neighbouring points. Other definitions of a knee (tangents, the largest
+curvature) depend on the scales of the axes, and on a curve that bends slowly they depend on the
+noise of two or three points. If latency does not double before the peak, the peak is given, with a
+note.
 
 **A crossover** is the bandwidth from which on one configuration of a host has a lower latency than
-another. Configurations are compared at equal bandwidth in GB/s, not at equal shares of their
-different peaks. The frontier of each block is joined by monotone cubic interpolation of the
-logarithm of the latency (Fritsch and Carlson, 1980). Straight lines would be too high between the
-points of a curve that bends upwards. The interval has all bandwidths around the crossover at which
-Welch's test at 5 % finds no difference between the configurations (Fieller's method). The interval
-accounts for the scatter of latency and of bandwidth, since each block has its own curve. Blocks of
-two configurations are not pairs. A crossover is reported only if each configuration is clearly
-lower on one side of it. Welch's tests are made at many bandwidths, so their level is divided by the
-number of measured points (Bonferroni).
+another configuration. Configurations are compared at equal bandwidth in GB/s, not at equal shares
+of their different peaks. The frontier of each block is joined by monotone cubic interpolation of
+the logarithm of the latency (Fritsch and Carlson, 1980). Straight lines would be too high between
+the points of a curve that bends upwards. The interval has all bandwidths around the crossover at
+which Welch's test at 5 % finds no difference between the configurations (Fieller's method). The
+interval includes the scatter of latency and of bandwidth, since each block has its own curve. The
+test is unpaired, because the blocks of two configurations have nothing in common. A crossover is
+reported only if one configuration is clearly lower below it, and the other one above it. Welch's
+tests are made at many bandwidths, so their level is divided by the number of measured points
+(Bonferroni).
 
 **A step** is a rise of latency over the size of the working set, such as at the end of a cache. Two
-neighbouring sizes are a rise when latency grows by more than RISE_PER_DOUBLING from one to the
-other. Neighbouring rises form one step; but if a much smaller rise lies between two larger rises,
-these are two steps, since two caches end near each other. Latencies between two steps are a level.
-A cache has a soft edge: some lines are evicted before it is full, and some are found when it is too
-small. So the end of a cache is the size at which latency is the geometric mean of both levels. In
-the published sweep (document 003) this size is 35 MiB for an L3 cache of 32 MiB.
+neighbouring sizes are a rise when latency grows between them by more than RISE_PER_DOUBLING for
+each doubling of the size. Neighbouring rises form one step. But a much smaller rise between two
+larger rises separates two steps, since two caches can end near each other. The latencies between
+two steps are a level. A cache has a soft edge: some lines are evicted before the cache is full, and
+a cache that is too small still holds some lines. So the end of a cache is the size at which latency
+is the geometric mean of both levels. In the published sweep (document 003) this size is 35 MiB for
+an L3 cache of 32 MiB.
 """
 
 from __future__ import annotations
@@ -56,21 +60,25 @@ KNEE = 2.0
 QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
 NOT_DOUBLED = "latency did not double"
 # A tool that cannot measure without load measures with its smallest load. A load below this share
-# of the peak counts as none: there, published curves (Intel MLC on seven servers) are within 7 % of
-# their lowest latency.
+# of the peak counts as no load. At such loads the published curves (Intel MLC on seven servers) are
+# within 7 % of their lowest latency.
 _IDLE = 0.05
-# The shape of a curve is unknown between points farther apart than this share of the peak.
+# If two neighbouring points are farther apart than this share of the peak, the curve between them
+# is unknown.
 _WIDEST_GAP = 0.6
-# Columns that identify one point of a curve.
+# Columns that together identify one point of a curve.
 _MARK = ("experiment", "point", "load", "initiator", "target")
-# The widest gap around a crossover, as a share of the peak: interpolation is less certain there.
+# The widest gap around a crossover, as a share of the peak. Interpolation is less certain in a
+# wider gap.
 _WIDEST_GAP_AT_CROSSOVER = 0.25
 _BANDWIDTHS = 2001  # number of bandwidths at which two curves are compared
-# Latencies of a level grow by up to 11 % for each doubling of the size, at the edges of caches.
+# Ratio of latencies per doubling of the size from which on latency rises. At the edges of caches,
+# latencies within a level grow by up to 11 % for each doubling.
 RISE_PER_DOUBLING = 1.2
-# A rise of less than this share of larger rises on both sides separates two steps.
+# A rise of less than this share of the larger rises on both sides separates two steps.
 _VALLEY = 0.7
-# A smaller step is not a cache: it may come from page tables, or from memory that fills up.
+# Least ratio of latencies of a step. A smaller step can come from page tables or full memory, not
+# from a cache.
 _SMALLEST_STEP = 1.25
 
 
@@ -80,14 +88,14 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
     Args:
         measurements: `value` is the latency; the additional column `x` is the bandwidth of the
             other loads, 0 if nothing else ran.
-        by: columns that, with host and configuration, identify a curve.
+        by: columns that identify a curve, in addition to host and configuration.
 
     Returns:
         One row for each curve and quantity, in the order of QUANTITIES: `host`, `configuration`,
         the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no
         median, else None) and `note` (a remark on the number, else None). Bandwidths are in the
-            unit of `x`, latencies in the unit of `value`. A block does not count if it lacks a
-            point that another block has.
+        unit of `x`, latencies in the unit of `value`. A block does not count if it lacks a point
+        that another block has.
     """
     keys = ["host", "configuration", *by]
     found = []
@@ -99,10 +107,10 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
 
 
 def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of all lines; points without other loads are repeated for every line.
+    """Return the rows of all lines, and repeat the points without other loads for each line.
 
-    `rows` are those of one group, such as a panel, in the form for `latency_curve_quantities`. The
-    column `series` has the name of the line; it is null if nothing else ran.
+    `rows` has the rows of one group, such as a panel, in the form for `latency_curve_quantities`.
+    The column `series` has the name of the line, or null if no other load ran.
     """
     lone = rows[rows["series"].isna()]
     lines = rows["series"].dropna().unique()
@@ -113,7 +121,7 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
-    """Yield the six numbers of one curve, a mapping for each."""
+    """Yield the six numbers of one curve, each as a mapping."""
     rows = points.rows
     complete = rows_of_complete_blocks(points.valid_rows_with_value().rows)
     blocks = [block[["x", "value"]].to_numpy(float).T for block in complete]
@@ -133,9 +141,9 @@ def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
 
 
 def rows_of_complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the rows of the complete replicate blocks: those that have each point of any block.
+    """Return the rows of each complete replicate block: a block that lacks no point of any block.
 
-    Rows without `x` or `value` do not count.
+    Rows without `x` or without `value` do not count.
     """
     known = rows.dropna(subset=["x", "value"])
     number = len(known[[column for column in _MARK if column in known]].drop_duplicates())
@@ -143,7 +151,7 @@ def rows_of_complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _quantity(quantity: str, x: Values, y: Values) -> float | str:
-    """Return a quantity of the curve of one block, such as its peak, or why it is unknown."""
+    """Return a quantity of the curve of one block, such as the peak, or why it is unknown."""
     peak, unloaded = float(x.max()), _unloaded(x, y)
     if quantity == "unloaded":
         return unloaded
@@ -164,7 +172,7 @@ def _quantity(quantity: str, x: Values, y: Values) -> float | str:
 
 
 def _unloaded(x: Values, y: Values) -> float | str:
-    """Return the latency at no other load, or at the least one if it is small; else why not."""
+    """Return the latency without other load or at a negligible load, or else why it is unknown."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
@@ -174,14 +182,14 @@ def _unloaded(x: Values, y: Values) -> float | str:
 
 
 def _doubles(x: Values, y: Values) -> bool:
-    """Return whether any latency is at the knee or above, with however little bandwidth."""
+    """Return whether any latency is at least twice the unloaded one, whatever its bandwidth."""
     return float(y.max()) >= KNEE * float(_unloaded(x, y))
 
 
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     """Return the points for which no other point has both a larger x and a smaller y.
 
-    The points are returned in ascending order of x, which is also that of y.
+    The points are returned in ascending order of x, and so also in ascending order of y.
     """
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
@@ -209,7 +217,8 @@ def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> f
 class Crossover:
     """The bandwidth at which the curves cross, with its 95 % interval, in the unit of `x`.
 
-    `lower_above` is 0 or 1: which configuration has the lower latency at larger bandwidths.
+    `lower_above` is the number (0 or 1) of the configuration that has the lower latency above the
+    crossover.
     """
 
     bandwidth: float
@@ -225,16 +234,17 @@ class CurveComparison:
     reach: float  # largest bandwidth that every curve of both configurations reaches
     n: tuple[int, int]  # number of complete replicate blocks of each configuration
     crossovers: tuple[Crossover, ...] = ()  # from low to high bandwidth
-    # If there is no crossover: which configuration (0 or 1) has the lower latency wherever a
-    # difference is detected; None if none is detected.
+    # The number (0 or 1) of the configuration with the lower latency at each detected difference,
+    # if there is no crossover; None if no difference is detected.
     lower: int | None = None
     reason: str | None = None  # why the curves cannot be compared, or None
 
 
 def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the points of one line as a mean over its places, for each replicate block.
+    """Return the mean curve of one line over all its places, for each replicate block.
 
-    Places measure the same points, so the points with the k-th smallest bandwidth belong together.
+    All places measure the same points, so the points with the k-th smallest bandwidth belong
+    together.
 
     Args:
         rows: rows with `point`, `replicate`, `initiator`, `target`, `x` (bandwidth of the other
@@ -256,7 +266,7 @@ def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveComparison:
-    """Compare the latencies of two configurations, whose rows `mean_curve_over_places` returned."""
+    """Compare the latencies of two configurations, given as rows from `mean_curve_over_places`."""
     curves = [
         [frontier_points(*block[["x", "value"]].to_numpy(float).T) for _, block in blocks]
         for blocks in (first.groupby("replicate"), second.groupby("replicate"))
@@ -268,8 +278,8 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     x = np.linspace(0.0, reach, _BANDWIDTHS)
     samples = [np.array([_logs(*curve, x) for curve in side]) for side in curves]
     difference = samples[0].mean(axis=0) - samples[1].mean(axis=0)
-    # The curves of a few blocks meet at some bandwidths by chance, and then seem to be exact. So
-    # the variance at each bandwidth is at least the median over all bandwidths.
+    # Curves of a few blocks meet at some bandwidths by chance, and there they seem to have no
+    # scatter. So the variance at each bandwidth is at least the median over all bandwidths.
     variances = np.array([own.var(axis=0, ddof=1) for own in samples])
     variances = np.maximum(variances, np.median(variances, axis=1)[:, None])
     sizes = np.array(n)[:, None]
@@ -295,7 +305,7 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
 def _logs(bandwidth: Values, latency: Values, x: Values) -> Values:
     """Return the logarithm of the latency at each bandwidth that the curve reaches.
 
-    Below its first point, a curve has the latency of this point, which is the lowest measured.
+    Below its first point, a curve has the latency of the first point, which is the lowest measured.
     """
     logs: Values = np.log(latency)
     if len(logs) == 1:
@@ -305,7 +315,7 @@ def _logs(bandwidth: Values, latency: Values, x: Values) -> Values:
 
 
 def _wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
-    """Return why the curves are unknown at a bandwidth; None if the points next to it are near."""
+    """Return why the curves are unknown at a bandwidth; None if measured points are near it."""
     for bandwidth, _ in curves:
         above = int(np.searchsorted(bandwidth, x))
         gap = (bandwidth[above] - bandwidth[above - 1]) / bandwidth[-1] if above else 0.0
@@ -318,7 +328,8 @@ def _wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
 class LatencyStep:
     """A step of latency over the working set."""
 
-    # first_bytes, last_bytes: last measured size before the step, and first one after it.
+    # first_bytes, last_bytes: last measured size before the step, and first measured size after the
+    # step.
     first_bytes: float
     last_bytes: float
     # below_bytes, above_bytes: neighbouring measured sizes around the middle of the step.
@@ -329,8 +340,8 @@ class LatencyStep:
     # lower_ns, upper_ns: latency of the level before and after the step.
     lower_ns: float
     upper_ns: float
-    # is_open_below, is_open_above: whether the level before or after the step is only the smallest
-    # or the largest size, so that the true level may be lower or higher.
+    # is_open_below, is_open_above: whether the level before the step has only the smallest size, or
+    # the level after the step only the largest size. Then the true level may be lower or higher.
     is_open_below: bool
     is_open_above: bool
 
@@ -342,7 +353,7 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
 
     Args:
         rows: a row for each size and replicate, with the columns `x` (bytes), `replicate` and
-            `value` (ns). Replicates without a value at each size are not used.
+            `value` (ns). Replicates that lack a value at some size are not used.
     """
     table = rows.pivot_table(values="value", index="replicate", columns="x").dropna()
     if table.empty:
@@ -383,5 +394,5 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
 
 
 def _runs(rising: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the positions of the first and the last size of each run of successive rises."""
+    """Return the positions of the first and the last size of each series of successive rises."""
     return np.flatnonzero(np.diff([0, *rising, 0])).reshape(-1, 2)

@@ -1,28 +1,29 @@
-"""Estimate medians, their noise and intervals, and ratios of two samples; test if cells differ.
+"""Estimate medians with noise and intervals, and ratios of samples; test whether cells differ.
 
-The variance of three replicates has two degrees of freedom. But cells of one kind scatter
-similarly, so the variance of each cell is moved towards the typical variance. A variance moves
-further if the variances of the kind differ less (Smyth, "Linear models and empirical Bayes methods
-for assessing differential expression", 2004, section 6.2, there for thousands of genes with few
-arrays each).
+The variance of three replicates has only two degrees of freedom. But cells of one kind scatter
+similarly, so the variance of each cell is moved towards the typical variance of its kind. The more
+alike the variances of a kind are, the farther they are moved (Smyth, "Linear models and empirical
+Bayes methods for assessing differential expression", 2004, section 6.2, with thousands of genes on
+a few arrays instead of cells).
 
-A disturbed replicate does not count: a replicate that the noise of its kind makes improbable, next
-to other replicates of its cell that agree. If the other replicates do not agree either, nobody
-knows which replicate is right. Then all replicates count, and the cell keeps its own variance with
-its own degrees of freedom. A cell without other cells of its kind also keeps its own variance,
-since three replicates alone do not show how far apart they should be. bench/interval_coverage.py
-simulates the limits below.
+A disturbed replicate does not count. A replicate is disturbed if the other replicates of its cell
+agree, and the noise of the kind makes a replicate so far from them improbable. If the other
+replicates do not agree either, nobody knows which replicate is right. Then all replicates count,
+and the cell keeps its own variance with its own degrees of freedom. A cell without other cells of
+its kind also keeps its own variance, since three replicates alone do not show how far apart they
+should be. bench/interval_coverage.py simulates the limits below.
 
-Intervals use Student's t with this noise: that of a sample alone, or that of a cell among cells of
-its kind, see `cell_summary`. Order statistics fit the median better, but their widest interval goes
-from the smallest to the largest replicate and includes the median with probability 1 - 2^(1 - n),
-which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order statistics have no 95 % interval,
-and a machine is rarely measured more often.
+Intervals use Student's t with the noise of a sample alone, or with the noise of a cell among cells
+of its kind (see `cell_summary`). Order statistics would fit the median better. But their widest
+interval goes from the smallest to the largest replicate and contains the median with probability 1
+- 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order statistics have no 95
+% interval, and machines rarely have six replicates.
 
-Positive quantities are analysed as logarithms: disturbances multiply (a share of the bandwidth is
-lost, not a fixed number of bytes), intervals become intervals of ratios, and no end is negative.
-For logarithms with symmetric noise, median and geometric mean estimate the same centre. The median
-is reported because one disturbed replicate changes it little.
+Positive quantities are analysed as logarithms, for three reasons. Disturbances multiply values: a
+share of the bandwidth is lost, not a fixed number of bytes. Intervals of logarithms become
+intervals of ratios. And no end of an interval is negative. For logarithms with symmetric noise,
+median and geometric mean estimate the same centre. The median is reported because one disturbed
+replicate changes it little.
 """
 
 from __future__ import annotations
@@ -44,42 +45,43 @@ from scipy.special import digamma, polygamma
 from chaosity.store.measurements import CELL, Table, as_measurements, less_is_better
 from chaosity.units import UnitScale
 
-# From fewer cells the prior of an interval is too uncertain: with 5 cells, of which some scatter 5
-# times as much as others, a 95 % interval at n = 3 contains the truth in 92 % of simulations.
+# Fewest cells from which the prior of an interval is estimated. With 5 cells, some of which scatter
+# 5 times as much as others, a 95 % interval at n = 3 contains the truth in 92 % of simulations.
 FEWEST_CELLS = 10
-# Share of ordinary cells that are mistaken for cells whose replicates contradict each other.
+# Share of ordinary cells that are taken for cells with contradicting replicates.
 _CONTRADICTING = 0.05
-# A replicate counts as disturbed below this p-value. The p-value is the share of undisturbed cells
-# in which a replicate counts as disturbed by chance. With 1 %, the coverage of cells of which some
-# scatter 5 times as much as others is 92 % instead of 94 %.
+# A replicate counts as disturbed below this p-value. So chance marks a replicate in this share of
+# undisturbed cells. If some cells scatter 5 times as much as others, a limit of 1 % would reduce
+# the coverage of intervals from 94 % to 92 %.
 _DISTURBED_P = 0.003
-# Of two replicates it is not known which one is disturbed.
+# Fewest replicates of which one can be disturbed: two replicates do not show which one is wrong.
 FEWEST_TO_JUDGE = 3
-# The largest variance of a cell that counts for the prior, as a multiple of the typical variance; a
-# larger one counts as this. Otherwise the worst disturbances would make themselves probable. Cells
-# that scatter 5 times as much as others are below this limit.
+# The largest variance of a cell in the estimate of the prior, as a multiple of the typical
+# variance. A larger variance is replaced by this one. Otherwise the worst disturbances would make
+# themselves probable. Cells that scatter 5 times as much as others are below this limit.
 _FARTHEST = 10.0**2
-# Measurements do not have a standard deviation below 1e-4. The logarithm of a smaller variance
-# would lower the typical variance of all cells.
+# Real measurements do not have a relative standard deviation below 1e-4. The logarithm of a smaller
+# variance would lower the typical variance of all cells.
 _LEAST_VARIANCE = 1e-4**2
-# Equal values have at most this variance, by rounding of their logarithms.
+# Rounding of logarithms gives equal values at most this variance.
 _ROUNDING = 1e-13**2
-# From fewer cells it is not known how variances scatter.
+# Fewer variances do not show how variances scatter.
 _MIN_CELLS = 5
-# A median of variances uses about half of the information that their mean would.
+# The median of variances has about half of the information that their mean has.
 _MEDIAN_INFORMATION = 0.5
-# Each pass finds the disturbed replicates that earlier passes could not see. More than 3 passes
-# were never needed.
+# Most passes of the search for disturbed replicates. Each pass finds replicates that earlier passes
+# could not see. More than 3 passes were never needed.
 _MOST_PASSES = 10
 _Mask = NDArray[np.bool_]
 
 
 def variance_of_median(n: ArrayLike) -> Values:
-    """Return the variance of the median of n normal values, as a share of that of one value.
+    """Return the variance of the median of n normal values, divided by the variance of one value.
 
-    For many values the share is pi / 2n. For few values, a correction keeps the result within 5 %
-    of the exact variances: 1, 0.5, 0.449, 0.298, 0.287, 0.215 for n = 1 to 6 (Arnold et al., A
-    First Course in Order Statistics, 1992). For an even n the median is a mean of two values.
+    For many values the result is pi / 2n. For few values, a correction keeps the result within 5 %
+    of the exact variances, which are 1, 0.5, 0.449, 0.298, 0.287 and 0.215 for n = 1 to 6 (Arnold
+    et al., A First Course in Order Statistics, 1992). For an even n the median is the mean of two
+    values.
     """
     n = np.asarray(n, dtype=float)
     found: Values = np.pi / 2.0 / (n + np.where(n % 2 == 1, 0.5, 1.2))
@@ -90,7 +92,7 @@ def variance_of_median(n: ArrayLike) -> Values:
 class VariancePrior:
     """The distribution from which the variances of cells come.
 
-    Each attribute is a number for all cells, or an array with a number for each cell.
+    Each attribute is one number for all cells, or an array with one number for each cell.
     """
 
     # Weight of the typical variance in degrees of freedom; 0 without a prior.
@@ -102,7 +104,7 @@ class VariancePrior:
     def shrink_variances(self, variance: Values, freedom: Values) -> tuple[Values, Values]:
         """Return the variances moved towards the typical variance, and their degrees of freedom.
 
-        The variance of a single value, which has no degrees of freedom, may be NaN.
+        `variance` may be NaN for a cell with a single value, which has no degrees of freedom.
         """
         own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_VARIANCE), 0.0)
         total = self.freedom + freedom
@@ -110,9 +112,9 @@ class VariancePrior:
             return (self.freedom * np.nan_to_num(self.variance) + freedom * own) / total, total
 
     def is_probable(self, variance: Values, freedom: Values, level: float) -> _Mask:
-        """Return whether the prior makes a variance probable; false without a prior.
+        """Return whether each variance is probable under the prior; false without a prior.
 
-        `level` is the share of the prior's cells for which the answer is wrong.
+        `level` is the share of ordinary cells whose variance is called improbable by mistake.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             p = stats.f.sf(variance / self.variance, freedom, self.freedom)
@@ -123,13 +125,13 @@ WITHOUT_PRIOR = VariancePrior(0.0, np.nan, 0)
 
 
 def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
-    """Return the prior that fits the variances and degrees of freedom (above 0) of many cells."""
+    """Return the prior that fits the variances of many cells; each `freedom` must be above 0."""
     if len(variance) < _MIN_CELLS:
         return WITHOUT_PRIOR
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
-    # The prior comes from these cells, so it has at most their degrees of freedom.
+    # The prior is estimated from these cells, so it has at most their degrees of freedom.
     half, centre, most = np.inf, float(logs.mean()), float(freedom.sum())
     if excess > 0.0:
         half = 1e8
@@ -140,11 +142,11 @@ def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
 
 
 def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
-    """Return the prior from the own variances of any number of cells, as if all scattered alike.
+    """Return the prior from the variances of any number of cells, as if all cells scattered alike.
 
     The common variance is a median, which a few disturbed cells do not move.
     """
-    # The median of a sample's variance is below its mean, most of all for small samples.
+    # The median of a sample's variance is below its mean. The gap is largest for small samples.
     typical = float(np.median(variance / (stats.chi2.median(freedom) / freedom)))
     weight = max(1.0, _MEDIAN_INFORMATION * float(freedom.sum()))
     return VariancePrior(weight, max(typical, _LEAST_VARIANCE), len(variance))
@@ -152,13 +154,13 @@ def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
 
 @dataclass(frozen=True)
 class ReplicateNoise:
-    """The noise of the replicates of cells: arrays by cell; `counted` is by value."""
+    """The noise of the replicates of cells; each array but `counted` has an item for each cell."""
 
     counted: _Mask  # whether each value counts; false for a disturbed replicate
     n: NDArray[np.intp]  # number of replicates that count
     mean: Values  # mean of the replicates that count, NaN without a value
-    own_variance: Values  # variance of the replicates that count, NaN below two
-    variance: Values  # the moderated variance of one replicate, else the own variance
+    own_variance: Values  # variance of the replicates that count; NaN for fewer than two
+    variance: Values  # variance of one replicate, moderated where `moderated` is true
     freedom: Values  # degrees of freedom of `variance`
     moderated: _Mask  # whether the variance is moderated by the prior
 
@@ -192,7 +194,7 @@ def moderate_variances(
 ) -> tuple[Values, Values, _Mask]:
     """Return moderated variances, their degrees of freedom, and which cells the prior moderates.
 
-    A cell whose variance its prior makes improbable keeps its own.
+    A cell keeps its own variance if the prior makes this variance improbable.
     """
     moderated = prior.is_probable(own, freedom, _CONTRADICTING)
     shrunk, total = prior.shrink_variances(own, freedom)
@@ -222,7 +224,7 @@ def fit_priors_of_kinds(
 def fit_priors_of_variances(own: Values, freedom: Values, kinds: NDArray[np.intp]) -> VariancePrior:
     """Return the prior of each cell from the variances of its kind, see `fit_priors_of_kinds`."""
     prior = VariancePrior(*(np.full(len(kinds), own) for own in vars(WITHOUT_PRIOR).values()))
-    # Equal values say nothing about how much their kind scatters: a clock may be coarse.
+    # Equal values do not show how much their kind scatters: the clock may only be coarse.
     known = (freedom > 0.0) & (own > _ROUNDING)
     for kind in np.unique(kinds[kinds >= 0]):
         members = kinds == kind
@@ -253,11 +255,11 @@ def _disturbed_replicates(
     sizes: NDArray[np.intp],
     prior: VariancePrior,
 ) -> NDArray[np.intp]:
-    """Return at most one replicate of each cell: the farthest one, if it is improbable.
+    """Return at most one replicate of each cell: the one farthest from the mean, if improbable.
 
-    The replicate is compared with the other replicates of its cell that count. The counted
-    replicates must be more than half of all replicates (`sizes`). The test is that of an externally
-    studentised residual, with the moderated variance.
+    The replicate is compared with the other counted replicates of its cell. These must be more than
+    half of all replicates of the cell (`sizes`). The test is that of an externally studentised
+    residual, with the moderated variance.
     """
     judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
     candidates = np.flatnonzero(counted & judged[cells])
@@ -290,13 +292,14 @@ Values = NDArray[np.float64]
 MAD_TO_DEVIATION = 1.4826
 CONFIDENCE = 0.95
 _confidence = ContextVar("confidence", default=CONFIDENCE)
-# An interval from only two ratios would be 13 times as wide as the distance between them.
+# Fewest ratios for an interval. An interval from two ratios would be 13 times as wide as their
+# distance.
 FEWEST_RATIOS = 3
 
 
 @contextmanager
 def intervals_with_confidence(share: float) -> Iterator[None]:
-    """Set the confidence of intervals, such as 0.9; it is 0.95 again after the `with` block."""
+    """Set the confidence of intervals, such as 0.9, until the end of the `with` block."""
     token = _confidence.set(share)
     try:
         yield
@@ -324,7 +327,7 @@ class _HasInterval:
 
     @property
     def low_and_high(self) -> tuple[float, float] | None:
-        """Both ends of the interval, or None without an interval."""
+        """Both ends of the interval; None if there is no interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
@@ -333,7 +336,7 @@ class _HasInterval:
         return f"n = {self.n}"
 
     def is_outside_interval(self, value: float) -> bool:
-        """Return whether a value is outside the interval; False without an interval."""
+        """Return whether a value is outside the interval; False if there is no interval."""
         return (
             self.low_and_high is not None
             and not self.low_and_high[0] <= value <= self.low_and_high[1]
@@ -342,7 +345,7 @@ class _HasInterval:
     def interval_text(self, show: Callable[[float], str] = "{:.2f}".format, unit: str = "") -> str:
         """Return "95 % interval 17.9 to 18.8", or "no interval".
 
-        `show` converts an end to text, and `unit` is written once, after the second end.
+        `show` converts an end to text. The `unit` is written once, after the second end.
         """
         if self.low_and_high is None:
             return "no interval"
@@ -369,7 +372,7 @@ class Estimate(_HasInterval):
 
     @classmethod
     def of_values(cls, values: ArrayLike) -> Estimate:
-        """Return the median and t interval of one sample; NaN are skipped."""
+        """Return the median and t interval of one sample; NaNs are skipped."""
         array = np.asarray(values, dtype=float).ravel()
         array = array[~np.isnan(array)]
         n = len(array)
@@ -395,7 +398,7 @@ class Estimate(_HasInterval):
         return f"{scale.text(self.median)}, {interval}"
 
     def short_text(self, scale: UnitScale, *, with_interval: bool) -> str:
-        """Return the median without its unit, and the interval if wanted: "18.3 (17.9 to 18.8)"."""
+        """Return the median without its unit, if wanted with interval: "18.3 (17.9 to 18.8)"."""
         median = scale.number(self.median)
         if self.low_and_high is None or not with_interval:
             return median
@@ -407,12 +410,13 @@ class Ratio(_HasInterval):
     """The value of one sample divided by the value of another sample, the reference."""
 
     ratio: float  # the ratio; NaN when a sample is empty
-    # low, high: ends of the 95 % interval; None when a sample is too small.
+    # low, high: ends of the 95 % interval; None if a sample is too small.
     low: float | None
     high: float | None
     n: int  # size of the sample, or number of pairs
     n_reference: int  # size of the reference, or again the number of pairs
-    # probability of a difference of this size if there is none; None without a test
+    # Probability of such a difference, or a larger one, if both samples are alike; None without a
+    # test.
     p: float | None = None
 
     @classmethod
@@ -420,14 +424,15 @@ class Ratio(_HasInterval):
         """Return the ratio of two samples of positive values.
 
         Args:
-            values: the numerators; values that are not above 0 are skipped unless paired.
+            values: the numerators; if unpaired, values that are not above 0 are skipped.
             reference: the denominators.
-            paired: value and reference at the same position make a pair, such as two cells in the
-                same replicate block; the ratio is the median of their ratios. Otherwise the ratio
-                is that of the medians, and interval and p are those of Welch's test of logarithms.
-                An unpaired ratio is right for values of different runs, between which are hours or
-                days, and often a reboot. Then the interval includes the scatter within the runs,
-                but not the differences between one run and the next.
+            paired: whether the values at the same position of both samples make a pair, such as two
+                cells in the same replicate block. If so, the ratio is the median of the ratios of
+                the pairs. If not, the ratio is the ratio of the medians, and interval and p are
+                those of Welch's test of the logarithms. Samples of different runs are unpaired,
+                since hours or days, and often a reboot, are between the runs. Then the interval
+                includes the scatter within the runs, but not the differences between one run and
+                the next.
         """
         both = (np.asarray(values, float).ravel(), np.asarray(reference, float).ravel())
         samples = [np.log(own if paired else own[own > 0.0]) for own in both]  # NaN is not above 0
@@ -445,7 +450,7 @@ class Ratio(_HasInterval):
 
     @classmethod
     def of_cells(cls, cell: Mapping[Any, Any], reference: Mapping[Any, Any]) -> Ratio:
-        """Return the ratio of the medians in two rows of `summarise_cells`, as of two runs."""
+        """Return the ratio of the medians in two rows of `summarise_cells`, as for two runs."""
         both = cell, reference
         n, m = (int(own["n"]) for own in both)
         if not (cell["is_positive"] and reference["is_positive"]):
@@ -453,17 +458,16 @@ class Ratio(_HasInterval):
         ratio = float(cell["median"] / reference["median"])
         errors = np.array([own["variance"] / own["counted"] for own in both])
         freedom = np.array([own["freedom"] for own in both])
-        # Cells of one kind share a prior, whose degrees of freedom count only once for two cells.
+        # Two cells of one kind share a prior, so its degrees of freedom count only once.
         most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
         low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
         return cls(ratio, low, high, n, m, p)
 
     @classmethod
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
-        """Return the median of the ratios of many cells, with an interval from three cells on.
+        """Return the median of the ratios of many cells; three or more cells also give an interval.
 
-        The median is computed from logarithms, so that the reciprocal ratios have the reciprocal
-        median.
+        The median is computed from logarithms, so reciprocal ratios have the reciprocal median.
         """
         found = cls.of_samples(ratios, np.ones_like(ratios, dtype=float), paired=True)
         return found if found.n >= FEWEST_RATIOS else replace(found, low=None, high=None, p=None)
@@ -477,7 +481,7 @@ class Ratio(_HasInterval):
 def _test(
     difference: float, errors: Values, freedom: Values, ratio: float, most: float = math.inf
 ) -> tuple[float | None, float | None, float | None]:
-    """Return the interval of one ratio and its p-value, see `intervals_and_p_of_ratios`."""
+    """Return the interval of one ratio and its p-value; see `intervals_and_p_of_ratios`."""
     found = intervals_and_p_of_ratios(difference, errors, freedom, ratio, most)
     low, high, p = (None if math.isnan(own) else float(own) for own in found)
     return low, high, p
@@ -490,23 +494,23 @@ def intervals_and_p_of_ratios(
     ratio: ArrayLike,
     most: ArrayLike = math.inf,
 ) -> tuple[Values, Values, Values]:
-    """Return both ends of the intervals of ratios, and the p-values of no difference.
+    """Return both ends of the intervals of ratios, and the p-values for "no difference".
 
-    Ends and p-values are NaN where the noise is unknown. An argument is one number for each ratio,
-    or one number for all ratios.
+    Ends and p-values are NaN where the noise is unknown. An argument is one number for all ratios,
+    or one number for each ratio.
 
     Args:
         difference: difference of the means of logarithms.
-        errors: squared standard error of each mean, along the first axis: two means of runs, or the
-            mean of the differences of pairs.
-        freedom: degrees of freedom of each of the `errors`; Welch's formula combines them.
-        ratio: the ratio of the medians, to which the interval is widened: in an asymmetric sample
-            the median can be outside.
+        errors: squared standard errors along the first axis: of the mean of each of two runs, or of
+            the mean of the differences of pairs.
+        freedom: degrees of freedom of each of the `errors`, which Welch's formula combines.
+        ratio: the ratio of the medians. The interval is widened to include this ratio, since the
+            median of an asymmetric sample can be outside.
         most: upper limit of the combined degrees of freedom.
     """
     errors, freedom = np.asarray(errors, dtype=float), np.asarray(freedom, dtype=float)
     error, is_known = errors.sum(axis=0), (freedom > 0.0).all(axis=0)
-    exact = error == 0.0  # without any scatter, p is 1 for equal values and 0 for others
+    exact = error == 0.0  # without scatter, p is 1 for equal and 0 for different values
     with np.errstate(invalid="ignore", divide="ignore"):
         total = np.fmin(error**2 / (errors**2 / freedom).sum(axis=0), most)
         total = np.where(exact, 1.0, np.where(is_known, total, np.nan))
@@ -525,11 +529,11 @@ def t_interval(
     median: ArrayLike,
     is_positive: ArrayLike,
 ) -> tuple[Values, Values]:
-    """Return the ends of 95 % t intervals of samples; NaN for an unknown variance.
+    """Return the ends of 95 % t intervals of samples; NaN where the variance is unknown.
 
-    Where `is_positive`, all values are above 0, and mean and variance are of their logarithms. In
-    an asymmetric sample the median can lie outside the interval of the mean. Then the interval is
-    widened to include the median.
+    `is_positive` says which samples have only values above 0; their mean and variance are those of
+    logarithms. In an asymmetric sample the median can lie outside the interval of the mean. Then
+    the interval is widened to include the median.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, np.asarray(freedom, float))
@@ -540,29 +544,30 @@ def t_interval(
     return np.fmin(low, median), np.fmax(high, median)
 
 
-# Probability of reporting a difference where there is none.
+# Probability of reporting a difference although there is none.
 LEVEL = 0.05
-# A smaller difference between equal parts, hosts or runs is not worth a person's time: equal parts
-# differ by 1 or 2 %, and so do runs from boot to boot. A wrong setting or a slow module takes at
-# least 5 %.
+# A smaller difference between equal parts, hosts or runs is not worth a person's time. Equal parts
+# differ by 1 or 2 %, and so do two runs with a reboot between them. A wrong setting or a slow
+# module costs at least 5 %.
 MATTERS = 0.05
-# In a single run a disturbance of a few seconds looks like a fault.
+# The same limit for a single run, in which a disturbance of a few seconds looks like a fault.
 MATTERS_IN_ONE_RUN = 0.08
 
 
 def lost_share(log_loss: float, metric: str) -> float:
     """Return the loss of a value whose logarithm is worse by `log_loss`, as a share.
 
-    0.1 is 10 % less bandwidth. A doubled latency is a loss of 1.0, a halved bandwidth one of 0.5.
+    For example, 0.1 is 10 % less bandwidth. Twice the latency is a loss of 1.0, and half the
+    bandwidth is a loss of 0.5.
     """
     return float(np.expm1(log_loss) if less_is_better(metric) else -np.expm1(-log_loss))
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return p-values adjusted so that the chance of any false positive is at most the level.
+    """Return p-values, adjusted so that the chance of any false positive is at most the level.
 
-    This is the step-down method of Holm (1979): the smallest of m p-values is multiplied by m, the
-    next by m - 1, and so on; no result is below the previous one or above 1.
+    This is the step-down method of Holm (1979). The smallest of m p-values is multiplied by m, the
+    next one by m - 1, and so on. No result is below the previous result or above 1.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
@@ -575,10 +580,10 @@ def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
 def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values adjusted for a low false discovery rate (Benjamini and Hochberg).
 
-    Holm's method, which allows no false discovery, finds nothing with three replicates and hundreds
-    of cells. The method of Benjamini and Hochberg is also valid for cells of one run, whose errors
-    are positively dependent (Benjamini and Yekutieli, 2001). None means no test; it remains None
-    and does not count.
+    With three replicates and hundreds of cells, Holm's method finds nothing, because it allows no
+    false discovery. The method of Benjamini and Hochberg is also valid for cells of one run, whose
+    errors are positively dependent (Benjamini and Yekutieli, 2001). A p-value of None means that
+    there was no test. None remains None and does not count as a test.
     """
     known = [p for p in p_values if p is not None]
     adjusted = iter(stats.false_discovery_control(known) if known else ())
@@ -591,13 +596,13 @@ def is_variation_between_cells_significant(
     """Return whether cells differ by more than the noise of their replicates.
 
     The test is a one-way analysis of variance of the logarithms of valid values, or of the values
-    themselves if one is zero; the columns `by` identify the cells. The best and the worst of many
-    cells are far apart even when all cells are equal. So the intervals of these two do not show
-    whether cells differ, but the variance between cells, compared with the variance within cells,
-    does.
+    themselves if one of them is zero. The columns `by` identify the cells. The best and the worst
+    of many cells are far apart even when all cells are equal, so the intervals of these two cells
+    do not show whether cells differ. Instead the test compares the variance between cells with the
+    variance within cells.
 
     Returns:
-        The answer; None for a single cell, or if no cell has two replicates.
+        The answer; None if there is a single cell, or if no cell has two replicates.
     """
     valid = as_measurements(measurements).valid_rows_with_value().rows
     values = valid["value"].to_numpy(dtype=float)

@@ -1,14 +1,14 @@
 """Fit nested linear models to a design, and estimate effects of levels and their differences.
 
-The sum of squares of a term is of type II: what the model gains when the term joins all terms that
-do not contain it. Of the usual types only this one is independent of the coding of levels, defined
-with empty cells, and the most powerful where there is no interaction (Langsrud, "ANOVA for
-unbalanced data: Use Type II instead of Type III sums of squares", Statistics and Computing 13,
-2003). In balanced data, the type II sum of squares is that of the term's effects (Jain, "The Art of
-Computer Systems Performance Analysis", 1991, chapters 20 to 23).
+The sum of squares of a term is of type II: what the model gains when the term is added to all terms
+that do not contain this term. Of the usual types only type II is independent of the coding of
+levels, defined with empty cells, and the most powerful where there is no interaction (Langsrud,
+"ANOVA for unbalanced data: Use Type II instead of Type III sums of squares", Statistics and
+Computing 13, 2003). In balanced data, the type II sum of squares is the sum of the term's squared
+effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to 23).
 
-Differences between two groups of cells are estimated too. All estimates are on the analysed scale.
-For logarithms a difference is the logarithm of a ratio, and the ratio is given too.
+The module also estimates the difference between two groups of cells. All estimates are on the
+analysed scale. For logarithms a difference is the logarithm of a ratio, and the ratio is given too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from chaosity.errors import UserError
 from chaosity.place_names import natural_sort_key
 
 Values = NDArray[np.float64]
-# Numbers of the columns that make a term; () is the grand mean.
+# A term, as the numbers of its columns; () is the grand mean.
 Term = tuple[int, ...]
-# An interaction of four factors has hundreds of effects, which nobody can interpret.
+# Most factors in one interaction. An interaction of four factors has hundreds of effects, which
+# nobody can interpret.
 MOST_FACTORS_INTERACTING = 3
-# Most effects that are solved in a model of unbalanced data; more would take seconds.
+# The largest number of effects that are solved in a model of unbalanced data. More would take
+# seconds.
 _MOST_EFFECTS = 300
-# Indicator columns are independent or exactly dependent, so an eigenvalue below this share of a
-# count, or of the largest eigenvalue, is a rounding error.
+# Indicator columns are either independent or exactly dependent. So an eigenvalue is a rounding
+# error if it is below this share of a count, or of the largest eigenvalue.
 _ROUNDING = 1e-9
 
 
@@ -43,10 +45,10 @@ _ROUNDING = 1e-9
 class _AnovaDesign:
     """The factors and the block of a table, and their levels in each row."""
 
-    names: tuple[str, ...]  # names of the factors, then of the block if there is one
+    names: tuple[str, ...]  # names of the factors, then the name of the block, if any
     # Levels of each name, in natural order (node9 before node10).
     levels: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.intp]  # number of each row's level, shape (rows, names)
+    codes: NDArray[np.intp]  # number of the level of each row and name
     cells: Term  # the term of all factors, whose combinations of levels are the cells
     block: Term  # the block; () without a block
 
@@ -55,7 +57,7 @@ class _AnovaDesign:
         return " x ".join(self.names[member] for member in term)
 
     def combination_count(self, term: Term) -> int:
-        """Return the number of combinations of a term's levels, with and without values."""
+        """Return the number of combinations of a term's levels, also of those without a value."""
         return math.prod(len(self.levels[member]) for member in term)
 
     def effect_count(self, term: Term) -> int:
@@ -63,10 +65,10 @@ class _AnovaDesign:
         return math.prod(len(self.levels[member]) - 1 for member in term)
 
     def combination_of_each_row(self, term: Term) -> NDArray[np.intp]:
-        """Return, for each row, the number of its combination of a term's levels.
+        """Return, for each row, the number of its combination of the levels of a term.
 
-        Only combinations that have a value are numbered, in the order of their levels; the last
-        factor varies fastest.
+        Only combinations with a value get a number. The numbers follow the order of the levels, and
+        the last factor varies fastest.
         """
         found = np.zeros(len(self.codes), dtype=np.intp)
         for member in term:
@@ -76,7 +78,7 @@ class _AnovaDesign:
 
     @cached_property
     def is_balanced(self) -> bool:
-        """Whether every combination of all names was measured equally often."""
+        """Whether every combination of all factors and blocks was measured equally often."""
         everything = (*self.cells, *self.block)
         counts = np.bincount(self.combination_of_each_row(everything))
         return len(counts) == self.combination_count(everything) and not np.ptp(counts)
@@ -85,7 +87,7 @@ class _AnovaDesign:
 def read_anova_design_and_values(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[_AnovaDesign, Values]:
-    """Check a table and return its design and values; for arguments see `anova.analyse_variance`.
+    """Check a table and return its design and values; see `anova.analyse_variance` for arguments.
 
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor
@@ -142,7 +144,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
     if "" in texts:
         where = f"row {column.index[texts.index('')]}, column {name}"
         raise UserError("is empty", where, "every row needs a level")
-    levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # 05 before 5
+    levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # "05" before "5"
     if len(levels) < 2:
         remedy = "omit it: a column that never varies explains nothing"
         raise UserError(f"has a single level, {levels[0]}", f"column {name}", remedy)
@@ -150,7 +152,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ...]]:
-    """Return a sort key: numbers first, by value; then texts, with node10 after node9."""
+    """Return a sort key: numbers first, in order of value; then texts, with node10 after node9."""
     try:
         number = float(level)
     except ValueError:
@@ -159,7 +161,7 @@ def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ..
 
 
 def _text(cell: object) -> str:
-    """Return a cell as text: empty if it has no value, and the same text for 8 and 8.0."""
+    """Return a cell as text: an empty text for no value, and the same text for 8 and 8.0."""
     if cell is None or cell is pd.NA or cell != cell:
         return ""
     if isinstance(cell, float) and cell.is_integer():
@@ -169,22 +171,22 @@ def _text(cell: object) -> str:
 
 @dataclass(frozen=True)
 class FittedTerms:
-    """The largest model that leaves an error, fitted to each response."""
+    """The largest model that leaves degrees of freedom for an error, fitted to each response."""
 
     terms: list[Term]  # all terms of the model, without the grand mean
     squares: list[Values]  # sum of squares of each term, for each response
     freedom: list[int]  # degrees of freedom of each term
     residuals: Values  # shape (rows, responses)
     error_freedom: int  # degrees of freedom of the residuals
-    # Interactions that count as error: their number of factors, and True if a model with them is
-    # too large; False if it leaves no error.
+    # Interactions that count as error, as (number of factors, reason). The reason is True if a
+    # model with these interactions is too large, and False if such a model leaves no error.
     omitted: Sequence[tuple[int, bool]] = ()
     lost: Sequence[Term] = ()  # terms that the data cannot separate from other terms
 
 
 def fit_largest_model(design: _AnovaDesign, responses: Values) -> FittedTerms:
     """Fit factors, interactions and the block to each column of `responses`."""
-    centred = responses - responses.mean(axis=0)  # a large common part would cost digits
+    centred = responses - responses.mean(axis=0)  # a large mean would cost digits of precision
     fit_terms = _fit_balanced_data if design.is_balanced else _fit_any_data
     omitted = []
     for order in range(min(len(design.cells), MOST_FACTORS_INTERACTING), 0, -1):
@@ -201,8 +203,8 @@ def fit_largest_model(design: _AnovaDesign, responses: Values) -> FittedTerms:
 
 
 # Fits orthogonal terms: the means of each term are subtracted, one term after the other.
-# `_fit_any_data` gives the same result but takes longer: 9 s instead of 0.1 s for ten factors with
-# two levels, because it fits 350 models for their 175 terms.
+# `_fit_any_data` gives the same result but fits 350 models for the 175 terms of ten factors with
+# two levels. It takes 9 s for this, instead of 0.1 s.
 def _fit_balanced_data(design: _AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     residuals, squares = centred, []
     for term in terms:
@@ -214,9 +216,9 @@ def _fit_balanced_data(design: _AnovaDesign, terms: list[Term], centred: Values)
     return FittedTerms(terms, squares, freedom, residuals, rest)
 
 
-# Fits all terms whose effects the data can tell apart; the sum of squares of each term is the
-# difference of two models. Of terms that cannot be told apart, interactions are left out first, and
-# of two factors the last one.
+# Fits all terms whose effects the data can separate. The sum of squares of each term is the
+# difference of two models. If terms cannot be separated, interactions are left out before factors,
+# and the last factor before earlier ones.
 def _fit_any_data(design: _AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     columns = cache(lambda term: _indicator_columns(_effect_of_each_row(design, term)))
 
@@ -242,19 +244,19 @@ def _fit_any_data(design: _AnovaDesign, terms: list[Term], centred: Values) -> F
 
 
 def _split_off_largest(design: _AnovaDesign, terms: list[Term]) -> tuple[Term, list[Term]]:
-    """Return the term with most combinations, and the terms that it does not contain."""
+    """Return the term with most combinations, and the terms that are not contained in this term."""
     largest: Term = max(terms, key=design.combination_count, default=())
     return largest, [term for term in terms if not set(term) <= set(largest)]
 
 
-# `cells` has, for each row, its combination of the levels of the largest term. The means of these
-# combinations are subtracted. Only the columns of the other effects, `solved`, are solved for,
-# within these combinations (the theorem of Frisch, Waugh and Lovell). So few columns are left,
-# whatever the number of cells.
+# `cells` has, for each row, the number of its combination of the largest term's levels. Subtracting
+# the means of these combinations fits the largest term. The columns of the other effects, `solved`,
+# are then solved for within the combinations (the theorem of Frisch, Waugh and Lovell). So there
+# are few columns to solve for, whatever the number of cells.
 def _residuals_and_rank(
     cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
 ) -> tuple[Values, int]:
-    """Return the residuals of a model with a grand mean, and its number of independent columns."""
+    """Return the residuals of a model with a grand mean, and the rank of the model."""
     residuals, count = responses - _means_by_code(cells, responses), int(cells.max()) + 1
     if not solved:
         return residuals, count
@@ -264,14 +266,14 @@ def _residuals_and_rank(
     within = (columns.T @ columns - sums.T @ of_cells).toarray()
     tolerance = _ROUNDING * float(columns.sum(axis=0).max())
     inverse, rank = linalg.pinvh(within, atol=tolerance, rtol=0.0, return_rank=True)
-    for _ in range(2):  # the second time removes the rounding of the first
+    for _ in range(2):  # the second pass removes the rounding errors of the first
         solution = inverse @ (columns.T @ residuals)
         residuals = residuals - columns @ solution + (of_cells @ solution)[cells]
     return residuals, count + int(rank)
 
 
 def _effect_of_each_row(design: _AnovaDesign, term: Term) -> NDArray[np.intp]:
-    """Return, for each row, the number of its effect; -1 for the first level of any factor."""
+    """Return, for each row, the number of its effect; -1 if any factor has its first level."""
     codes = design.codes[:, list(term)] - 1
     shape = [len(design.levels[member]) - 1 for member in term]
     effects = np.ravel_multi_index(tuple(np.maximum(codes, 0).T), shape)
@@ -279,33 +281,34 @@ def _effect_of_each_row(design: _AnovaDesign, term: Term) -> NDArray[np.intp]:
 
 
 def _indicator_columns(codes: NDArray[np.intp]) -> sparse.csc_array:
-    """Return a column for each code: 1 in its rows, else 0; rows with the code -1 have only 0."""
+    """Return a column for each code from 0 on: 1 in the rows with this code, 0 in all others."""
     rows = np.flatnonzero(codes >= 0)
     shape = (len(codes), int(codes.max(initial=0)) + 1)
     return sparse.csc_array((np.ones(len(rows)), (rows, codes[rows])), shape)
 
 
 def _means_by_code(codes: NDArray[np.intp], values: Values) -> Values:
-    """Return, for each row, the mean of the values (rows, columns) over all rows with its code."""
+    """Return, for each row, the means of the columns of `values` over all rows with equal code."""
     sums = np.column_stack([np.bincount(codes, column) for column in values.T])
     found: Values = (sums / np.bincount(codes)[:, None])[codes]
     return found
 
 
-# All pairs of twelve levels are 66 lines; of more levels only the extremes are reported.
+# Most levels whose pairs are all reported: twelve levels have 66 pairs. With more levels only the
+# pair with the largest difference is reported.
 MOST_LEVELS_IN_PAIRS = 12
-# For more levels the studentized range takes seconds to compute and its interval is too wide.
+# With more levels the studentized range takes seconds to compute, and its interval is too wide.
 _MOST_LEVELS = 128
-# Inverting the normal equations of a larger model takes seconds.
+# Most columns of a model. Inverting the normal equations of a larger model takes seconds.
 _MOST_COLUMNS = 1000
 
 
 @dataclass(frozen=True)
 class DifferenceWithInterval:
-    """A difference on the analysed scale, with the ends of its interval; None if unknown.
+    """A difference on the analysed scale, with the ends of its interval; None for an unknown end.
 
-    For logarithms, `ratio` is the ratio whose logarithm is `value`. All ratios are None unless
-    logarithms are analysed.
+    If the analysed scale is logarithms, `ratio` is the ratio whose logarithm is `value`. On other
+    scales all ratios are None.
     """
 
     value: float
@@ -317,7 +320,7 @@ class DifferenceWithInterval:
 
     @property
     def excludes_zero(self) -> bool | None:
-        """Whether the interval excludes zero; None without an interval."""
+        """Whether the interval excludes zero; None if there is no interval."""
         return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
 
 
@@ -329,7 +332,7 @@ class LevelEffect:
     factor: str
     level: str
     n: int  # number of values at this level
-    mean: float  # their mean in the response's unit; the geometric mean for logarithms
+    mean: float  # mean of these values in the response's unit; for logarithms, the geometric mean
     effect: DifferenceWithInterval  # departure from the grand mean, with all other factors equal
 
 
@@ -364,15 +367,15 @@ class ValuesAndError:
     values: Values
     residuals: Values
     logs: bool  # whether the values are logarithms
-    variance: float | None  # mean square of the error; None when there is none
+    variance: float | None  # mean square of the error; None if no error is left
     freedom: int  # degrees of freedom of the error
-    # Confidence of the intervals, 0 to 1. Tests have the same confidence, so a test is significant
-    # if the interval excludes zero.
+    # Confidence of the intervals, 0 to 1. Tests have the same confidence as intervals, so a test is
+    # significant if the interval excludes zero.
     confidence: float
 
     @property
     def significant_below(self) -> float:
-        """The p value below which a term is significant: 0.1 at a confidence of 90 %."""
+        """The p-value below which a term is significant: 0.1 at a confidence of 90 %."""
         return 1.0 - self.confidence
 
     def estimate(
@@ -381,7 +384,7 @@ class ValuesAndError:
         """Return an estimate with its interval.
 
         The variance of the estimate is `weight` times the variance of the error. `multiple` is half
-        the width of the interval in standard errors. Default: the quantile of Student's t.
+        the width of the interval, in standard errors. Default: the quantile of Student's t.
         """
         value = float(value)
         ends: list[float | None] = [None, None]
@@ -394,7 +397,7 @@ class ValuesAndError:
 
 
 def _ratio(logarithm: float | None) -> float | None:
-    """Return the ratio whose logarithm is given; None if it is unknown or too large for a float."""
+    """Return the ratio with a given logarithm; None if it is unknown or too large for a float."""
     try:
         return None if logarithm is None else math.exp(logarithm)
     except OverflowError:
@@ -404,17 +407,18 @@ def _ratio(logarithm: float | None) -> float | None:
 def level_effects_and_contrasts(
     analysed: ValuesAndError, terms: Collection[Term]
 ) -> tuple[list[LevelEffect], list[Contrast]]:
-    """Return the effect of each level of the factors in `terms`, and differences of their levels.
+    """Return the effect of each level of the factors in `terms`, and the differences of levels.
 
     Effects and differences are those of the model without interactions. The effects of a factor sum
-    to zero; the F test of its sum of squares (of type II in unbalanced data) tests them. Both lists
-    are empty if the data cannot separate the levels of the factors, or for very many levels.
+    to zero. The F test of the factor's sum of squares (of type II in unbalanced data) tests these
+    effects. Both lists are empty if the data cannot separate the levels of the factors, or if there
+    are too many levels.
     """
     design = analysed.design
     codes = map(design.combination_of_each_row, terms)
     columns = sparse.hstack([_indicator_columns(own) for own in codes], format="csr")
     counts, rank = columns.sum(axis=0), 1 + sum(map(design.effect_count, terms))
-    if design.is_balanced:  # the effects are the departures of the means
+    if design.is_balanced:  # each effect is the departure of a level's mean
         inverse = np.diag(1.0 / counts)
     elif rank > _MOST_COLUMNS:
         return [], []
@@ -451,8 +455,9 @@ def _level_contrasts(
 ) -> Iterator[Contrast]:
     """Yield the difference of each pair of levels.
 
-    With more than `MOST_LEVELS_IN_PAIRS` levels, only the largest difference is yielded. The
-    intervals are valid for all pairs at once (Tukey; Kramer's form if counts differ).
+    With more than `MOST_LEVELS_IN_PAIRS` levels, only the pair with the largest difference is
+    yielded. The intervals hold for all pairs at once (Tukey's method, in Kramer's form if counts
+    differ).
     """
     levels = analysed.design.levels[factor]
     size = len(levels)
@@ -469,18 +474,18 @@ def _level_contrasts(
 
 
 # `scipy.stats.studentized_range` integrates twice and takes 0.4 s for a quantile. Sums over 128
-# nodes of a Gauss-Legendre rule in each direction take 30 ms, and differ from SciPy's quantile by
-# less than 1e-4 of the value.
+# nodes of a Gauss-Legendre rule in each direction take 30 ms. Their result differs from SciPy's
+# quantile by less than 1e-4 of the value.
 @lru_cache(maxsize=256)
 def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     """Return the quantile of the studentized range."""
     nodes, weights = np.polynomial.legendre.leggauss(128)
-    # `smallest` is the lowest of the normal values, one of each level; all others lie above it, at
-    # most as far as the range.
+    # Each level has one normal value. `smallest` is the lowest of these values. All other values
+    # lie above `smallest`, by at most the range.
     smallest, below = 8.0 * nodes, special.ndtr(8.0 * nodes)
     smallest_weights = levels * 8.0 * weights * stats.norm.pdf(smallest)
-    # The square root of the residuals' standard deviation relative to the true one; without this
-    # root, one degree of freedom would need more nodes.
+    # The square root of the residuals' standard deviation relative to the true one. With the
+    # deviation instead of its root, one degree of freedom would need more nodes.
     low, high = (stats.chi2.ppf([1e-15, 1.0 - 1e-15], freedom) / freedom) ** 0.25
     roots = low + (high - low) * (nodes + 1.0) / 2.0
     density = 4.0 * freedom * roots**3 * stats.chi2.pdf(freedom * roots**4, freedom)
@@ -523,13 +528,13 @@ def _centred(matrix: Values) -> Values:
 def compare_groups_of_cells(
     analysed: ValuesAndError, groups: Sequence[str], chosen: tuple[str, str], name: str
 ) -> Contrast | None:
-    """Compare the means over the cells of two groups.
+    """Compare the mean over the cells of one group with the mean over those of another group.
 
-    Cells have equal weights, whatever their number of replicates; differences between blocks are
-    removed. Each group has the noise of its own cells, as in Welch's test: remote memory can
-    scatter far less than local memory, and then the noise of all cells together is wrong for both.
-    With pooled noise a 95 % interval was right in 82 to 99 % of simulations, see
-    bench/interval_coverage.py.
+    Cells have equal weights, whatever their number of replicates. Differences between blocks are
+    removed. Each group has the noise of its own cells, as in Welch's test. Remote memory can
+    scatter far less than local memory, and then the noise of all cells together is wrong for both
+    groups. With the noise of all cells, a 95 % interval contained the truth in 82 to 99 % of
+    simulations (bench/interval_coverage.py).
 
     `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
     the name of the contrast. The interval is not widened for several comparisons.
