@@ -1,5 +1,5 @@
-// Shows what a mark says at once, on hover, touch and keyboard focus. Without this script the
-// browser shows the same text, each mark's <title>, after a moment.
+// Shows the text of a mark at once, on hover, touch and keyboard focus. Without this script, the
+// browser shows the same text, which is the <title> of the mark, after a moment.
 (function () {
   "use strict";
   var box = document.getElementById("hover"), frame = document.createElement("div");
@@ -29,7 +29,7 @@
 
   function showAt(mark) { var at = middle(mark); show(mark, at.x, at.top); }
 
-  // The nearest mark in the direction of an arrow key; what is straight ahead counts as nearer.
+  // The nearest mark in the direction of an arrow key; a mark straight ahead counts as nearer.
   function next(marks, from, key) {
     var turned = key === "ArrowUp" || key === "ArrowDown", back = key === "ArrowLeft" || key === "ArrowUp";
     var here = middle(from), best = null, least = Infinity;
@@ -49,8 +49,8 @@
       var title = mark.querySelector("title");
       mark.setAttribute("aria-label", title.textContent);
       mark.setAttribute("role", "img");
-      mark.setAttribute("tabindex", number ? "-1" : "0"); // one stop of the tab key for a figure
-      title.remove(); // the browser's own hover text would come on top, late
+      mark.setAttribute("tabindex", number ? "-1" : "0"); // the tab key stops once at each figure
+      title.remove(); // the browser's own hover text would later cover this text
     });
     function markOf(event) { return event.target.closest(".mark"); }
     svg.addEventListener("mousemove", function (event) {

@@ -1,10 +1,10 @@
-// Sorts and filters the rows of tables of the class "sortable". Without this script each
-// table is complete, in its own order. Buttons and inputs work with the keyboard by themselves.
+// Sorts and filters the rows of tables of the class "sortable". Without this script, each table
+// shows all rows in the original order. Browsers let the keyboard use buttons and inputs.
 (function () {
   "use strict";
   var FEWEST_ROWS_TO_FILTER = 6;
 
-  // The number in a cell: data-value, or the number at its begin, with the SI prefix of its unit.
+  // The number in a cell: data-value, or the first number of the text, times the unit's SI prefix.
   function number(cell) {
     if (cell.dataset.value !== undefined) { return +cell.dataset.value; }
     var text = cell.textContent.trim().replace(/−/g, "-").replace(/(\d)[\u2009\u202f\u00a0,](?=\d{3})/g, "$1");
@@ -28,7 +28,7 @@
     heading.setAttribute("aria-sort", way > 0 ? "ascending" : "descending");
     rows.sort(function (a, b) {
       var x = a.cells[column], y = b.cells[column];
-      return isNaN(number(x)) - isNaN(number(y)) || way * compareCells(x, y); // no number: always last
+      return isNaN(number(x)) - isNaN(number(y)) || way * compareCells(x, y); // cells without a number are last
     });
     rows.forEach(function (row) { body.appendChild(row); });
   }
