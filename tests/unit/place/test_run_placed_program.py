@@ -154,7 +154,7 @@ def test_misplaced_pages_give_exit_status_3(kernel):
         ("uniform_all", ("--shares", "0:0.7,1:0.3", "--", "true"), "means equal shares"),
         ("canonical", ("--shares", "9:1", "--", "true"), "node 9 has no memory"),
         ("first_touch", ("--shares", "0:1", "--", "true"), "lets the kernel choose the nodes"),
-        ("uniform_all", ("--workers", "1", "--", "true"), "it has no processing unit"),
+        ("uniform_all", ("--workers", "1", "--", "true"), "the node has no processing unit"),
         ("uniform_all", ("--workers", "x", "--", "true"), "'x' is not a list of numbers"),
         ("uniform_all", ("--cpus", "99999", "--", "true"), "processing unit 99999 does not"),
         ("uniform_all", (), "names no program"),

@@ -65,7 +65,9 @@ def test_a_broken_summary_is_named_and_left_out(tmp_path, capsys):
         assert overview(tmp_path)[0].rows == ()
         said = capsys.readouterr().err
         assert f"{broken}: the file is not a summary of a report" in said
-        assert said.endswith("; run snakemake, which writes it again. The page leaves it out.\n")
+        assert said.endswith(
+            "; run snakemake, which writes the file again. The page leaves this report out.\n"
+        )
     measured(tmp_path, "b")
     assert [row.summary.host for row in overview(tmp_path)[0].rows] == ["b"]
 
@@ -234,7 +236,7 @@ def test_a_host_whose_map_was_bad_before_its_checks_says_so(tmp_path):
     write_checks(folders[2], nights=20)
     text = overview(tmp_path)[0].groups[0].statements[0].text
     assert text.endswith(
-        "Its 20 checks show no change since the map, so it deviated before the map."
+        "20 checks show no change since the map, so this host deviated before the map."
     )
 
 

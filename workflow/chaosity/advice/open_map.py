@@ -178,7 +178,7 @@ def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> Fitt
             found = fitted_machine_of_description(document["machine"], results.topology, str(kept))
             if found.parameters and ALL in found.errors:
                 return found
-    tell(f"Fitting the model to the results, once; this can take minutes. It is kept in {kept}.")
+    tell(f"Fitting the model to the results, once, can take minutes. The model is kept in {kept}.")
     fitted, host = results.fit(), folder.resolve()
     machine = named_description(
         *(fitted, "fitted", host.parent.name, host.name), simulated=results.measured.is_simulated

@@ -24,7 +24,9 @@ METHOD_HELP = (
     "how shares are enforced: by the kernel's weights, or by moving pages; policies that leave "
     "pages to the kernel have no shares"
 )
-SEARCH_HELP = "move pages towards the workers while the program runs, as long as it gets faster"
+SEARCH_HELP = (
+    "move pages towards the workers while the program runs, as long as the program gets faster"
+)
 RATE_HELP = (
     "where a search gets the rate: samples[=KEY] (JSON lines), lines=REGEX or instructions; "
     "only a search reads it"
@@ -43,7 +45,12 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--policy", choices=POLICIES, required=True, help="where the pages must be")
-    add("--workers", required=True, metavar="NODES", help="nodes whose cores run it, such as 0,2-3")
+    add(
+        "--workers",
+        required=True,
+        metavar="NODES",
+        help="nodes whose cores run the program, such as 0,2-3",
+    )
     add("--shares", metavar="LIST", help="share of the pages on each node, such as 0:0.25,1:0.75")
     add("--cpus", metavar="LIST", help="processing units; default: all units of the workers")
     add("--method", choices=METHODS, default=AUTO, help=METHOD_HELP)

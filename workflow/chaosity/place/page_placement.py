@@ -304,8 +304,8 @@ def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
             present = f"nodes: {', '.join(map(str, sorted(by_node)))}"
             raise UserError(f"node {worker} does not exist", "--workers", present)
         if not by_node[worker] & allowed:
-            forbidden = "none of its processing units may be used by this process"
-            reason = forbidden if by_node[worker] else "it has no processing unit"
+            forbidden = "this process may use none of its processing units"
+            reason = forbidden if by_node[worker] else "the node has no processing unit"
             what = f"node {worker} cannot be a worker: {reason}"
             raise UserError(what, "--workers", "name nodes with cores")
     if request.cpus is None:

@@ -383,7 +383,7 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
         try:
             read[path] = ReportSummary.from_file(path)
         except UserError as error:
-            print(f"chaosity: {error} The page leaves it out.", file=sys.stderr)
+            print(f"chaosity: {error} The page leaves this report out.", file=sys.stderr)
     checks = {path.parent: nightly_checks_of_folder(path.parent) for path in read}
     groups = compare_equal_hosts(read, checks)
     rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]

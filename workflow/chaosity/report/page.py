@@ -103,7 +103,7 @@ class ReportSummary:
             UserError: the file is not a summary.
         """
         what = "the file is not a summary of a report"
-        remedy = "run snakemake, which writes it again"
+        remedy = "run snakemake, which writes the file again"
         with malformed_as_user_error(what, str(path), remedy):
             stored = json.loads(read_regular_file(path))
             stored["worst"] = tuple(ProblemAndSeverity(**line) for line in stored["worst"])
@@ -285,7 +285,7 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
     ("environment", "State of the host, and versions", "host_state", host_state_section),
     ("data", "Data and citation", "result_files", _files),
     (
-        *("methodology", "How was it measured, and how are values computed?", "methods"),
+        *("methodology", "How were values measured and computed?", "methods"),
         methods_section,
     ),
 )

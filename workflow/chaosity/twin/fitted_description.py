@@ -190,7 +190,7 @@ def fitted_machine_of_description(
         low, high = own.get("low"), own.get("high")
         if value is not None and low is not None and high is not None and not low <= value <= high:
             what = f"{each.name} is {value:g}, but its interval is {low:g} to {high:g}"
-            remedy = "remove the key fitted, whose intervals are not of these numbers"
+            remedy = "remove the key fitted, since its intervals belong to other numbers"
             raise UserError(what, where, remedy)
         least = own.get("at_least")
         parameters.append(FittedParameter(each, value, low, high, least, own["points"]))
