@@ -36,5 +36,5 @@ def test_lists_of_rules_and_jobs_elsewhere_discover_nothing():
 
 @pytest.mark.parametrize("option", ["--until", "-U", "--touch", "--batch"])
 def test_options_that_need_all_jobs_are_refused_by_name(option: str):
-    with pytest.raises(UserError, match=rf"option {option}: .* with budget more jobs follow"):
+    with pytest.raises(UserError, match=rf"{option}: .* but budget adds jobs later"):
         CommandLine(["-n", option, "x"]).refuse_options_that_need_all_jobs("budget")

@@ -1,1 +1,1 @@
-"""Data of one run of the workflow: hosts, configurations, plans, Slurm jobs, kept page weights."""
+"""One run of the workflow: its hosts, configurations, plans, Slurm jobs and kept page weights."""

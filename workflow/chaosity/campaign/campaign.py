@@ -100,12 +100,12 @@ class CommandLine(NamedTuple):
 
     @property
     def writes_nothing(self) -> bool:
-        """Return whether this is a command that writes no results: a dry run, a report, a graph."""
+        """Return whether Snakemake writes no results, as in a dry run, a report or a graph."""
         return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
 
     @property
     def is_of_snakemake_job(self) -> bool:
-        """Return whether Snakemake, and not a person, started this process, for one of its jobs."""
+        """Return whether Snakemake started this process for a job; otherwise a person did."""
         return "--mode" in self.words
 
     @property
@@ -116,16 +116,16 @@ class CommandLine(NamedTuple):
         return named or self._has({"--forceall"}) or any(map(_SHORT_FORCE_ALL.match, self.words))
 
     def refuse_options_that_need_all_jobs(self, key: str) -> None:
-        """Refuse options that need all jobs at the start; `key` of the config adds jobs later.
+        """Refuse options that need all jobs at the start, since `key` of the config adds jobs.
 
         Raises:
             UserError: one of these options is given.
         """
         for option, does in _NEED_ALL_JOBS.items():
             if self._has({option}):
-                what = f"it {does} that are known at the start, but with {key} more jobs follow"
+                what = f"the option {does} that are known at the start, but {key} adds jobs later"
                 remedy = f"leave out {option} or {key}, or name a target such as measurements"
-                raise UserError(what, f"option {option}", remedy)
+                raise UserError(what, option, remedy)
 
     def _has(self, options: set[str]) -> bool:
         return any(word.partition("=")[0] in options for word in self.words)
@@ -156,16 +156,17 @@ def measuring_resource_name(host: str) -> str:
 class Campaign:
     """The hosts of one run, each in its configurations.
 
-    `config` is the merged config from Snakemake, `root` the folder of the repository;
-    `command_line` says what this process may do. `modes` is (host, configuration) -> that host in
-    that configuration, `skipped` is host -> reason why it cannot be discovered, and `began` is the
-    time when this run began, as names of files have it.
+    `config` is the merged config from Snakemake, and `root` is the folder of the repository.
+    `command_line` says what this process may do. `modes` maps (host, configuration) to that host in
+    that configuration. `skipped` maps a host to the reason why the host cannot be discovered.
+    `began` is the time when this run began, in the form for names of files.
 
     Raises:
         UserError: config, inventory or a host is wrong.
     """
 
-    # The campaign of this process, for the progress messages: Snakemake creates their plugin.
+    # The campaign of this process. Snakemake creates the plugin for progress messages, so the
+    # plugin finds the campaign here.
     current: ClassVar[Campaign | None] = None
 
     def __init__(
@@ -266,7 +267,7 @@ class Campaign:
         return mode
 
     def _plan_as_last_found(self, mode: HostInMode, host: InventoryHost) -> None:
-        """Plan a host from its last discovery in a configuration, if there is a readable one."""
+        """Plan a host from its last discovery in a configuration, if the files can be read."""
         if not (mode.folder / "topology.json").exists():
             return
         if self.writes:
@@ -285,7 +286,7 @@ class Campaign:
             mode.write_plan()
 
     def _plan(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
-        """Plan a host in a configuration, within its budget; a run that writes keeps the plan."""
+        """Plan a host in a configuration within its budget; keep the plan if this run writes."""
         mode.local = host.local
         # Only the main process calculates weights; other processes read the file that it wrote.
         weights = MeasuredPageWeights(mode.folder, recalculate=self.is_main)
@@ -356,14 +357,14 @@ class Campaign:
         return list(dict.fromkeys(host for host, _ in self.modes))
 
     def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
-        """Return what a choice depends on besides records; a change of it repeats the choice."""
+        """Return what a choice depends on besides records; a changed input repeats the choice."""
         assert mode.rounds
         before = mode.rounds.plan_before_choice(number).points_fingerprint
         given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
         return [json.dumps(given), mode.rounds.complete.points_fingerprint, before]
 
     def lock_results_and_write_points(self) -> None:
-        """Lock the results and write the points; call this only if it is not a dry run.
+        """Lock the results and write the points; a dry run must not call this function.
 
         Raises:
             UserError: a host cannot be measured, or another run writes to its results.
@@ -399,7 +400,7 @@ class Campaign:
             os.close(self._locks.pop())
 
     def repeated_measurements_text(self) -> str | None:
-        """Return a sentence on which records are measured again and why; None if there are none."""
+        """Return a sentence on records to measure again, with the reasons; None without such."""
         return describe_repetitions(
             (Path(job.output[0]), job.input.changed_components, self.point_of(job.wildcards))
             for job in self.needed_jobs()
@@ -424,7 +425,7 @@ class Campaign:
 
     @property
     def measurement_threads(self) -> int | Callable[[Any], int]:
-        """Return how many cores of this machine a measurement uses: 0 if it runs elsewhere."""
+        """Return how many cores of this machine a measurement uses: 0 if another host measures."""
         found = {mode.local for mode in self.modes.values()}
         if len(found) < 2:
             return int(all(found))

@@ -38,7 +38,7 @@ _READ_ALWAYS = (_REPORT, WEIGHTS_FILE)
 # Outputs of rules: single files, and folders of files.
 _FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
 _FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
-# Suffix of a file -> with what a complete file of this kind ends.
+# Suffix of a file -> the bytes at the end of a complete file of this kind.
 _ENDS = {
     ".html": (b"</html>",),
     ".json": (b"}", b"]"),
@@ -52,9 +52,9 @@ _END_BYTES = 64
 def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
-    The report and ``weights.json`` are always read. A complete report shows that all other files
-    that are older than it could be read, so only younger ones are read here. `folder` is
-    ``results/<host>/<configuration>``.
+    The report and ``weights.json`` are always read. A complete report shows that all files older
+    than the report could be read, so of the other files only those newer than the report are read.
+    `folder` is ``results/<host>/<configuration>``.
     """
     for name in _READ_ALWAYS:
         if reason := _damage(folder / name, 0):
@@ -95,8 +95,8 @@ def _changed_ns(path: Path) -> int | None:
 
 def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
     """Return what is wrong with a file; None if it is complete or does not exist."""
-    # A file that has not changed since `read_at` (in ns since 1970) was read then. If `key` is
-    # given, the JSON object in the file must have it.
+    # A file that has not changed since `read_at` (in ns since 1970) could be read at that time. If
+    # `key` is given, the JSON object in the file must have this key.
     changed = _changed_ns(path)
     if changed is None:
         return None
@@ -126,7 +126,7 @@ def _check_end(path: Path) -> None:
 
 
 def _check_content(path: Path, key: str | None) -> None:
-    """Raise an error of `MALFORMED` if the content of a file does not fit its suffix."""
+    """Raise an error of `MALFORMED` if a file's content does not have the format of its suffix."""
     if path.suffix == ".json":
         document = json.loads(read_regular_file(path))
         if key is not None:
@@ -156,10 +156,10 @@ _DEFINED_BY = ("loads", "stopping")
 def describe_repetitions(
     measurements: Iterable[tuple[Path, Sequence[str], Point]],
 ) -> str | None:
-    """Return a sentence on how many records are measured again and why; None if there are none.
+    """Return a sentence on the number of records to measure again and why; None if it is 0.
 
-    `measurements` are going to run: the file of each record, the files of the components that
-    changed, and the planned point.
+    `measurements` has, for each measurement that is going to run, the file of the record, the files
+    of the components that changed, and the planned point.
     """
     reasons = Counter(_reason(*each) for each in measurements if each[0].exists())
     if not reasons:
@@ -185,7 +185,7 @@ def _reason(path: Path, changed_components: Sequence[str], point: Point) -> str:
 
 
 def _first_difference(before: Any, now: Any, place: str) -> str | None:
-    """Return place and values of the first difference of two JSON documents; None if equal."""
+    """Return a text on the first difference of two JSON documents; None if they are equal."""
     if before == now:
         return None
     if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):

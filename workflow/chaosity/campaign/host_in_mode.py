@@ -58,8 +58,8 @@ class HostInMode:
     """A host in one configuration of its firmware.
 
     `results` is the folder of all results. `discovered` is the same folder or, in a dry run, the
-    folder for what discovery finds. `began` is the time when this run began, as names of files have
-    it.
+    folder for the files of discovery. `began` is the time when this run began, in the form for
+    names of files.
 
     Attributes:
         folder: ``results/<host>/<configuration>``.
@@ -67,7 +67,7 @@ class HostInMode:
         local: whether the measurements run as processes of this machine.
         firmware_and_state_commands: two commands; the first boots the host into the configuration,
             the second sets the state of the host.
-        before: the configuration that is measured before this one boots; None for the first one.
+        before: the configuration to measure before the boot into this one; None for the first.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class HostInMode:
         return self._plan
 
     def use_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
-        """Use this complete plan from now on; with rounds, use what they have chosen of it."""
+        """Use this complete plan from now on; with rounds, use only the points that they chose."""
         self._plan, self.rounds = rounds.plan if rounds else plan, rounds
         self._points = {point_key(point): point for point in self._plan.points}
 
@@ -126,7 +126,7 @@ class HostInMode:
             (self.folder / name).unlink(missing_ok=True)
 
     def add_chosen_round(self, number: int) -> bool:
-        """Add the round of choice `number` to the plan; return whether this choice is the last."""
+        """Add the rounds of choice `number` to the plan; return whether this choice is the last."""
         assert self.rounds
         is_last, is_new = self.rounds.read_choice(number)
         if is_new:
@@ -134,7 +134,7 @@ class HostInMode:
         return is_last
 
     def write_plan(self) -> None:
-        """Write the plan with its points and, with a budget, the rounds and what it leaves out."""
+        """Write the plan and its points; with a budget, also the rounds and the left-out points."""
         if self.rounds and not self.rounds.are_written:
             rewrite_rounds(self.folder, self.rounds.rounds_before_first_choice)
         self.plan.write_plan(self.folder, points=True)
@@ -201,9 +201,8 @@ class HostInMode:
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
         """Return the files of a point's components that changed after its record was written.
 
-        A point without a record is measured anyway, and an unchanged component requests no
-        measurement. So the result is empty for most measurements, and Snakemake has few input files
-        to check.
+        The result is empty for a point without a record, which is measured anyway. It is also empty
+        if no component changed. So Snakemake has few input files to check.
         """
         if self._changed is None:
             histories = read_component_histories(self.discovery_folder / "components")
@@ -219,7 +218,7 @@ class HostInMode:
         return list(self._component_files(changed))
 
     def _component_files(self, names: list[str]) -> Iterator[str]:
-        """Yield files of components in the results; those of a dry run if it found a change."""
+        """Yield files of components in the results, or a dry run's file of a changed component."""
         for name in names:
             found, kept = (
                 folder / "components" / f"{name}.json"
@@ -242,14 +241,14 @@ class HostInMode:
 
 
 Words = list[str]  # the words of a command, as a process gets them
-# These stand for the two commands if a host lacks no measurement in a configuration.
+# The two commands if all measurements of a host in a configuration exist: no boot is needed.
 NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
 
 
 def hosts_that_can_change_configuration(
     hosts: Sequence[InventoryHost], inventory: str
 ) -> list[InventoryHost]:
-    """Return those of the hosts that can be set to other configurations.
+    """Return the hosts that can be set to other configurations.
 
     Raises:
         UserError: no host can be set to other configurations, a host is simulated in only one, or a
@@ -277,7 +276,7 @@ def firmware_and_state_commands(
 ) -> tuple[Words, Words]:
     """Return two commands: one sets the firmware and reboots the host, one sets the host's state.
 
-    A simulated host needs no commands, so the command `true` stands for each of them.
+    A simulated host needs no commands, so both are the command `true`.
 
     Raises:
         UserError: Ansible is not installed.
@@ -296,7 +295,7 @@ def firmware_and_state_commands(
 def discover_in_mode(config: Config, host: str, configuration: str) -> None:
     """Discover a host that was booted into a configuration, and write its topology and components.
 
-    The inventory is read anew, since a reboot can change what a dynamic inventory says.
+    The inventory is read anew, since a reboot can change the output of a dynamic inventory.
 
     Raises:
         UserError: the host cannot be discovered, or is in another configuration.
@@ -309,8 +308,8 @@ def discover_in_mode(config: Config, host: str, configuration: str) -> None:
 def lock_results(results: Path) -> int:
     """Lock the results of a host (``results/<host>``); return the descriptor of the open lock file.
 
-    The kernel frees this lock when the process ends, also after a crash. The lock of Snakemake
-    stays after a crash, so profiles/default turns that lock off.
+    The kernel frees this lock when the process ends, even by a crash. Snakemake's own lock would
+    stay after a crash, so profiles/default turns off Snakemake's lock.
 
     Raises:
         UserError: another run holds the lock.

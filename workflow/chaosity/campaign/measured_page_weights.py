@@ -41,8 +41,8 @@ class MeasuredPageWeights:
     """The weights of one host in one configuration.
 
     A call with the name of the weights (CANONICAL or CONTENDED) and the worker nodes returns node
-    -> share of the pages, or None if the bandwidths for it were not measured. Without
-    `recalculate`, nothing is calculated from measurements, and only kept weights are returned.
+    -> share of the pages, or None if the necessary bandwidths were not measured. Without
+    `recalculate`, a call returns only kept weights, and calculates none from measurements.
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:
@@ -61,7 +61,7 @@ class MeasuredPageWeights:
                 raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:
-        """Return node -> share of the pages; None if the measurements for it are missing."""
+        """Return node -> share of the pages; None if necessary measurements are missing."""
         own = self._kept.setdefault(name, {})
         key = format_cpu_list(workers)
         kept: dict[int, float] | None = None
@@ -85,10 +85,10 @@ class MeasuredPageWeights:
     ) -> tuple[dict[int, float], str | None] | None:
         """Return node -> share of the pages, and the source; None if bandwidths are not measured.
 
-        CANONICAL weights follow from paths measured alone, CONTENDED weights from paths measured
-        while all workers ran at once.
+        CANONICAL weights follow from paths that were measured alone. CONTENDED weights follow from
+        paths that were measured while all workers ran at once.
         """
-        # Imported here since they load pandas for a second, and most plans need no weights.
+        # This import loads pandas, which takes a second, and most plans need no weights.
         from chaosity.weights import (
             canonical_weights,
             find_contended_bandwidth_matrix,
@@ -111,7 +111,7 @@ class MeasuredPageWeights:
 
     @cached_property
     def _measured(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
-        """Return the results of the host and its bandwidths from node to node; None without any."""
+        """Return the host's results and its bandwidths from node to node; None without results."""
         from chaosity.export.main_matrices import memory_matrix, read_measured_host
         from chaosity.store.csv_tables import BANDWIDTH
 

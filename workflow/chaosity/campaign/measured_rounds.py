@@ -68,7 +68,7 @@ _DIGEST_FILE = ".unmeasured_digest"
 def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str | None]:
     """Return duration in seconds, validity and definition; 0, False and None for a broken record.
 
-    A simulated measurement counts with its planned time, though it took only milliseconds.
+    The duration of a simulated measurement, which takes milliseconds, is its planned time.
     """
 
     def read() -> tuple[float, bool, str]:
@@ -93,13 +93,13 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     """
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and file_has_text(done, plan.points_fingerprint):
-        return  # the file keeps its time, so Snakemake makes no new predictions
+        return  # the time stamp of the file stays, so Snakemake makes no new predictions
     write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)
 
 
 def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
-    """Return the cells of the earlier runs that `texts` of the config select; None without a run.
+    """Return the cells of earlier runs that `texts` of the config select; None without runs.
 
     Raises:
         UserError: an earlier run has another configuration, or too many other combinations.
@@ -123,8 +123,8 @@ class RoundChooser:
     """The rounds of one host within a budget.
 
     `plan` is the complete plan of the host, and `folder` is ``results/<host>/<configuration>``.
-    `discovery_folder` is the same folder or, in a dry run, the folder for what discovery finds.
-    `writes` says whether `folder` may get copies of what was read from records.
+    `discovery_folder` is the same folder or, in a dry run, the folder for the files of discovery.
+    `writes` says whether facts that were read from records may be kept in `folder`.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class RoundChooser:
     ) -> tuple[RoundChoice, str]:
         """Return the next choice after these rounds, and a text for the terminal.
 
-        The text has the used time, and then `first` or, without `first`, the chosen round.
+        The text says how much time is used, and then `first` or, without `first`, the chosen round.
         """
         known = self._with_unrequested_records(rounds)
         so_far = self._machine_so_far(known)
@@ -234,7 +234,7 @@ class RoundChooser:
         return found
 
     def _with_unrequested_records(self, rounds: Sequence[Round]) -> list[Round]:
-        """Return the rounds, and one more round of the records that count and are of no round."""
+        """Return the rounds, and one more round with all usable records that are in no round."""
         # Such records are from runs without a budget, before the first round or between rounds.
         planned, states = replicate_counts(rounds), self._states
         found: list[PointKey] = []
@@ -248,7 +248,7 @@ class RoundChooser:
         return [*rounds, other] if found else [*rounds]
 
     def _machine_so_far(self, rounds: Sequence[Round]) -> MachineSoFar:
-        """Return what is known of the machine from the records of the rounds."""
+        """Return what the records of the rounds say about the machine."""
         points, topology, states = self.plan.points, self.plan.host.topology, self._states
         facts = host_component_facts(topology, read_component_documents(self.components))
         measured = missing_rows_of_points(())

@@ -5,8 +5,8 @@ a Slurm job are a batch. All measurements of a batch have one file as input. The
 `open_slurm_batch` makes this file, and requests the node and the time of the whole batch. So
 Snakemake puts this job and the measurements of the batch into one group. In each Slurm job,
 Snakemake starts itself twice: to run a job step, and to run the batch's measurements one after the
-other. Processes within a Slurm job do not call Slurm. A batch takes much longer than its time in
-the queue.
+other. Processes within a Slurm job do not call Slurm. A batch is planned to run much longer than it
+waits in the queue.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class CampaignSlurmJobs:
     def batch_file(self, mode: HostInMode, wildcards: Any) -> list[str]:
         """Return the file of a measurement's batch.
 
-        The list is empty within a Slurm job, which measures the batch itself. It is also empty for
-        a complete measurement; if Snakemake repeats such a measurement for another reason, this is
-        a Slurm job of its own.
+        The list is empty within a Slurm job, which measures the batch itself, and also for a
+        complete measurement. If Snakemake repeats a complete measurement for another reason,
+        this measurement is a Slurm job of its own.
         """
         if not self.campaign.is_main:
             return []
@@ -99,7 +99,7 @@ class CampaignSlurmJobs:
         return [path] if (path := found[key]) else []
 
     def _cut_into_batches(self, mode: HostInMode) -> None:
-        """Put those missing measurements of a host into batches that are in no batch yet."""
+        """Put a host's missing measurements into batches, except those that a batch has already."""
         found = self._files[mode.host, mode.configuration]
         missing = []
         for point in mode.plan.points:
@@ -119,7 +119,7 @@ class CampaignSlurmJobs:
             found.update(dict.fromkeys((each.key for each in batch), path))
 
     def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
-        """Return the time limit of a batch's Slurm job in minutes; within the job it has no use."""
+        """Return the time limit of a batch's Slurm job in minutes; within the job it is unused."""
         return self._limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
@@ -140,7 +140,7 @@ class CampaignSlurmJobs:
     def _resources_with_minutes(
         self, minutes: Callable[[Any, int], int]
     ) -> dict[str, Callable[..., str | int | None]]:
-        """Return Slurm resource of a job -> function with which Snakemake gets its value."""
+        """Return Slurm resource of a job -> function that gives Snakemake the resource's value."""
 
         def resource_of_host(name: str) -> Callable[[Any], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -161,7 +161,7 @@ class CampaignSlurmJobs:
         return self._resources_with_minutes(self._minutes_of_measurement)
 
     def start_job_watch(self) -> None:
-        """Remove the batch files of earlier runs and start to watch jobs; not for a dry run."""
+        """Remove batch files of earlier runs and watch jobs; a dry run must not call this."""
         os.environ[RUN_BEGAN] = utc_now_text()
         for mode in self.campaign.modes.values():  # batch files of earlier runs
             shutil.rmtree(mode.folder / BATCHES_FOLDER, ignore_errors=True)

@@ -3,12 +3,13 @@
 The folder ``rounds`` of a host's configuration has the rounds so far. The plan is the union of
 these rounds, so records are kept and repeated as in a run without a budget.
 
-A run with a budget measures points of priority 0 first and always, then points of priority 1, and
-so on. The priority follows from the structure of a point's loads, so it holds for every experiment.
+A run with a budget always measures the points of priority 0, and measures them first. Then follow
+the points of priority 1, and so on. The priority follows from the structure of a point's loads, so
+the same rules hold for every experiment.
 
-n nodes with drives have 2^n - 1 drive sets. A set with more drives never gets less bandwidth, and a
-set never gets more than its parts together. So the bandwidth of most sets follows from their parts,
-and from the drives of two nodes together, which show whether these nodes share a path.
+n nodes with drives have 2^n - 1 drive sets. More drives never give less bandwidth, and a set never
+has more bandwidth than the sum of its parts. So the bandwidth of most sets follows from their
+parts, and from the drives of two nodes together, which show whether these nodes share a path.
 
 Every start of the workflow imports this module, so this module imports no library of the analysis.
 """
@@ -33,13 +34,13 @@ from chaosity.records.record_format import Load, Point
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
-# Folder with a file for each choice of rounds (1.json, 2.json, ...), and the name of the one file
-# of all rounds that versions before 2026-11-27 wrote.
+# Folder with a file for each choice of rounds (1.json, 2.json, ...). Versions before 2026-11-27
+# wrote all rounds into the single file `_FORMER_FILE`.
 ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
 PointKey = tuple[str, str]  # experiment and name of a point
 
-# Seconds that a measurement needs beyond the time in its record: start of a process, and
-# Snakemake's work. The median of 165 records on two cores was 0.07 s.
+# Seconds that a measurement needs beyond the time in its record, for the start of a process and
+# for Snakemake's work. The median of 165 records on two cores was 0.07 s.
 OVERHEAD_SECONDS = 0.1
 # Seconds that a round needs beyond its measurements, on two cores: start of the workflow, making
 # the table, choice of the next round.
@@ -55,11 +56,11 @@ def point_key(point: Point) -> PointKey:
 class Round:
     """Measurements that are planned together."""
 
-    reason: str  # why these measurements, as a sentence
+    reason: str  # why the run needs these measurements, in words
     # (experiment, point) in the order of measurement; the n-th occurrence of a point in all rounds
     # is its replicate n.
     measurements: tuple[PointKey, ...]
-    audit: tuple[PointKey, ...] = ()  # random drive sets that audit predictions
+    audit: tuple[PointKey, ...] = ()  # random drive sets that are measured to audit predictions
     # Whether the records are older than the first round, so that they use no time of the budget.
     earlier: bool = False
 
@@ -76,7 +77,7 @@ class Budget:
 class RoundChoice(NamedTuple):
     """A choice of the next round, which is the content of ``rounds/NUMBER.json``."""
 
-    rounds: tuple[Round, ...]  # new rounds; one can be of records of runs without a budget
+    rounds: tuple[Round, ...]  # new rounds; one can have the records of runs without a budget
     is_last: bool  # whether no round was chosen
 
 
@@ -86,7 +87,7 @@ def rounds_of_choices(choices: Iterable[RoundChoice]) -> list[Round]:
 
 
 def replicate_counts(rounds: Iterable[Round]) -> Counter[PointKey]:
-    """Return point -> how many replicates of it these rounds measure."""
+    """Return point -> number of replicates that these rounds measure."""
     return Counter(key for each in rounds for key in each.measurements)
 
 
@@ -151,19 +152,19 @@ def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
 _WORKING_SET = "bytes"
 # Name of the level with the second core of a core-to-core transfer.
 _RESPONDER = "responder"
-# Drives of at most this many nodes are measured early, since two nodes show whether they share a
-# path.
+# Drives of at most this many nodes are measured early, since the drives of two nodes show whether
+# these nodes share a path.
 _PAIR = 2
 
 
 class Priority(IntEnum):
-    """Which points a run with a budget chooses first: those with the smallest number.
+    """The order in which a run with a budget chooses points: smallest number first.
 
-    The points of a round are then measured in random order.
+    The chosen points of a round are then measured in random order.
     """
 
-    # Node matrices: initiators to memory, to all drives of each node, and to all drives; memory of
-    # whole packages.
+    # Node matrices (initiators to memory, to all drives of each node, and to all drives), and the
+    # memory of whole packages.
     MATRIX = 0
     # Drives of two nodes of one package together, read by one node of each other package.
     SHARED_LINKS = 1
@@ -181,9 +182,8 @@ class Priority(IntEnum):
 def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
     """Return the priority of each point of a plan.
 
-    A point that runs the same commands as an earlier point of the plan shows nothing new. An
-    example is the load alone to which an interference refers; such a point has the priority
-    `TOGETHER`.
+    A point that runs the same commands as an earlier point of the plan shows nothing new, so it has
+    the priority `TOGETHER`. An example is the load alone with which an interference is compared.
     """
     found: dict[PointKey, Priority] = {}
     seen: set[object] = set()
@@ -239,9 +239,10 @@ def point_priority(point: Point, topology: Topology) -> Priority:
 def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
     """Return which kinds of shared resources a point loads; None for most loads of one node.
 
-    A load of one core also has a kind: it shows whether cores or a shared resource limit the loads
-    of several cores. Points of one kind load resources of the same kinds: drives or memory, the
-    controllers of the initiator's node, links within a package, and links to other packages.
+    Points of one kind load resources of the same kinds: drives or memory, the controllers of the
+    initiator's node, links within a package, and links to other packages. A load of one core also
+    has a kind, since this load shows whether cores or a shared resource limit loads of several
+    cores.
     """
     loads = point["loads"]
     if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
@@ -266,8 +267,8 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
 def is_node_matrix_cell(loads: list[Load]) -> bool:
     """Return whether a point measures one node's memory, by a node's cores or a latency load.
 
-    A point of a sweep over sizes of working sets, or of a pair of cores, is no cell of such a
-    matrix.
+    Points of a sweep over sizes of working sets, and points of a pair of cores, are not cells of a
+    node matrix.
     """
     [load, *others] = loads
     levels = load.get("levels", {})
@@ -289,7 +290,7 @@ def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
 def _is_of_packages(loads: list[Load]) -> bool:
     """Return whether all cores of a package or machine access the memory of several nodes.
 
-    Such points are few, and no other points fill the links between packages.
+    There are few such points, and no other points use the full bandwidth between packages.
     """
     [load, *others] = loads
     return (
@@ -318,14 +319,14 @@ def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
     return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)
 
 
-# The budget "auto" is 30 minutes, which finds most of what there is to find on a server with eight
-# nodes (docs/explanation/budget.md). A machine whose shortest budget times 1.25 is longer gets that
-# time, so that some time is left for drives and replicates.
+# The budget "auto" is 30 minutes, which suffices for most findings on a server with eight nodes
+# (docs/explanation/budget.md). If 1.25 times the machine's shortest budget is longer, "auto" is
+# that time, so that some time is left for drives and replicates.
 _AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
 
 
 def has_budget_or_precision(config: Config) -> bool:
-    """Return whether a run has a limit, of time or precision, so that it measures in rounds."""
+    """Return whether a run measures in rounds, because its time or its precision has a limit."""
     return bool(config["budget"] or config["precision"])
 
 
@@ -345,7 +346,7 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
 def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
     """Return the part of a host's complete plan that these rounds measure."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
-    # The rounds have all valid and current records, so those of left-out points are failed or
+    # The rounds have all valid and current records. So each record of a left-out point is failed or
     # outdated.
     older = sum(
         (folder / current_record_path(*point_key(point), 1)).exists() for point in own.left_out
@@ -363,9 +364,9 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 class PlannedRounds:
     """The rounds of a host that is measured within a budget.
 
-    They are kept rounds of earlier runs, and new ones of this run. `complete` is the complete plan
-    of the host, `choices` are the choices of earlier runs that this run keeps, and `are_written`
-    says whether the files in ``rounds/`` have exactly these choices.
+    The rounds are kept rounds of earlier runs, and new rounds of this run. `complete` is the
+    complete plan of the host. `choices` are the choices of earlier runs that this run keeps.
+    `are_written` says whether the files in ``rounds/`` have exactly these choices.
     """
 
     def __init__(
@@ -404,12 +405,12 @@ def must_choose_rounds(
 ) -> bool:
     """Return whether a host must choose rounds, because it may not measure the complete `plan`.
 
-    That is so without a limit of time, since then a wanted precision ends the run, and if the
-    budget is too short for the plan.
+    A host must choose rounds in two cases: the budget is too short for the plan, or there is no
+    limit of time, so that a wanted precision ends the run.
 
-    `used_seconds` is the planned time of those measurements of the rounds so far that count, and
-    `missing_seconds` the planned time of all measurements without a record that counts. `is_new`
-    says whether no record counts.
+    `used_seconds` is the planned time of the measurements of the rounds so far that have a usable
+    record. `missing_seconds` is the planned time of all measurements without a usable record.
+    `is_new` says whether there is no usable record.
 
     Raises:
         UserError: the budget is too short to measure the node matrices once.

@@ -1,7 +1,7 @@
-"""What a run with a budget knows of a machine: from earlier runs, and between two rounds.
+"""The facts about a machine that a run with a budget has from earlier runs and earlier rounds.
 
-Earlier runs only steer what is measured. Values and intervals of a report come from the records of
-its own run.
+Earlier runs only influence the choice of measurements. Values and intervals of a report come from
+the records of the report's own run.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from chaosity.store.tidy_table_from_records import (
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 from chaosity.topology.topology_model import Topology
 
-# The columns that identify a cell on all equal hosts, so without the name of the host.
+# The columns that identify a cell on all equal hosts. So the name of the host is not among them.
 _CELL = [name for name in CELL if name not in ("host", "configuration")]
-# Least share of the earlier runs' combinations that the plan must have, too. Hosts with equal nodes
-# and cores have nearly all in common; added or replaced drives change some.
+# The plan must have at least this share of the earlier runs' combinations. Hosts with equal nodes
+# and cores have nearly all combinations in common; added or replaced drives change some.
 _LEAST_SHARED = 0.5
 # A cell departs from earlier runs if it differs from them by more than this many robust standard
 # deviations of such differences. By chance, about 3 of 1000 undisturbed cells differ so much.
@@ -59,7 +59,7 @@ def cells_of_earlier_runs(
 ) -> pd.DataFrame:
     """Return for each earlier cell: median, n, and variance of the logarithm of one measurement.
 
-    The values of several runs count together, so the variance contains how much runs differ.
+    The values of several runs are pooled, so the variance includes the differences between runs.
     `earlier` has the rows of runs of this host, or of equal hosts, in the configuration of `plan`;
     `place` says in error messages which host this is.
 
@@ -79,7 +79,7 @@ def cells_of_earlier_runs(
 
 
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
-    """Return the summary of the cells with values, but not of percentiles, which vary much."""
+    """Return the summary of cells with values, except percentiles, which vary too much."""
     rows = measurements.performance_rows()
     of_few = rows.rows["metric"].map(is_percentile).astype(bool)
     cells = summarise_cells(rows.select(~of_few), list(by))
@@ -91,12 +91,12 @@ LEFT_OUT = "the budget leaves it out"
 
 @dataclass(frozen=True)
 class MachineSoFar:
-    """What a run with a budget has found out about a machine, and how long that took."""
+    """What a run with a budget has found out about a machine, and the time of its measurements."""
 
     # The complete plan: all points with all replicates of a run without a budget.
     points: Sequence[Point]
     topology: Topology  # topology of the machine
-    # Facts with which the search for anomalies works: packages, models and core kinds.
+    # Facts that the search for anomalies uses: packages, models and core kinds.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
     rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
     # The tidy table of the records so far; empty before the first round.
@@ -124,9 +124,9 @@ class MachineSoFar:
     def cells_with_known_values(self) -> pd.DataFrame:
         """The summary of the measured cells, with the columns `known_median`, `known_variance`.
 
-        These two are from earlier runs, and NaN for cells that earlier runs lack. The column
-        `own_variance` has the variance of the logarithm over the cell's own replicates; NaN for one
-        replicate.
+        Both columns are from earlier runs, and NaN for cells that earlier runs lack. The column
+        `own_variance` has the variance of the logarithm over the cell's own replicates. It is NaN
+        for a single replicate.
         """
         cells, known = _quiet_cells(self.measured, CELL), self.earlier_cells
         cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
@@ -139,9 +139,9 @@ class MachineSoFar:
     def cells_departing_from_earlier_runs(self) -> pd.DataFrame:
         """Return the cells whose median departs from the median of earlier runs.
 
-        How much two runs usually differ is the median absolute deviation of the differences of all
-        cells of a metric, since few changed cells hardly move it. Two runs differ at least as much
-        as two measurements of one run.
+        The usual difference of two runs is the median absolute deviation of the differences of all
+        cells of a metric, because a few changed cells hardly affect this median. The usual
+        difference is at least that of two measurements of one run.
         """
         cells = self.cells_with_known_values
         difference = pd.Series(np.log(cells["median"] / cells["known_median"]))

@@ -50,14 +50,14 @@ Replicate = tuple[PointKey, int]  # point and number of the replicate, from 1
 class RecordState(NamedTuple):
     """The facts on a record that the choice of rounds needs."""
 
-    seconds: float  # how long the measurement took; 0 for a broken record
+    seconds: float  # duration of the measurement; 0 for a broken record
     is_valid: bool
     # Whether a component of the point, or its definition, changed after the measurement.
     is_outdated: bool
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the record is valid and not outdated, so that it need not be replaced."""
+        """Return whether the record is valid and not outdated, so that it can stay."""
         return self.is_valid and not self.is_outdated
 
 
@@ -69,9 +69,7 @@ class ResumedRounds:
     """The rounds of earlier runs, without the measurements for which there is no time."""
 
     rounds: list[Round]
-    lacking_measurements: list[
-        Replicate
-    ]  # measurements of these rounds that lack a record that counts
+    lacking_measurements: list[Replicate]  # measurements of these rounds without a usable record
     lacking_seconds: float  # expected time of these measurements
     outdated_count: int  # how many of these lacking measurements have an outdated record
     left_out_count: int  # how many outdated measurements do not fit into the budget
@@ -104,7 +102,7 @@ class ResumedRounds:
 
 
 def replicates_of_rounds(rounds: Iterable[Round]) -> Iterator[tuple[int, Replicate]]:
-    """Yield the index of the round, and point and replicate, of each measurement of the rounds."""
+    """Yield round index, point and replicate of each measurement of the rounds."""
     counts: Counter[PointKey] = Counter()
     for index, each in enumerate(rounds):
         for key in each.measurements:
@@ -121,10 +119,10 @@ def resume_rounds(
 ) -> ResumedRounds:
     """Return the rounds with as many of the lacking measurements as fit into the budget.
 
-    Measurements of earlier rounds come first, and within a round those that show most of the
-    machine. Records from before the first round cost no budget, so no lacking one is measured
-    again. `points` is the complete plan of the host. Records of other points are kept, but other
-    points are not measured again.
+    Earlier rounds come first. Within a round, the measurements that show most of the machine come
+    first. Records from before the first round cost no budget, so if such a record is lacking, it is
+    not measured again. `points` is the complete plan of the host. Points that are not in this plan
+    keep their records, but are not measured again.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}
@@ -172,30 +170,29 @@ def resume_rounds(
 
 # Share of the budget for the first round. Later rounds use the rest where values scatter or depart.
 FIRST_SHARE = 0.85
-# A later round uses this share of the time that is left, so that the next round can react to it ...
+# A later round uses this share of the remaining time, so that the next round can react to results.
 _LATER_SHARE = 0.5
-# ... unless that is less than this share of the budget: then the round uses all that is left.
+# If a later round would get less than this share of the budget, it uses all the remaining time.
 _LAST_SHARE = 0.04
 # Number of random drive sets for the audit of predictions, and the audit's largest share of the
 # budget. If none of 58 sets departs from its prediction, at most 5 % of all sets depart, with 95 %
 # confidence (0.95 ** 58 = 0.05).
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
-# This many points of each kind of contention are measured before other loads alone: of three
-# values, the median is right even if one point uses a faulty part.
+# This many points of each kind of contention are measured before other loads alone. With three
+# points, the median is right even if one point uses a faulty part.
 _CONTENDED = 3
-# Number of replicates of a point that departs; a run without a budget measures each point as often.
+# Number of replicates of a departing point. A run without a budget measures every point as often.
 _DEPARTING_REPLICATES = 3
 # Most replicates of a point: each further replicate narrows an interval by less than 10 %.
 _MOST_REPLICATES = 10
-# Variance of the logarithm of a value about which nothing is known; it can be larger or smaller by
-# a factor of 1.5.
+# Variance of the logarithm of an unknown value, which can be larger or smaller by a factor of 1.5.
 _UNKNOWN_VARIANCE = 0.4**2
 # Factor for the variance of points whose values are in an anomaly or a suspicion.
 _DEPARTING_WEIGHT = 9.0
 
 
 def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
-    """Return the next round; None if the budget is used up, or no measurement is needed any more.
+    """Return the next round; None if the budget is used up or no further measurement is needed.
 
     `seed` is the seed of all random choices and of the random order.
     """
@@ -245,7 +242,7 @@ class _NextRound:
         return Round("; ".join(self.reasons), tuple(order), tuple(self.audit))
 
     def _choose_first(self) -> None:
-        """Choose one replicate of as many points as fit into the time, in the order of priority."""
+        """Choose one replicate of as many points as fit into the time, by priority."""
         limit = self.left * FIRST_SHARE
         for priority in Priority:
             if priority == Priority.PREDICTED and self.budget.precision is not None:
@@ -261,9 +258,9 @@ class _NextRound:
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _contended_points(self) -> list[PointKey]:
-        """Return some random points of each kind of contention, one of each kind first."""
-        # A load of one node alone does not show what several initiators get from a resource that
-        # they share.
+        """Return some random points of each kind of contention, first one point of each kind."""
+        # A load of one node alone does not show the bandwidth of several initiators that share a
+        # resource.
         kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
         counts = Counter(kind for key, kind in kinds.items() if self.done[key])
         keys = [key for key, kind in kinds.items() if kind is not None and not self.done[key]]
@@ -317,8 +314,8 @@ class _NextRound:
 
     def _points_for_scatter(self) -> list[PointKey]:
         """Return random points to repeat, so that enough cells of each kind have two values."""
-        # Cells of a kind share a typical variance. Kinds are as in `statistics.cell_summary`, but
-        # all metrics of a load are of one kind here.
+        # Cells of a kind share a typical variance. The kinds are as in `statistics.cell_summary`,
+        # except that here all metrics of a load are of one kind.
         kinds: dict[PointKey, set[object]] = {
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
             for key, p in self.points.items()
@@ -335,8 +332,8 @@ class _NextRound:
 
     def _departing_points(self) -> list[PointKey]:
         """Return the measured points whose values are in anomalies and suspicions."""
-        # Suspicions first: many follow from one measurement, and only another measurement decides
-        # them.
+        # Suspicions come first, since many suspicions are based on a single measurement, and only
+        # another measurement can confirm or refute them.
         found: dict[PointKey, None] = {}
         for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):
             rows = anomaly.rows_of_cells(self.so_far.measured)
@@ -346,8 +343,8 @@ class _NextRound:
     def _parts_of_drive_sets(self, departing: Iterable[PointKey]) -> list[PointKey]:
         """Return unmeasured points that read a part of a departing drive set of one node.
 
-        All such points of one initiator come before those of the next, since few initiators show
-        enough.
+        All points of one initiator come before the points of the next initiator, since the points
+        of a few initiators suffice.
         """
         slow = [_drives_of_one_node(self.points[key]) for key in departing]
         found = [
@@ -375,8 +372,8 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            # Intervals in the report are computed without earlier runs, so the reached precision
-            # is, too.
+            # The report computes intervals without earlier runs. So the reached precision is
+            # computed without earlier runs, too.
             precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
@@ -392,7 +389,7 @@ class _NextRound:
     def _variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
         """Return point -> largest variance of the logarithm of one measurement among its cells.
 
-        The variance of a predicted cell is that of its prediction.
+        The variance of a predicted cell is the variance of its prediction.
         """
         found: dict[PointKey, float] = {}
         cells = self.so_far.cells_with_known_values
@@ -434,7 +431,8 @@ class _NextRound:
     def _references(self, key: PointKey, chosen: Counter[PointKey]) -> Iterator[PointKey]:
         """Yield the reference points of a point that will have fewer replicates than the point.
 
-        A ratio divides a value by the reference of the same replicate, so both need it.
+        A ratio divides a value by the reference value of the same replicate, so the point and its
+        reference need equally many replicates.
         """
         replicate = self.done[key] + 1
         names = {
