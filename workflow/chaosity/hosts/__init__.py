@@ -1,1 +1,1 @@
-"""Read the hosts of the inventory, discover them, and write down what was found."""
+"""Read the hosts of the inventory, discover these hosts, and write the results of discovery."""

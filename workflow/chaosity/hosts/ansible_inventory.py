@@ -1,4 +1,4 @@
-"""Start Ansible's programs, and read its inventory, the only place where hosts are described.
+"""Start Ansible's programs, and read its inventory, which alone describes hosts.
 
 Ansible itself reads the inventory and evaluates its values, so groups, variables, expressions and
 vaults have the same meaning as in the playbooks.
@@ -28,8 +28,8 @@ from chaosity.topology.topology_sources import LIVE
 
 # Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
 _PREFIX = "chaosity_"
-# The template that Ansible evaluates, and the variable with the folder of runner and kernels, which
-# also says how a host is reached.
+# The template that Ansible evaluates, and the variable with the folder of runner and kernels. This
+# variable also counts as a connection variable.
 _VALUES = ROOT / "templates/inventory_values.j2"
 _OWN_FOLDER = "chaosity_directory"
 # A value of a variable that says how to connect.
@@ -38,8 +38,8 @@ Variable = str | int | float | bool
 CONFIGURATION = "{configuration}"
 # The name of a host is also the name of a folder, and a part of commands and of Snakemake's rules.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
-# The environment variable with the path of Ansible's answer that a parent process shares, and the
-# name of the file in memory that holds this answer.
+# A parent process shares Ansible's answer as a file in memory: the environment variable with the
+# path of this file, and the name of the file.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
@@ -49,7 +49,7 @@ class InventoryHost:
 
     name: str  # name of the host in the inventory
     variables: HostVariables  # variables of the host that begin with ``chaosity_``
-    # How the host and the programs on it are reached; for this machine, only that it is local.
+    # Connection to the host, and paths of the programs there; for this machine only "local".
     connection_variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property
@@ -60,7 +60,7 @@ class InventoryHost:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host does not exist, so that its records come from a description."""
+        """Return whether the host is simulated: its records come from a description."""
         return "chaosity_simulated" in self.variables
 
     @property
@@ -88,8 +88,8 @@ class InventoryHost:
 def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     """Return host -> variables that the workflow needs, as Ansible evaluates them.
 
-    A process keeps Ansible's answer, since Ansible takes a second for a thousand hosts. If a parent
-    process shares its answer, its child processes use it.
+    A process keeps Ansible's answer, since Ansible takes a second for a thousand hosts. A child
+    process uses the answer that its parent process shares.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it or evaluate a value.
@@ -102,8 +102,8 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     expression = f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_VALUES))}) }}}}"
     command = [
         *(*ansible_command("ansible"), "--inventory", inventory, "--playbook-dir", str(ROOT)),
-        # The action connects to no host. It runs for a host of the inventory, since Ansible then
-        # evaluates how to connect to it, which variables such as `inventory_dir` can say.
+        # The action connects to no host. It runs for a host of the inventory, since only then does
+        # Ansible evaluate connections that depend on variables such as `inventory_dir`.
         *("all[0]", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": expression})),
     ]
     # The answer may hold passwords, so it must not be in a log.
@@ -114,7 +114,7 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        # In a session of its own, Ansible cannot wait for ever for a password on the terminal.
+        # In a session of its own, Ansible has no terminal on which it could wait for a password.
         start_new_session=True,
     )
     # ansible.cfg makes it an error if no file can be parsed. But in a folder that others can write,
@@ -133,9 +133,9 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
 
 def _unreadable(errors: str, inventory: str) -> UserError:
     """Return the error for an inventory, with the file and reason in what Ansible printed."""
-    # The last line of Ansible on a value says where this value is written. Ansible tries to read a
-    # file with several plugins, and prints for each plugin why it failed; the useful reason is that
-    # of the plugin for the file's format. Ansible gives no line numbers for a JSON file.
+    # Ansible's last line on a value names the place of this value. Ansible tries to read a file
+    # with several plugins, and prints for each plugin why this failed. Only the reason of the
+    # plugin for the file's format helps. Ansible gives no line numbers for a JSON file.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
     if "Task failed" in errors and values:
         reason, source, line = values[-1]
@@ -164,8 +164,8 @@ def _unreadable(errors: str, inventory: str) -> UserError:
 def share_inventory_with_child_processes(inventory: str) -> None:
     """Give the evaluated inventory of this process to its child processes and their children.
 
-    The inventory is shared as a file in memory, since it can contain decrypted passwords: only
-    processes of this user can open the file, and it vanishes when this process ends.
+    The inventory can contain decrypted passwords, so it is shared as a file in memory. Only
+    processes of this user can open this file, and the file vanishes when this process ends.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it.
@@ -179,9 +179,9 @@ def share_inventory_with_child_processes(inventory: str) -> None:
 def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
     """Return the evaluated inventory that a parent process shares in memory.
 
-    The result is None if no parent process shares an inventory, or if it shares another one. On
-    another machine, as in a job of Slurm, the path that the parent process set in the environment
-    leads to no file or to a file of another program; then the result is None, too.
+    The result is None if no parent process shares this inventory. On another machine, for example
+    in a Slurm job, the path in the environment leads to no file or to a file of another program.
+    The result is None in this case, too.
     """
     path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
     try:
@@ -194,7 +194,7 @@ def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:
-    """Return the hosts of an inventory, a file or folder; `wanted` are names, all if empty.
+    """Return the hosts of an inventory (a file or folder) with `wanted` names, or all if empty.
 
     Raises:
         UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.
@@ -232,12 +232,12 @@ PLAYBOOK = "ansible-playbook"
 def ansible_command(program: str) -> list[str]:
     """Return the first words of a command that starts one of Ansible's programs.
 
-    The program beside this Python is preferred, so the environment need not be active. Ansible
-    insists on a locale with UTF-8, whatever the locale of this process is.
+    The program in the folder of this Python comes first, so the virtual environment need not be
+    active. The command sets a locale with UTF-8, because Ansible refuses any other locale.
 
     Raises:
-        UserError: Ansible is not installed, or this user lacks a home folder or an account, which
-            Ansible's own error would not tell.
+        UserError: Ansible is not installed, or this user lacks a home folder or an account. For the
+            last two, Ansible's own error would not name the cause.
     """
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)

@@ -1,4 +1,4 @@
-"""Discover hosts and write what was found; files whose content is the same are not touched.
+"""Discover hosts and write the results; a file with unchanged content keeps its time stamp.
 
 ``<results>/<host>/<configuration>/`` gets ``topology.xml``, ``topology.json`` and
 ``components/*.json``. ``<results>/<host>/`` gets the host's description of itself, and
@@ -72,7 +72,7 @@ T = TypeVar("T")
 _DESCRIPTION_FILE = "description.json"
 # lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
 _DESCRIBE_SECONDS = 180
-# Hosts that are discovered at the same time. Each needs a process here, which mostly waits.
+# Number of hosts that are discovered at the same time. Each needs one waiting process here.
 _HOSTS_AT_ONCE = 16
 _PROVISION = "run ansible-playbook provision.yml"
 _LET_SUDO = (
@@ -90,7 +90,7 @@ class FactsForDiscovery(TypedDict):
 
 
 def parse_version_number(text: str) -> tuple[int, ...]:
-    """Return the first dotted number in a text, e.g. (3, 33) from ``fio-3.33``; () without one."""
+    """Return the first version number in a text, e.g. (3, 33) from ``fio-3.33``, or else ()."""
     match = re.search(r"\d+(?:\.\d+)+", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
@@ -121,7 +121,7 @@ def checked_tool_versions_and_hashes(
 
 
 def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
-    """Return the commands that start the runner on a node of Slurm, by a job in the queue."""
+    """Return the commands that start the runner on a node of Slurm, as a job in the queue."""
     # The job runs the programs of this installation, on a file system that the node shares.
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
@@ -189,9 +189,9 @@ def _request_description(
 def _ask_live_host(
     host: InventoryHost, config: Config, path: Path, needs: Sequence[RequiredProgram]
 ) -> tuple[TransportCommands, FactsForDiscovery, dict[str, str]]:
-    """Ask a host to describe itself, into the file `path`, and check that it has the tools.
+    """Ask a host to describe itself, write the answer to `path`, and check the host's tools.
 
-    Returns how the host is reached, its facts, and tool -> version and hash.
+    Returns the commands that reach the host, its facts, and tool -> version and hash.
     """
     transport = _choose_transport(host, config)
     queue_seconds = 60 * config["slurm"]["wait_minutes"] if transport["kind"] == SLURM else 0
@@ -202,11 +202,11 @@ def _ask_live_host(
 def find_unready_hosts(
     hosts: Sequence[InventoryHost], config: Config, results: Path
 ) -> dict[str, UserError]:
-    """Return host -> error, for the hosts that cannot be measured even before they are rebooted.
+    """Return host -> error, for hosts that already lack something before they are rebooted.
 
-    Hosts are asked at the same time; their descriptions are written below `results`, and
-    ``left_out.json`` of an unready host has the reason. Simulated hosts are not asked, and nodes of
-    Slurm are not asked because their answer would wait in the queue.
+    Hosts are asked at the same time. Their descriptions are written below `results`, and
+    ``left_out.json`` of an unready host has the reason. Simulated hosts are not asked. Nodes of
+    Slurm are not asked either, because their answer would wait in the queue.
     """
     benchmarks = load_benchmark_of_each_category(config).values()
     needs = [benchmark.document["needs"] for benchmark in benchmarks]
@@ -271,8 +271,8 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
     if file:
         machine = read_machine_description(path_as_given_or_in_repository(file), topology)
         topology = firmware_topology(machine, topology, host.name, datetime.now(UTC).date())
-        # The description is part of the system component, so that a changed description requests
-        # new records.
+        # The description is part of the system component, so a change of the description makes the
+        # workflow measure again.
         programs = [document.get("simulation") for document in documents]
         tools = {"simulated machine": json_fingerprint([machine, programs])}
         live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
@@ -322,9 +322,9 @@ def discover_hosts(
 ) -> tuple[list[PlannedHost], dict[str, UserError]]:
     """Discover hosts; return the discovered hosts, and host -> error for each skipped host.
 
-    `inventory` are the hosts; by default those that the config names. The files of discovery are
-    written below `results`, by default the folder of the config. Several hosts are discovered at
-    the same time. ``left_out.json`` of a skipped host has the reason too.
+    `inventory` are the hosts to discover; by default the hosts that the config names. The files of
+    discovery are written below `results`; by default the folder that the config names. Several
+    hosts are discovered at the same time. ``left_out.json`` of a skipped host has the reason, too.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.

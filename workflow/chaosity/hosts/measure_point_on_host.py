@@ -1,11 +1,11 @@
 """Measure one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
 
-A rule of the workflow runs this command on the controller. On this machine, the command calls the
-runner directly. On another host, it starts ``chaosity-run`` over SSH, writes the point to the
-standard input of the runner, reads the record from the standard output, and saves the record on
-this machine, whole or not at all. If the connection is lost during a measurement, the host is
-marked as skipped. The host's other points then fail at once, and the next run measures these
-points.
+A rule of the workflow runs this command on the controller. If the host is this machine, the command
+calls the runner directly. Otherwise, the command starts ``chaosity-run`` on the host over SSH,
+writes the point to the standard input of the runner, reads the record from its standard output, and
+saves the record on this machine atomically. If the connection is lost during a measurement, the
+host is marked as skipped. The host's other points then fail at once, and the next run measures
+these points.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from chaosity.result_folders import read_skipped_host, write_skipped_host_note
 from chaosity.runner.guardian_process import kill_this_process_and_descendants
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 
-# Time that is added to the point's own limit: to wait for another measurement on the host, to touch
-# the memory, and to connect.
+# Time that a measurement may take beyond the point's own limit, to wait for another measurement on
+# the host, to touch the memory, and to connect.
 EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
-# Interval at which a measurement checks that the process of `--below` still exists.
+# Interval in seconds at which a measurement checks that the process of `--below` still exists.
 _ALIVE_SECONDS = 1.0
 # Exit statuses: NO_RECORD if the point has no record, HOST_LOST if the whole host is skipped.
 NO_RECORD, HOST_LOST = 1, 3
@@ -86,7 +86,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _connection_failure(transport: TransportCommands) -> str | None:
-    """Return why the host does not answer; None if it answers."""
+    """Return the reason if the host does not answer; None if it answers."""
     command = runner_command_line(transport, "--help")
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -100,8 +100,8 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
     """Measure the point on its host and return the record.
 
     Raises:
-        HostLostOrChangedError: the connection broke and the host does not answer any more, or no
-            record came in time.
+        HostLostOrChangedError: the connection broke and the host no longer answers, or no record
+            came in time.
         ValueError: the answer is not a complete record.
     """
     limit = point["timeout_seconds"] + EXTRA_SECONDS
@@ -128,13 +128,13 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
 
 
 def _say(text: str) -> None:
-    """Print a message, which can quote a host or a record, to standard error."""
+    """Print a message, which can contain text from a host or a record, to standard error."""
     print(f"chaosity: {printable_short_line(text)}", file=sys.stderr)
 
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on the simulated host whose results are in `folder`."""
-    # This import is here, so that a measurement of a real host does not wait for it.
+    # This slow import is here, so that a measurement of a real host does not import the simulation.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
     model = open_machine_model(folder / point["configuration"], point["host"])
@@ -162,7 +162,7 @@ def measure_replicate(
     machine, see `measure_point`.
 
     Raises:
-        HostLostOrChangedError: the host does not answer any more.
+        HostLostOrChangedError: the host no longer answers.
         ValueError: the answer of a remote host is not a complete record.
     """
     transport = host["transport"]
@@ -170,12 +170,12 @@ def measure_replicate(
         return _measure_over_ssh(transport, point, replicate)
     if transport["kind"] == SIMULATED:
         return _simulate(point, replicate, folder)
-    # This machine, or the node on which Slurm runs this process.
+    # The host is this machine; with Slurm, it is the node on which this process runs.
     return measure_point(point, replicate, spent_before=spent_before)
 
 
 def _end_soon_after(process: int) -> None:
-    """Start a thread that kills this process soon after `process`, that of Snakemake, has ended."""
+    """Start a thread that kills this process soon after `process` (Snakemake) has ended."""
 
     def watch() -> None:
         while Path(f"/proc/{process}").exists():

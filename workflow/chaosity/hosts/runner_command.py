@@ -1,8 +1,8 @@
 """Make the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
-OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH, whose options
-are explained in ssh_config(5). The host's key is always checked: an unknown or changed key is
-refused.
+OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH, and
+ssh_config(5) explains the options of OpenSSH. OpenSSH always checks the host's key, and refuses an
+unknown or changed key.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any, TypedDict
 from chaosity.errors import UserError
 
 LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
-# Default folders of the programs that provisioning installs: the first, below the home folder, if
-# the user who logs in runs them, the second if root runs them. roles/inventory/vars/main.yml has
-# the same rule.
+# Default folders of the programs that provisioning installs. If the user who logs in runs the
+# programs, the folder is the first, below the home folder; if root runs them, it is the second.
+# roles/inventory/vars/main.yml has the same rule.
 HOME_DIRECTORY, ROOT_DIRECTORY = ".local/share/chaosity", "/opt/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
-# If an option is given twice, OpenSSH uses the first. So these options overrule the inventory's.
+# OpenSSH uses the first of two equal options. So these options overrule those of the inventory.
 REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
@@ -42,7 +42,7 @@ DEFAULT_OPTIONS = {
 # OpenSSH's own exit status after a connection error; other statuses are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
-# Text in OpenSSH's messages -> cause of the error; in these sentences, "it" is the host.
+# Text in OpenSSH's messages -> cause of the error. In each cause, "it" means the host.
 ERROR_CAUSES = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed. If you expect this, "
     "remove the old key from the known hosts. If not, find out which machine answers",
@@ -69,7 +69,8 @@ class TransportCommands(TypedDict):
 def runner_command_line(transport: TransportCommands, *arguments: str) -> list[str]:
     """Return the runner's command line with these arguments, for a process without a shell.
 
-    OpenSSH passes one text to a shell on the host, so the words in it are quoted for that shell.
+    OpenSSH passes the command as one text to a shell on the host. So the words of a command for
+    OpenSSH are quoted for that shell.
     """
     words = [*transport["runner"], *arguments]
     return [*transport["way"], *([shlex.join(words)] if transport["kind"] == SSH else words)]
@@ -109,8 +110,8 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
         str(variables.get(f"ansible_ssh_{which}_args") or "") for which in ("common", "extra")
     )
     address = str(variables.get("ansible_host") or name)
-    # With OpenSSH's %C as the socket's name, two hosts of the inventory with the same address but
-    # different keys or options would share a connection, and so one check of the host key.
+    # If OpenSSH's %C were the socket's name, two hosts of the inventory with the same address but
+    # different keys or options would share a connection and one check of the host key.
     own = hashlib.sha256(repr((name, address, port, user, key, extra)).encode()).hexdigest()[:16]
     return [
         "ssh",
@@ -146,7 +147,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
 
 
 def _is_true(value: object) -> bool:
-    """Return whether Ansible takes a value for true; an INI inventory has texts such as "false"."""
+    """Return whether a value means true for Ansible; an INI inventory has texts like "false"."""
     return str(value).lower() in {"true", "yes", "on", "y", "t", "1", "1.0"}
 
 
@@ -155,8 +156,8 @@ def ssh_command_with_password(
 ) -> tuple[list[str], dict[str, str]]:
     """Return a command that opens the connection with a password, and its environment variables.
 
-    No argument list contains the password: OpenSSH calls ``chaosity-askpass``, which prints it from
-    an environment variable. Later commands use the connection that is open then, without a
+    No argument list contains the password. OpenSSH calls ``chaosity-askpass``, which prints the
+    password from an environment variable. Later commands use the same open connection, and need no
     password.
     """
     options = _option_words({"BatchMode": "no", "NumberOfPasswordPrompts": "1"})
@@ -175,7 +176,7 @@ def print_password() -> None:
 
 
 def connection_error_cause(stderr: str) -> str:
-    """Return why a connection failed, in plain words; if unknown, OpenSSH's last line."""
+    """Return why a connection failed, in plain words, or else OpenSSH's last line."""
     last = (stderr.strip().splitlines() or ["the connection ended without a message"])[-1]
     return next((cause for text, cause in ERROR_CAUSES.items() if text in stderr), last)
 

@@ -1,4 +1,4 @@
-"""Read and write records, write any file whole or not at all, and format times."""
+"""Read and write records, write files atomically, and format times."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from chaosity.errors import MALFORMED, describe_malformed_document
 from chaosity.records.record_format import VALID, Point, Record
 
 SCHEMA_VERSION = 1
-# Digests of the attempts in a folder, in the form of sha256sum(1): `sha256sum --check SHA256SUMS`.
+# File with the digests of the attempts in a folder. `sha256sum --check SHA256SUMS` checks them.
 DIGESTS_FILE = "SHA256SUMS"
-# Environment variable: when the run began, in the form of `utc_now_text`; unset outside a run.
+# Environment variable with the time when the run began, as `utc_now_text` returns it; unset outside
+# a run.
 RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
@@ -34,11 +35,11 @@ def format_utc(moment: datetime) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: write a temporary file, flush it to the disk, rename it.
+    """Write a file atomically: write a temporary file, flush it to the disk, and rename it.
 
     Raises:
-        OSError: the disk is full or the folder is not writable; the old file is untouched. The
-            error has the name of the file.
+        OSError: the disk is full or the folder is not writable. The old file is then unchanged, and
+            the error has the name of the file.
     """
     try:
         _write_and_rename(path, content)
@@ -47,7 +48,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def _write_and_rename(path: Path, content: str | bytes) -> None:
-    """Write a file as `write_atomically` does, but not every error has the name of the file."""
+    """Write a file as `write_atomically` does, with errors that may lack the file's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -86,7 +87,7 @@ def file_has_text(path: Path, text: str) -> bool:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    """Write a file only when its content changes, so that its time stamp shows the last change."""
+    """Write a file only if its content changes, so that its time stamp shows the last change."""
     if not file_has_text(path, text):
         write_atomically(path, text)
 
@@ -117,7 +118,7 @@ def has_valid_record(folder: Path, point: Point, replicate: int) -> bool:
 
 
 def time_in_file_name(moment: str) -> str:
-    """Return a time in the form of attempts' file names: a later time is a greater text."""
+    """Return a time for the name of an attempt's file, so that names sort by time."""
     return moment.replace("-", "").replace(":", "")
 
 
@@ -129,7 +130,7 @@ def file_time(path: Path) -> str:
 def save_record(record: Record, path: Path) -> None:
     """Save a record as an attempt and make it the current record.
 
-    The attempt is written below ``attempts/`` next to `path` and never changed again. `path`
+    The attempt is a new file in the folder ``attempts/`` next to `path`, and never changes. `path`
     (``rep<N>.json``) becomes a link to the attempt, or a copy. So a retry, or a rerun after a
     repair, deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows later edits.
     """
@@ -165,7 +166,7 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
         name = _attempt_of_record(record)
         if (path.parent == folder and path.name != name) or not (folder / name).exists():
             return True  # the record's time, replicate or status was edited
-    except (OSError, *MALFORMED):  # an edited value makes no file name
+    except (OSError, *MALFORMED):  # no file name can be made from an edited value
         return True
     lines = read_regular_file(folder / DIGESTS_FILE).decode(errors="replace").splitlines()
     written = [line for line in lines if line.endswith(f"  {name}")]
@@ -207,7 +208,7 @@ def load_record(path: Path) -> Record:
 
 
 def record_from_json_document(document: Any, source: str) -> Record:
-    """Check a JSON document and return it as a record; `source` names its file or sender.
+    """Check a JSON document and return it as a record; `source` is the name of file or sender.
 
     Raises:
         ValueError: the document is not a record, or is a record of another version.
@@ -224,9 +225,9 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
-    node, Snakemake repeats all of its measurements. A measurement that had finished need not be
-    repeated: its attempt is used. A record of another definition does not count. `path` is the path
-    of the current record.
+    node, Snakemake repeats all measurements of the job. For a measurement that had finished, the
+    attempt of this run is used again. A record of another definition does not count. `path` is the
+    path of the current record.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:

@@ -1,4 +1,4 @@
-"""Types of a planned point and of its record, with the keys of their JSON; verdicts of checks."""
+"""Types of the JSON documents of a planned point and of its record, and the verdict of checks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class OpenclTargetDevice(OpenclDeviceFacts):
 
 
 class NodeRelation(TypedDict):
-    """The relation of the initiator to a node or target; `distance` is the entry of the SLIT."""
+    """The relation of the initiator to a node or target, and their `distance` in the SLIT."""
 
     relation: str
     distance: float | None
@@ -93,10 +93,10 @@ class LoadTarget(NodeRelation):
 class RequiredPlacement(TypedDict):
     """The required units of a load's threads, and the required nodes of its pages.
 
-    `memory` says whose nodes these are: those of the target or the initiator. If `pinned`, each
-    unit must have its own thread. `mapping` is the key of the ready line that has the address of
-    the measured memory. If `launcher`, the first process only starts the program, and its own
-    memory does not count.
+    `memory` says whether the pages must be on the nodes of the target or of the initiator. If
+    `pinned`, each unit must have its own thread. `mapping` is the key with the address of the
+    measured memory in the ready line. If `launcher`, the first process only starts the program, and
+    the memory of this first process does not count.
     """
 
     memory: str
@@ -130,10 +130,10 @@ class MetricSourceWithUpperBound(OutputValueSource, total=False):
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
     `counter`, or from the output. In `by_node`, `amount` and `time` name the two keys of a sample
-    whose values are each node's amount and time. Only simulated hosts use
-    `simulated_bytes_per_unit`: the memory traffic of one unit of the value. `formerly` is the
-    metric's name in older records; with None, older records lack the metric and count nevertheless.
-    The hardware sets the upper bound `at_most`.
+    with the amount and the time of each node. `simulated_bytes_per_unit` is the memory traffic of
+    one unit of the value, which only simulated hosts use. `formerly` is the metric's name in older
+    records; if it is None, older records are valid without this metric. `at_most` is the upper
+    bound that the hardware sets.
     """
 
     progress: bool
@@ -150,7 +150,7 @@ class MetricSourceWithUpperBound(OutputValueSource, total=False):
 class OutputCondition(OutputValueSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
-    A condition without these keys is the source of a remark that the tool writes about its run.
+    Without any of these four keys, it is the source of a remark of the tool about its run.
     """
 
     name: Required[str]
@@ -165,7 +165,7 @@ class ProgressSource(OutputName, total=False):
 
     `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end` (a time) and
     `rate` in a row. The scales convert the tool's units into seconds and SI units per second.
-    With `pauses`, the load continues between its samples, but no sample covers this time.
+    With `pauses`, the load also runs between two samples, but no sample covers this time.
     """
 
     event: str
@@ -216,7 +216,7 @@ class CounterEventsOrReason(TypedDict, total=False):
 
 
 class Load(TypedDict):
-    """One benchmark, run by an initiator against a target, with its command filled in.
+    """One benchmark, run by an initiator against a target, with the complete command line.
 
     `name` is unique in the point; several loads may have the same `role`. The load allocates
     `memory_bytes` on its nodes. `files` are written into its folder before it starts.
@@ -263,11 +263,11 @@ class PointAndLoadNames(TypedDict):
 
 
 class MetricRatio(TypedDict):
-    """A ratio of a load's `metric` to that of its reference `to`, or the `reason` for no ratio.
+    """The ratio of a metric of a load to a reference, or the `reason` why there is no ratio.
 
-    With `per`, the count `metric` is divided by the work that the load did, and `per` names the
-    metric with the rate of this work. With `of_means`, the two values are means over all
-    replicates.
+    The reference is the same metric of the load `to`. With `per`, the count `metric` is divided by
+    the work that the load did, and `per` names the metric with the rate of this work. With
+    `of_means`, both values are means over all replicates.
     """
 
     name: str
@@ -307,17 +307,17 @@ class Point(ExpandedPoint):
 
 VALID = "valid"
 FAILED = "failed"
-# Names of two checks: that a load ended well (this text follows the load's name), and that the
-# output has the values of the metrics.
+# Names of two checks: the load ended well (this text follows the load's name), and the output has
+# the values of the metrics.
 ENDED_WELL, VALUES = ": ended well", "values"
 # The `origin` of a record whose machine does not exist; records of real machines have no origin.
 SIMULATED = "simulated"
-# The sentence that every output about simulated values has.
+# Every output with simulated values has this sentence.
 NOTHING_MEASURED = "SIMULATED: this machine does not exist, and nothing was measured"
 
 
 class ThreadPlacement(TypedDict):
-    """The processing units that a thread may use (a Linux list), and that on which it last ran."""
+    """The processing units that a thread may use (a Linux list), and its last processing unit."""
 
     tid: int
     cpus_allowed: str | None
@@ -336,7 +336,7 @@ class ObservedPlacement(TypedDict):
 
 
 class ProgramFacts(TypedDict):
-    """The program that ran: name, path, the version that it reports, and its emulator, if any."""
+    """Name, path, reported version and, if emulated, the emulator of the program that ran."""
 
     name: str
     path: str | None
@@ -345,7 +345,7 @@ class ProgramFacts(TypedDict):
 
 
 class EventCount(CounterEvent):
-    """The count of an event on a processing unit, and the time for which the kernel counted."""
+    """The count of an event on a processing unit, and the time in which the kernel counted."""
 
     cpu: int
     count: NotRequired[int]
@@ -392,8 +392,8 @@ class HostState(TypedDict):
     taken_monotonic_seconds: float
     realtime_minus_monotonic_seconds: float
     processor_seconds: dict[str, float]
-    # The units of the loads with their SMT siblings, and their part of the processor time. Records
-    # before 2026-11-26 and simulated records lack both.
+    # The units of the loads with their SMT siblings, and the processor time of these units. Records
+    # before 2026-11-26 and simulated records lack both keys.
     load_units: NotRequired[str]
     load_units_processor_seconds: NotRequired[dict[str, float]]
     facts: dict[str, str | None]
@@ -444,8 +444,8 @@ class Record(UnfinishedRecord):
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
     """Return a check, which is a line of a verdict; `detail` is what was observed, with numbers.
 
-    `passed` is None if the check was impossible; the detail gives the reason. If it is not
-    `decisive`, the check is only a note, which cannot make the record invalid.
+    `passed` is None if the check was impossible; the detail gives the reason. A check that is not
+    `decisive` is only a note, which cannot make the record invalid.
     """
     return {"name": name, "passed": passed, "detail": detail, "decisive": decisive}
 
