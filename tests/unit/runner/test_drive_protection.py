@@ -72,7 +72,7 @@ def test_writing_needs_the_inventory_and_a_blank_device(tmp_path, destructive):
     with loop_device(tmp_path / "image", filesystem=destructive) as device:
         with pytest.raises(MeasurementError) as caught:
             check_and_link(load(device, writes=True, destructive=destructive), tmp_path)
-        expected = "has a signature" if destructive else "does not name it"
+        expected = "has a signature" if destructive else "does not name this drive"
         assert expected in str(caught.value)
 
 

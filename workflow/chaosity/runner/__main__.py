@@ -25,7 +25,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",
-        epilog="Exit status 0 when there is a record, also for a failed point; see its verdict.",
+        epilog="Exit status 0 if there is a record. Its verdict says whether the point failed.",
     )
     parser.add_argument(
         "point", nargs="?", default="-", help="JSON file of the point; - for standard input"
@@ -55,8 +55,8 @@ def put_tools_folder_first_in_path(folder: Path | None) -> None:
     is_zipapp = own.suffix == ".pyz"
     tools = folder.absolute() if folder else own.parent / "kernels" if is_zipapp else None
     folders = [tools] if tools else []
-    # Hosts with different processors can share the folder, which then has a link to each host's own
-    # build (Makefile of the kernels).
+    # Hosts with different processors can share the folder. The Makefile of the kernels then makes a
+    # link `on-HOST` to each host's own build.
     if tools and (build := tools / f"on-{os.uname().nodename}").is_dir():
         folders.insert(0, build)
     if is_zipapp:
@@ -75,9 +75,9 @@ def put_tools_folder_first_in_path(folder: Path | None) -> None:
 
 
 def folder_that_others_may_write(folder: Path) -> Path | None:
-    """Return `folder`, or a folder above it, that users other than root may change; else None.
+    """Return `folder` or a parent folder that users other than root may change; else None.
 
-    A folder above with the sticky bit, such as /tmp, is no danger: only root can replace root's
+    A parent folder with the sticky bit, such as /tmp, is safe, because only root can replace root's
     files in such a folder.
     """
     resolved = folder.resolve()

@@ -28,7 +28,7 @@ from chaosity.runner.guardian_process import kill_program
 from chaosity.runner.load_process import VERSION_SECONDS
 from chaosity.runner.observed_state import read_file_if_present
 
-# Debian's hwloc-nox and RHEL's hwloc have only the first program; graphical builds have both.
+# Debian's hwloc-nox and RHEL's hwloc have only the first program. Graphical builds have both.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
 # Environment variables that make lstopo describe another machine.
 LSTOPO_REDIRECTIONS = (
@@ -41,9 +41,9 @@ LSTOPO_REDIRECTIONS = (
 )
 # Without this variable, hwloc hides GPU memory that the kernel shows as NUMA nodes.
 LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1"}
-# lstopo takes milliseconds, or seconds where it loads CUDA; the limit is for a hung driver.
+# lstopo takes milliseconds, or seconds if it loads CUDA. A driver that hangs reaches this limit.
 TIMEOUT_SECONDS = 120
-# Folders of programs that are meant for root; often not in PATH.
+# Folders of programs for root, which are often not in PATH.
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
 # The program that measures OpenCL devices also lists them. Loads run with the loader (libOpenCL)
@@ -77,7 +77,7 @@ class DescriptionError(Exception):
 
 
 class ListedOpenclDevice(OpenclDeviceFacts):
-    """An OpenCL device with its present numbers and with facts that are no part of a point."""
+    """An OpenCL device with its present numbers and with facts that a point does not have."""
 
     platform_number: int
     device_number: int
@@ -147,7 +147,7 @@ def _run_program(
 
 
 def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
-    """Run a program and return its output and errors as one text; None as in `_run_program`."""
+    """Run a program and return output and errors as one text; None if `_run_program` does."""
     outputs = _run_program(command, seconds)
     return outputs and "".join(outputs).strip()
 
@@ -185,7 +185,7 @@ def read_dmidecode_output() -> str | None:
 
 
 def list_opencl_devices() -> OpenclDeviceList | None:
-    """Return this host's OpenCL devices and the library that numbers them.
+    """Return this host's OpenCL devices and the path of the library that numbers these devices.
 
     The result is None if chaosity-opencl is not installed or refuses to list devices.
     """
@@ -288,8 +288,9 @@ def read_memory_modules() -> list[MemoryModule] | str:
 def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
     """Return the memory modules in an SMBIOS table, or why they are unknown, as a text.
 
-    A structure of the table has fields, whose length is in its header, then texts that each end
-    with a zero byte, then one more zero byte. A table without its end marker counts as damaged.
+    A structure of the table has fields, then texts, then a zero byte. The header of the structure
+    has the length of the fields. Each text ends with a zero byte. A table without its end marker
+    counts as damaged.
     """
     modules, at = list[MemoryModule](), 0
     while table[at : at + 1] != _END_OF_TABLE:

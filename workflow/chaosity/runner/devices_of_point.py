@@ -4,10 +4,11 @@ Kernel names such as ``nvme3n1`` change from boot to boot. So a point names a dr
 and serial number, and the runner looks for the device just before the measurement. Loads use a
 symbolic link ``drives/<component>`` in their working folder, so no command contains a kernel name.
 
-A point has the names and the PCI slot of its OpenCL device, by which this project's kernels choose
-the device. Other tools choose it by numbers, which change when a driver is added or removed. Two
-loaders on one host (a distribution's and CUDA's) also number the platforms differently. So such a
-tool gets the numbers just before it starts, and runs with the loader that gave these numbers.
+A point has the names and the PCI slot of its OpenCL device, and this project's kernels choose the
+device by these facts. Other tools choose a device by numbers, which change when a driver is added
+or removed. Two loaders on one host (a distribution's and CUDA's) also number the platforms
+differently. So such a tool gets the numbers just before it starts, and runs with the loader that
+gave these numbers.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from chaosity.runner.describe_host import (
 from chaosity.runner.observed_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
-# Size of the blocks of random data with which a file is filled. Zeros would not do: a drive may
-# answer reads of zeros, or of blocks that were never written, without reading its flash.
+# Size of the blocks of random data with which a file is filled. The data is not zeros, since a
+# drive may answer reads of zeros, or of blocks that were never written, without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
-# Before a load reads a drive, this many blocks of it are read: half spread over the whole drive,
-# half over its first 64 GiB, which a sequential read of 10 s does not leave. If a tenth of one part
-# was never written, the blocks of that part include two or more of zeros with a probability of
-# 84 %. If a tenth of both parts was never written, the probability is 99 %.
+# Before a load reads a drive, this many blocks of the drive are read. Half of the blocks are spread
+# over the whole drive, and half over its first 64 GiB, where a sequential read of 10 s stays. If a
+# tenth of one of these parts was never written, two or more of its blocks are zeros with a
+# probability of 84 %. If a tenth of both parts was never written, the probability is 99 %.
 SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
-# A drive in use has a few blocks of zeros. If more than this share of the sampled blocks are zeros,
-# parts of the drive were never written.
+# A drive in use has a few blocks of zeros. A larger share of zeros among the sampled blocks means
+# that parts of the drive were never written.
 _FEW_ZEROS = 0.02
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The end of a component's name: `drive-0000-41-00-0-n2` is the second namespace of the drive.
@@ -62,7 +63,7 @@ def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None
     """
     for block in sorted(SYS_BLOCK.glob(f"nvme*n{namespace or '*'}")):
         device = block / "device"
-        # The bridges above the drive are in the path, too; the drive's own address is the last one.
+        # The path also has the bridges above the drive. The last address is the drive's own.
         addresses = [part for part in device.resolve().parts if _PCI_ADDRESS.fullmatch(part)]
         if addresses[-1:] != [pci]:
             continue
@@ -184,8 +185,8 @@ def _check_readable(device: Path) -> None:
 class HeldDrives(contextlib.ExitStack):
     """A context manager that holds drives open while loads write to these drives.
 
-    Meanwhile, the kernel refuses mounts and other exclusive uses (open(2), O_EXCL). The loads open
-    the drives without O_EXCL, which the kernel still allows while this process holds them.
+    Meanwhile, the kernel refuses mounts and other exclusive uses (open(2), O_EXCL). The kernel
+    allows the loads to open the drives, because they do not use O_EXCL.
     """
 
     def __init__(self) -> None:
@@ -225,7 +226,7 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
             if drive.get("destructive"):
                 reasons = held.hold(device)  # before the checks, so that nothing changes after them
             else:
-                reasons = ["chaosity_destructive_drives does not name it"]
+                reasons = ["chaosity_destructive_drives does not name this drive"]
             if reasons := reasons + reasons_against_writing(device):
                 raise MeasurementError(f"{device} must not be written to: {'; '.join(reasons)}")
         _check_readable(device)
@@ -244,7 +245,7 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
 def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
     """Return a failed check for each drive that disappeared during the measurement.
 
-    The message of the tool that read the drive does not give this cause.
+    The error of the tool that read the drive does not name this cause.
     """
     checks = []
     for drive in (drive for load in loads for drive in load["target"].get("drives", [])):
@@ -258,10 +259,10 @@ def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
 def check_drive_has_data(name: str, device: Path) -> Check:
     """Check by sampled blocks that data was written to a drive.
 
-    A drive answers reads of blocks that were never written without reading its flash.
+    A drive that reads a block which was never written answers without reading its flash.
 
-    If half of the blocks are zeros, the point fails, but only on a machine that is certainly not
-    virtual: an x86 processor that shows no hypervisor. A virtual drive has no flash of its own.
+    If half of the blocks are zeros, the point fails on machines that are certainly not virtual,
+    which means an x86 processor that shows no hypervisor. A virtual drive has no flash of its own.
     """
     zeros, each = 0, SAMPLED_BLOCKS // 2
     with _opened_without_cache(device) as handle, mmap.mmap(-1, SAMPLED_BLOCK_BYTES) as block:
@@ -285,9 +286,9 @@ def check_drive_has_data(name: str, device: Path) -> Check:
 
 @contextlib.contextmanager
 def _opened_without_cache(device: Path) -> Iterator[int]:
-    """Open a drive for reads that bypass the page cache, else for ordinary reads.
+    """Open a drive for reads that bypass the page cache, or else for ordinary reads.
 
-    A file of a file system in memory has no storage but the page cache.
+    Ordinary reads are for files in memory, whose only storage is the page cache.
     """
     try:
         handle = os.open(device, os.O_RDONLY | os.O_DIRECT)
@@ -299,7 +300,7 @@ def _opened_without_cache(device: Path) -> Iterator[int]:
         os.close(handle)
 
 
-# Words of a command that are replaced by the numbers of the load's OpenCL device and its platform.
+# These words of a command stand for the numbers of the load's OpenCL device and its platform.
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
 

@@ -1,9 +1,9 @@
 """Count the processor's events while a load runs, by perf_event_open(2), and find its mean clock.
 
-Events are counted on the load's processing units, not for its processes. The load's threads are
-pinned to these units, nothing else is measured meanwhile, and programs that the tool starts later
-count as well. Counting on units needs root, CAP_PERFMON or `kernel.perf_event_paranoid` below 1. In
-contrast, `chaosity.place` counts the events of a process.
+Events are counted on the load's processing units, not for the load's processes. The load's threads
+are pinned to these units, and no other load uses the units meanwhile. So the counts include
+programs that the tool starts later. Counting on units needs root, CAP_PERFMON or
+`kernel.perf_event_paranoid` below 1. In contrast, `chaosity.place` counts the events of a process.
 
 A counter is a list of events whose counts are added or subtracted: some processors count accesses
 to remote caches only as a difference of two events. When an event cannot be counted, the record
@@ -98,7 +98,7 @@ class _EventAttributes(ctypes.Structure):
 class LoadCounters:
     """The event counters of one load, which count on the load's units from its start to its stop.
 
-    `counted` is name of a counter -> result; the results are complete after `stop_counting`.
+    `counted` maps the name of a counter to its result. Results are complete after `stop_counting`.
     """
 
     def __init__(self, wanted: Mapping[str, CounterEventsOrReason], cpus: Iterable[int]) -> None:
@@ -236,7 +236,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
 
 
 def smallest_counted_time_share(result: CounterResult) -> float | None:
-    """Return the share of time (0 to 1) for which that event was counted that was counted least.
+    """Return the share of time (0 to 1) in which the least counted event was counted.
 
     The result is None if no event has a time.
     """
@@ -251,14 +251,14 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
 # The clock that a load's units really reached. Turbo, power limits and heat change this clock, so
 # it explains differences between nodes, replicates and hosts. There are two sources:
 #
-# - APERF and MPERF count only while a unit is not halted, APERF at its real clock and MPERF at the
-#   rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the rate of the TSC
-#   (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's PMU `msr`
-#   counts both. The PMU takes no counter from other events, but needs the same rights.
+# - APERF and MPERF count only while a unit is not halted. APERF counts at the unit's real clock,
+#   MPERF at the rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the
+#   rate of the TSC (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's
+#   PMU `msr` counts both. The PMU takes no counter from other events, but needs the same rights.
 # - `scaling_cur_freq` of the frequency driver, read while the load runs. Some drivers report the
 #   clock that they requested, so the mean of these values is an estimate.
 #
-# Most virtual machines lack both. Without a source, the record has a reason and no value.
+# Most virtual machines lack both sources. The record then has a reason instead of a value.
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")

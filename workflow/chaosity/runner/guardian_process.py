@@ -1,7 +1,7 @@
 """A guardian: a process that kills programs and cleans up if this process is killed.
 
-The guardian is in a session of its own, so that a signal to this process's group does not reach it.
-The guardian inherits the locks of this process, so the locks are held until it has finished.
+The guardian is in a session of its own, so a signal to this process's group does not reach the
+guardian. The guardian inherits the locks of this process, and holds them until it has finished.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 from chaosity.runner.observed_state import process_and_descendants
 
-_NAME = "chaosity-guard"  # name in lists of processes, of which the kernel keeps 15 characters
+_NAME = "chaosity-guard"  # name in lists of processes; the kernel keeps at most 15 characters
 _PR_SET_NAME = 15  # of linux/prctl.h
 
 
 class Guardian:
-    """The writing end of the pipe that a guardian reads; it closes when this process ends."""
+    """The writing end of the guardian's pipe, which closes when this process ends."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -32,9 +32,9 @@ class Guardian:
 
 
 def kill_program(pid: int) -> None:
-    """Kill a process, its group and its descendants, but no guardian among them.
+    """Kill a process, its group and its descendants, except guardians.
 
-    Descendants may have left the group: each process of fio has a session of its own.
+    Descendants may have left the group; for example, each process of fio has its own session.
     """
     for process in process_and_descendants(pid):
         _kill_unless_guardian(process)
@@ -49,7 +49,7 @@ def _kill_unless_guardian(process: int) -> None:
 
 
 def kill_this_process_and_descendants() -> None:
-    """Kill the descendants of this process, then this process; its guardian lives and cleans up."""
+    """Kill the descendants of this process, then this process. Its guardian stays and cleans up."""
     own = os.getpid()
     for process in process_and_descendants(own):
         if process != own:
@@ -61,9 +61,9 @@ def kill_this_process_and_descendants() -> None:
 def with_guardian(clean_up: Callable[[], None]) -> Iterator[Guardian]:
     """Run a block with a guardian, which calls `clean_up` after the block.
 
-    If this process is killed, the guardian kills the programs that this process named, then it
-    calls `clean_up`. The guardian is a fork, which has no other threads of this process, so
-    `clean_up` must not wait for any.
+    If this process is killed, the guardian kills the programs that this process named, and then
+    calls `clean_up`. The guardian is a fork without the other threads of this process, so
+    `clean_up` must not wait for a thread.
     """
     reading, writing = os.pipe()
     guardian = os.fork()
@@ -89,7 +89,7 @@ def _run_guardian(clean_up: Callable[[], None], pipe: int) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
-        for standard in range(3):  # a reader of the program's output must not wait for the guardian
+        for standard in range(3):  # readers of the program's output must not wait for the guardian
             os.dup2(null, standard)
         received = b""
         while more := os.read(pipe, 64):

@@ -1,9 +1,9 @@
 """Change kernel settings for one run and restore them after it, whatever happens.
 
-The run itself restores the settings. If the run is killed, a *guardian* restores them, see
-`guardian_process`. A file holds the former values in case both the run and its guardian are killed.
-Then the next run that takes the lock restores the settings from this file before it begins, unless
-the host has booted since.
+The run itself restores the settings. If the run is killed, a *guardian* restores the settings, see
+`guardian_process`. If both the run and its guardian are killed, a file still has the former values.
+The next run that takes the lock then first restores the settings from this file, unless the host
+has booted since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
 another root folder.
@@ -36,8 +36,9 @@ WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
 # The file is in /run, where only root may write, since its values are written back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
-# Names of the file that says whether the kernel chooses the weights (from Linux 6.16; Linux 6.18
-# misnames it). Writing a weight ends the kernel's choice, so this file is restored last.
+# Names of the file that says whether the kernel chooses the weights (since Linux 6.16; Linux 6.18
+# uses the second name by mistake). The kernel stops choosing when a weight is written, so this file
+# is restored last.
 _AUTO = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
@@ -55,7 +56,7 @@ def _write_setting(root: Path, name: str, value: str) -> None:
 def _restore_settings(root: Path) -> None:
     """Restore the former values that a run left in a file, unless the host has booted since.
 
-    The caller holds the exclusive lock. The file is deleted after all its values were written.
+    The caller holds the exclusive lock. The file is deleted after all its values are restored.
     """
     try:
         left = json.loads((root / FORMER_VALUES).read_text())
@@ -80,7 +81,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
         return
     handle = open_lock_file(lock_file_path(SETTINGS, root))
     try:
-        if try_to_lock(handle):  # else a running program uses the settings and restores them
+        if try_to_lock(handle):  # otherwise, a running program will restore the settings
             _try_to_restore(root)
     finally:
         os.close(handle)
@@ -101,8 +102,8 @@ class HeldKernelSettings:
     """Kernel settings that a run changes; they are restored when the run ends.
 
     `former` is name -> former value of each setting that the run changes; a name is a path below
-    `root`. The guardian kills the programs of the run and restores the settings if the run is
-    killed.
+    `root`. If the run is killed, the guardian kills the programs of the run and restores the
+    settings.
     """
 
     def __init__(self, root: Path, former: SettingValues, guardian: Guardian) -> None:
@@ -210,4 +211,4 @@ def _guarded(
             held.change_kernel_settings(different)
             yield held
     finally:
-        _try_to_restore(root)  # does nothing unless the guardian failed
+        _try_to_restore(root)  # restores only what the guardian failed to restore

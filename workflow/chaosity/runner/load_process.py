@@ -41,21 +41,21 @@ THREADS_INTERVAL_SECONDS = 0.1
 CLOCK_INTERVAL_SECONDS = 0.1
 # Running time at which the pages of a load without a barrier are first read. Each next reading
 # comes at twice the running time, because the kernel walks all page tables for a reading. So the
-# last reading is in the second half of any run. While a program has too few pages for the check, a
-# reading costs little, and the next one comes after `THREADS_INTERVAL_SECONDS`.
+# last reading is in the second half of any run. If a program has too few pages for the check yet, a
+# reading costs little, so the next reading comes after `THREADS_INTERVAL_SECONDS`.
 FIRST_READING_OF_PAGES_SECONDS = 0.25
 # A load that ignores the stop signal for this long is killed.
 GRACE_SECONDS = 20.0
-# After a load, the runner waits at most this long for the answer of the tool to its version query,
-# which began before the load.
+# The runner asks a tool for its version before the load, and waits at most this long for the answer
+# after the load.
 VERSION_SECONDS = 10.0
 # A tool with more output than this has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-# Begins of the names of environment variables that a site may set for its users. Variables of
-# OpenMP runtimes (the standard, GCC, LLVM and Intel) bind threads and limit their number. Variables
-# of the loader and of malloc put other code or other pages into a tool. So a tool gets only those
-# of them that its benchmark file sets. LD_LIBRARY_PATH stays, since tools of environment modules
-# need it.
+# Prefixes of environment variables that a site may set for its users. Variables of OpenMP
+# runtimes (the standard, GCC, LLVM and Intel) bind threads and limit their number. Variables of the
+# loader and of malloc put other code or other pages into a tool. So a tool gets such a variable
+# only if its benchmark file sets the variable. LD_LIBRARY_PATH stays, since tools of environment
+# modules need this variable.
 SITE_VARIABLES = (
     *("OMP_", "GOMP_", "LIBOMP_", "KMP_"),
     *("LD_PRELOAD", "LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "LD_BIND_NOW"),
@@ -78,8 +78,8 @@ class LoadProcess:
         self.reports_no_progress = not spec["progress"]
         # Whether the runner stops the load; other loads end by themselves.
         self.is_ended_by_runner = spec["stop"]["by"] == "runner"
-        # Whether pages move while the load runs, so that the runner reads them again before its
-        # end.
+        # Whether pages move while the load runs, so that the runner reads the pages again before
+        # the end of the load.
         self.pages_move_while_running = bool(spec["placement"].get("settles"))
         self.lines: list[str] = []
         self.size = 0
@@ -164,10 +164,10 @@ class LoadProcess:
         self.reader.start()
 
     def _read_output(self) -> None:
-        """Collect standard output; runs in a thread until the tool closes it."""
+        """Collect standard output until the tool closes it; a thread runs this method."""
         assert self.process.stdout is not None
         progress = self.spec["progress"] or {}
-        # The limit is for a tool that never ends its line.
+        # A tool that never ends its line reaches the limit.
         for raw in iter(partial(self.process.stdout.readline, OUTPUT_LIMIT_BYTES + 1), b""):
             line = raw.decode(errors="replace")
             self.size += len(raw)
@@ -195,7 +195,7 @@ class LoadProcess:
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
 
-        A load whose pages settle passes its barrier at once; it is ready when its pages have
+        A load whose pages settle passes its barrier at once, and is ready when its pages have
         settled.
 
         Raises:
@@ -233,7 +233,7 @@ class LoadProcess:
         return False
 
     def _observe_placement(self) -> None:
-        """Read from the kernel where the load's threads and pages are."""
+        """Read from the kernel on which units and nodes the load's threads and pages are."""
         self._observe_threads()
         seen = observed_state.read_process_memory(
             self.process.pid,
@@ -295,7 +295,7 @@ class LoadProcess:
         return seen if self.threads else None
 
     def is_running(self) -> bool:
-        """Return whether the process still runs; if not, keep its end time and exit status."""
+        """Return whether the process still runs; if it has ended, keep end time and exit status."""
         if self.returncode is not None:
             return False
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -308,7 +308,7 @@ class LoadProcess:
         return False
 
     def send_signal(self, name: str) -> None:
-        """Send a signal to the load's process group, SIGKILL also to its other processes."""
+        """Send a signal to the load's process group; SIGKILL also reaches all its descendants."""
         if name == "KILL":
             kill_program(self.process.pid)
             return
@@ -316,9 +316,9 @@ class LoadProcess:
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
     def send_stop_signal(self) -> None:
-        """Stop counting, read the pages once more if they move, and send the stop signal.
+        """Stop counting, read pages that move once more, and send the stop signal.
 
-        A load that has ended or was signalled is left alone.
+        A load that has ended or already got a signal gets no signal.
         """
         if self.is_running() and self.signalled is None:
             self.counters.stop_counting()
@@ -336,7 +336,7 @@ class LoadProcess:
                 self.send_signal("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
-        # While a child of the tool holds the output open, the thread that reads it goes on.
+        # While a child of the tool holds the output open, the thread that reads the output goes on.
         for pipe in (self.process.stdin, None if self.reader.is_alive() else self.process.stdout):
             with contextlib.suppress(OSError):
                 if pipe:
@@ -364,7 +364,7 @@ class LoadProcess:
         return {"stdout": "".join(self.lines), "stderr": self.errors, **texts}
 
     def _program_facts(self) -> ProgramFacts:
-        """Return the name, path and version of the tool behind the load."""
+        """Return the name, path and version of the tool that the load runs."""
         name = self.spec["needs"]["program"]
         lines = _answer_of(self.version)
         facts: ProgramFacts = {
@@ -403,7 +403,7 @@ def _total(bytes_by_node: dict[str, int] | None) -> int:
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
     """Return the lines that a version query printed; empty if it takes too long."""
-    # A slow file system or licence server may delay the answer. The values are good without it.
+    # A slow file system or licence server may delay the answer. The values are valid without it.
     if query is None:
         return []
     try:
@@ -415,10 +415,10 @@ def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
-    """Start a process that prints the tool's version; None if no command does, or it cannot run."""
+    """Start a process that prints the tool's version; None if there is none or it cannot run."""
     if "version" not in need:
         return None
-    with contextlib.suppress(OSError):  # the values are good without the version
+    with contextlib.suppress(OSError):  # the values are valid without the version
         return subprocess.Popen(
             need["version"],
             stdin=subprocess.DEVNULL,

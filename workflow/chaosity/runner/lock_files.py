@@ -1,8 +1,8 @@
 """The lock files of a host: where they are, how they are opened, and who holds them.
 
 Provisioning as root makes the lock files in /run/chaosity, where only root may write
-(roles/runner). A host that root did not provision has them in /tmp. There, any user can put
-something else at the path of a lock file. So only a regular file is accepted, and opening never
+(roles/runner). A host that root did not provision has the lock files in /tmp. There, any user can
+put something else at the path of a lock file. So only a regular file is accepted, and opening never
 waits.
 """
 
@@ -57,7 +57,7 @@ def open_lock_file(path: Path) -> int:
 def _open_or_create(path: Path) -> int:
     """Open a file, or create it readable for everyone, whatever the umask is."""
     while True:
-        try:  # O_CREAT comes second, since the kernel forbids it on others' files in /tmp
+        try:  # first without O_CREAT, since the kernel forbids O_CREAT on others' files in /tmp
             return os.open(path, _FLAGS)
         except FileNotFoundError:
             pass
@@ -79,7 +79,7 @@ def try_to_lock(handle: int, mode: int = fcntl.LOCK_EX) -> bool:
 
 
 def describe_holders(handle: int) -> str:
-    """Return the processes that locked an open file, with their users; see proc_locks(5).
+    """Return a text on the processes that locked an open file, with their users; proc_locks(5).
 
     A process that ended may have left the lock to its children, and processes of other containers
     have no number here. In both cases, the text says that the process is unknown.

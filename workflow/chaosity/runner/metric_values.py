@@ -10,7 +10,7 @@ such a number. With several loads, the value is the rate over the window in whic
 the whole run. The tool's own number is the value if the load ran completely while all other loads
 made progress; otherwise the point fails.
 
-An optional metric may have a reason instead of a value.
+An optional metric may have the reason for a missing value instead of a value.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from chaosity.runner.tool_output import (
 Sample = tuple[float, float, float]  # begin and end in seconds, and the amount between them
 Samples = list[Sample]  # of one output of a load, in the order of time
 
-# Number of batches into which the samples of a run are joined before their spread is computed.
+# The samples of a run are joined into this many batches before their spread is computed.
 # Consecutive samples are correlated, so the interval from single samples would be too narrow. Ten
-# is the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
+# batches are the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
 BATCHES = 10
 # 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
 T_QUANTILE = 2.262
-# Smallest true standard deviation that fits to a computed one, as a share of the computed one: the
-# root of (BATCHES - 1) over the 97.5 % quantile of chi-squared with BATCHES - 1 degrees of freedom,
-# which is 19.02.
+# Smallest true standard deviation that agrees with a computed deviation, as a share of the computed
+# deviation: the root of (BATCHES - 1) / 19.02. The 97.5 % quantile of chi-squared with BATCHES - 1
+# degrees of freedom is 19.02.
 LEAST_DEVIATION = 0.688
-# Von Neumann's ratio: squared steps from value to value over squared deviations from the mean. Of
-# BATCHES independent normal values, the ratio is below this in 5 % of cases (Hart, Annals of
-# Mathematical Statistics 13, 1942). A drift has a far smaller ratio.
+# Limit of von Neumann's ratio: squared steps from value to value, divided by squared deviations
+# from the mean. For BATCHES independent normal values, the ratio is below this limit in 5 % of
+# cases (Hart, Annals of Mathematical Statistics 13, 1942). A drift has a far smaller ratio.
 DRIFT_RATIO = 1.06
 
 
@@ -62,8 +62,8 @@ def progress_series(
 ) -> list[Samples]:
     """Return the series of a finished load.
 
-    `source` is ``progress`` of the benchmark file, `outputs` is name -> raw output of the load, and
-    `realtime_minus_monotonic` the offset of the two clocks in seconds.
+    `source` is the key ``progress`` of the benchmark file. `outputs` is name -> raw output of the
+    load. `realtime_minus_monotonic` is the difference of the two clocks in seconds.
 
     Raises:
         ExtractionError: the output has no progress in the form that the benchmark file describes.
@@ -108,7 +108,7 @@ def samples_from_json_lines(source: ProgressSource, text: str) -> Samples:
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
-    """Return the samples in CSV rows; each has an end time and the mean rate since the last row."""
+    """Return the samples in CSV rows of an end time and the mean rate since the last row."""
     # The first row covers the requested averaging time.
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
@@ -124,7 +124,7 @@ def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
 
 
 def common_time_span(series: Sequence[Samples]) -> tuple[float, float]:
-    """Return the time in which all series run, in seconds: the latest begin, the earliest end."""
+    """Return the time in seconds in which all series run: the latest begin and the earliest end."""
     return max(samples[0][0] for samples in series), min(samples[-1][1] for samples in series)
 
 
@@ -153,7 +153,7 @@ def samples_in_spans(
 def rate_in_window(
     series: Sequence[Samples], begin: float, end: float, pausing: Sequence[Samples] = ()
 ) -> float:
-    """Return the amount per second between two times; samples partly inside count in part.
+    """Return the amount per second between two times; a sample across an edge counts in part.
 
     Only the time in which all series of `pausing` have a sample counts.
 
@@ -194,7 +194,7 @@ def sample_quantile_in_window(
 def counts_in_window(
     progress: ProgressSource, key: str, text: str, begin: float, end: float
 ) -> Counter[float]:
-    """Return value -> how often the samples within a window counted it under a key.
+    """Return value -> number of times that the samples within a window counted it under a key.
 
     Raises:
         ExtractionError: no sample with counts lies within the window.
@@ -223,11 +223,11 @@ def rates_if_all_threads_used_one_node(
 ) -> dict[str, float]:
     """Return node -> the rate that a load would have if all its threads accessed only that node.
 
-    Each sample has the amount moved per node and the time that all threads together spent on it,
-    e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
-    different times. So the value is the rate of one thread at this node, times the number of all
-    threads. Samples across an edge of the window count in part. In `metric`, ``by_node`` names
-    amount and time. The window is in monotonic seconds.
+    For each node, a sample has the amount that was moved and the time that all threads together
+    spent, e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
+    different times. So the value is the rate of one thread at a node, times the number of all
+    threads. Samples across an edge of the window count in part. In `metric`, ``by_node`` names the
+    keys of amount and time. The window is in monotonic seconds.
 
     Raises:
         ExtractionError: a node was not accessed within the window, or a sample lacks a key.
@@ -380,7 +380,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
     """Return metric -> seconds for which its processor counter was enabled; empty without counters.
 
-    If a counter has several counts, the longest time counts.
+    A counter with several counts gets the longest of their times.
     """
     counted = load.get("counted", {})
     return {
@@ -421,7 +421,7 @@ def _value(
 
 
 def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
-    """Return how a metric's value comes about; `alone` says that the point has one load.
+    """Return how a metric's value is computed; `alone` says that the point has one load.
 
     The methods are "counter" (`counter_value`), "by_node" (`rates_if_all_threads_used_one_node`),
     "quantile" (`sample_quantile_in_window`), "rate" (`rate_in_window`) and "output"
@@ -439,7 +439,7 @@ def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Return whether the metric's value over a part of the run follows from the tool's progress."""
+    """Return whether the metric's value in a part of the run follows from the tool's progress."""
     # The metric must be a rate, and no metric of the load may be read from the progress samples.
     # Shares and counts always refer to the whole run.
     from_progress = any(source.get("progress") for source in load["metrics"].values())

@@ -1,4 +1,4 @@
-"""Read from the kernel the state of the host, and where the threads and pages of a load are.
+"""Read the state of the host and the placement of a load's threads and pages from the kernel.
 
 Sources: proc(5) for ``/proc/PID/task/TID/status`` and ``stat``, numa(7) for ``numa_maps``.
 """
@@ -56,7 +56,7 @@ def _processor_seconds(stat: str, names: Collection[str]) -> dict[str, float]:
 
 
 def units_with_siblings(units: Collection[int]) -> set[int]:
-    """Return processing units and those that share a core with them (SMT).
+    """Return processing units and their SMT siblings, which share a core with them.
 
     Source: cpu-topology in the kernel's admin guide, ``thread_siblings_list``.
     """
@@ -82,9 +82,9 @@ def read_host_state(units: Collection[int]) -> HostState:
 def available_memory_bytes() -> dict[int, int]:
     """Return node -> bytes of memory that a load can get without swapping.
 
-    Free pages and the page cache of files count. On a host with one memory node, the kernel's own
-    estimate ``MemAvailable`` is used if it is larger, since the node of a guest with a memory
-    balloon shows only the memory that the guest has at this time.
+    The result counts free pages and the page cache of files. On a host with one memory node, the
+    kernel's own estimate ``MemAvailable`` is used if this estimate is larger: in a guest with a
+    memory balloon, the node shows only the memory that the guest has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
@@ -110,12 +110,12 @@ def _parse_meminfo(text: str) -> dict[str, int]:
     return fields
 
 
-# Version 1 of cgroups has no word for "no limit"; its file then has the largest multiple of a page
-# below 2^63.
+# Version 1 of cgroups has no word for "no limit". Without a limit, its file has the largest
+# multiple of a page below 2^63.
 _UNLIMITED_BYTES = 2**62
 # File system of each version of cgroups -> its controller in /proc/self/cgroup, the files with
-# limit and usage, and the keys in memory.stat with the page cache of files. This cache counts as
-# usage, but the kernel drops it before it refuses memory.
+# limit and usage, and the keys in memory.stat with the page cache of files. The usage includes this
+# cache, but the kernel drops the cache before it refuses memory.
 _CGROUP_FILES = {
     "cgroup2": ("", "memory.max", "memory.current", ("active_file", "inactive_file")),
     "cgroup": (
@@ -180,10 +180,10 @@ NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 CPUS_ALLOWED = re.compile(r"^Cpus_allowed_list:(.*)$", re.MULTILINE)
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
-# QEMU's other programs are not user-mode emulators; they may be a load of their own.
+# The excluded programs of QEMU are not user-mode emulators; a load may run one of them.
 USER_MODE_EMULATOR = re.compile(r"qemu-(?!system-|img|io|nbd|ga$)")
-# Allowed deviation of a node's share of all pages from the wanted share. The bandwidths behind the
-# wanted shares scatter as much, and fifty huge pages cannot be divided more finely.
+# Allowed deviation of a node's share of all pages from the wanted share. The wanted shares follow
+# from bandwidths that scatter as much, and fifty huge pages cannot be divided more finely.
 SHARE_TOLERANCE = 0.02
 # A node: its number, or that number as a JSON key.
 Node = TypeVar("Node", int, str)
@@ -287,11 +287,11 @@ def read_process_threads(pid: int) -> list[ThreadPlacement]:
 def better_observation_of_threads(
     earlier: list[ThreadPlacement], later: list[ThreadPlacement]
 ) -> list[ThreadPlacement]:
-    """Return the observation that shows the placement of a load best; of equal ones the later.
+    """Return the observation that shows a load's placement best; if both do equally, the later.
 
-    A tool pins its threads after its start and may end with a single thread. A few (likwid-bench)
-    first start other programs, with more threads than they measure with. So the number of units
-    with a pinned thread decides first, then the number of threads.
+    A tool pins its threads after its start and may end with a single thread. A few tools
+    (likwid-bench) first start other programs, which have more threads than the measurement. So the
+    number of units with a pinned thread decides first, then the number of threads.
     """
     return later if _placement_shown(later) >= _placement_shown(earlier) else earlier
 
@@ -303,9 +303,9 @@ def _placement_shown(threads: list[ThreadPlacement]) -> tuple[int, int]:
 
 
 def read_emulator(pid: int) -> str | None:
-    """Return the name of QEMU's user-mode emulator if a process or a descendant runs in it.
+    """Return the name of QEMU's user-mode emulator if it runs a process or a descendant.
 
-    Linux starts such a program by binfmt_misc, or a script starts the emulator (qemu-aarch64).
+    Linux starts the emulator by binfmt_misc, or a script starts it by name (qemu-aarch64).
     """
     for process in process_and_descendants(pid):
         try:
@@ -322,11 +322,12 @@ def read_process_memory(
 ) -> dict[str, int] | None:
     """Return node -> private bytes of a process tree.
 
-    The result is None if no process of the tree has a readable ``numa_maps``: the kernel has none,
-    or the processes have ended.
+    The result is None if no process of the tree has a readable ``numa_maps``, because the kernel
+    lacks this file or the processes have ended.
 
     If addresses are given, only mappings with these addresses count. With `launcher`, the process
-    `pid` only starts a program, so this process and its forks with its command line do not count.
+    `pid` only starts a program, so this process and its forks with the same command line do not
+    count.
     """
     nodes: Counter[int] = Counter()
     readable = False
@@ -344,7 +345,7 @@ def read_process_memory(
 def page_share_deviations(
     wanted: Mapping[Node, float], seen: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return node -> absolute deviation of its share of all pages from the wanted share.
+    """Return node -> absolute deviation of the node's share of all pages from the wanted share.
 
     A missing node has the share 0. The result is sorted by node number.
     """

@@ -1,4 +1,4 @@
-"""Measure a point: check it, run its loads at the same time, and make its record."""
+"""Measure a point: check its preconditions, run its loads at the same time, make its record."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.metric_values import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
-# How long to wait for another measurement to end before the point fails.
+# Time in seconds to wait for another measurement before the point fails.
 LOCK_SECONDS = 900.0
-# Time to allocate, place and touch the memory: 64 GiB at 1 GB/s and a reserve.
+# Seconds to allocate, place and touch the memory: 64 GiB at 1 GB/s, and a reserve.
 READY_SECONDS = 120.0
-# Interval at which the runner asks whether the loads still run; asking costs microseconds.
+# Interval at which the runner checks whether the loads still run; a check costs microseconds.
 POLL_SECONDS = 0.005
 # Interval between two computations of the reached precision, which read all samples so far.
 PRECISION_SECONDS = 0.1
 # A load that reports no progress must run completely while the other loads run. So the other loads
-# start HEAD_START_SECONDS earlier, in which fio opens its files and writes its first row, and stop
-# TAIL_SECONDS later, which is longer than the 100 ms of a row.
+# start HEAD_START_SECONDS earlier; in this time, fio opens its files and writes its first row. The
+# other loads stop TAIL_SECONDS later, since a row of fio covers 100 ms.
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
 # If less space than this is free after the loads, the files that they wrote may be cut off, which
@@ -86,9 +86,9 @@ def hold_host_lock() -> Iterator[int]:
 
 @contextlib.contextmanager
 def _working_folder() -> Iterator[tuple[Path, Guardian]]:
-    """Make a working folder, and remove those that killed runners of this user left behind."""
+    """Make a working folder, and remove folders that killed runners of this user left behind."""
     # The caller holds the lock of this host, so no other working folder of the host is in use.
-    # Hosts may share their temporary folder. If this runner is killed, the guardian kills its loads
+    # Hosts may share their temporary folder. If this runner is killed, the guardian kills the loads
     # and removes the folder.
     prefix = f"chaosity-point-{socket.gethostname()}-"
     for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
@@ -139,7 +139,7 @@ def memory_shares_by_node(placement: RequiredPlacement) -> dict[int, float]:
 
 
 def _check_processing_units(point: Point) -> Check:
-    """Check that this process may run on all units of the loads (a cgroup may forbid some)."""
+    """Check that this process may run on all units of the loads; a cgroup may forbid units."""
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
         missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
@@ -188,8 +188,8 @@ def _prepare_loads(
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads, together if possible; return when the last began, in monotonic seconds."""
     # Loads with a barrier get ready first. Some loads cannot begin together with the others. If the
-    # pages of a load settle while it runs, the loads that the runner stops begin before that load,
-    # because the best placement depends on their traffic. The remaining loads begin when its pages
+    # pages of a load settle while it runs, the loads that the runner stops begin before this load,
+    # because the best placement depends on their traffic. The remaining loads begin when the pages
     # have settled. A load whose program reports no progress begins last, when all other loads run.
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
@@ -219,9 +219,9 @@ def _start_and_wait(loads: list[LoadProcess], lock: int) -> None:
 
 
 def _release_loads(loads: list[LoadProcess], lock: int) -> None:
-    """Let loads run: first start those without a barrier, then release those at a barrier.
+    """Let loads run: first start loads without a barrier, then release the loads at a barrier.
 
-    A release is faster than a start, because it is a single line of input.
+    A release is faster than a start, because a release is a single line of input.
     """
     for load in loads:
         if not load.has_barrier:
@@ -270,8 +270,8 @@ def _wait_for_end(
     """Wait until a load ends by itself or the stopping rule is met; raise an error at `timeout`."""
     # If loads end by themselves, the window closes when the first load ends. Otherwise the point
     # ends when its rates are precise enough, when a rate cannot become precise enough, or when its
-    # time is over. Even then, it waits for the first sample of each load, because one pass over the
-    # memory may take longer on a busy host.
+    # time is over. Even then, the point first gets one sample of each load, because one pass over
+    # the memory may take longer on a busy host.
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
@@ -332,11 +332,11 @@ def _run_loads(
 
 
 def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) -> Record:
-    """Measure one replicate of a point; after a failure the verdict in the record is failed.
+    """Measure one replicate of a point; after a failure, the record has the verdict "failed".
 
-    `spent_before` are processor seconds of this process that do not belong to the measurement. A
-    process that measures a single point leaves it at 0; a process that measures many points gives
-    the value of `spent_processor_seconds()` before each point.
+    `spent_before` are processor seconds of this process that do not belong to the measurement: 0 in
+    a process that measures a single point. A process that measures many points gives the value of
+    `spent_processor_seconds()` before each point.
     """
     measurement: UnfinishedRecord = {
         "schema_version": SCHEMA_VERSION,
@@ -360,6 +360,6 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         checks.append(make_check("measured", False, str(error)))
     except Exception as error:  # a fault of this program must not end the whole run
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
-        # The log gets the place of the fault: lines of this program, without any values.
+        # The log gets the place of the fault as lines of this program, without values.
         sys.stderr.write(printable_text(traceback.format_exc()))
     return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}

@@ -1,4 +1,4 @@
-"""Check a finished measurement; each check gives a line of the verdict."""
+"""Check a finished measurement; each check becomes a line of the verdict."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ CLOCK_STEP_SECONDS = 0.005
 # If other programs took more than this share of the time of the loads' units, the record has a
 # note. One per cent is well below the effects that are measured.
 SHARE_OF_OTHER_PROGRAMS = 0.01
-# Share of one unit's time that other programs may take on all units without a load together. Loads
-# with more than five units allow more: one per cent of the time of as many units. Programs on other
-# units share only memory and caches with the loads. One core uses at most about a fifth of a node's
-# bandwidth, so 5 % of its time change a value by at most 1 %. The services of an idle server with
-# hundreds of units need less than 5 % of the time of one unit.
+# Share of one unit's time that other programs may take on all units without a load, taken together.
+# For loads with more than five units, the limit is one per cent of the time of as many units.
+# Programs on other units share only memory and caches with the loads. One core uses at most about a
+# fifth of a node's bandwidth, so 5 % of its time change a value by at most 1 %. The services of an
+# idle server with hundreds of units need less than 5 % of the time of one unit.
 UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
 
-# Share of the common window in which repeated tools should measure together. The value of a run is
-# a mean that includes the other tool's pauses. At this share, a mean may hide a fifth of a loss.
+# Share of the common window in which tools that run repeatedly should measure at the same time. The
+# value of a run is a mean that includes the pauses of the other tool. At this share, the mean may
+# hide a fifth of a loss.
 TOGETHER_SHARE = 0.8
 
 # Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
@@ -98,7 +99,7 @@ def _check_emulation(load: LoadRecord) -> list[Check]:
 
 
 def _check_threads(load: LoadRecord) -> Check:
-    """Check that threads run only on the initiator's units; if pinned, a thread on each unit."""
+    """Check that threads run only on the initiator's units, and pinned threads on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
     if not seen:
@@ -116,9 +117,9 @@ def _check_threads(load: LoadRecord) -> Check:
 
 
 def least_bytes_for_check_of_pages(load: Load) -> float:
-    """Return how many bytes of private memory must be seen for a check of a load's pages."""
+    """Return the bytes of private memory that the check of a load's pages needs at least."""
     least = load["memory_bytes"] * MEMORY_SHARE
-    # The bytes of a mapping are the measured memory alone, without stacks and libraries.
+    # A mapping has only the measured memory, without stacks and libraries.
     own_mapping = load["placement"].get("mapping") is not None
     return max(1.0, least if own_mapping else min(MEMORY_FLOOR_BYTES, least))
 
@@ -166,7 +167,7 @@ def check_metric_bounds(
 ) -> list[Check]:
     """Check that every value is positive, finite and not above the hardware's bound.
 
-    Zero is allowed for counters, and if the benchmark file allows it.
+    Zero is allowed for counters, and for metrics whose benchmark file allows zero.
     """
     checks = []
     for metric, (reading, _) in readings.items():
@@ -240,11 +241,12 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
 
 def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     """Return a note on the processor time that other programs and the hypervisor took."""
-    # The loads run only on their own units; on which units the runner ran is unknown. So there are
-    # two upper limits for other programs on these units: the busy time of the units without that of
-    # the loads, and the busy time of the host without that of the loads and of the runner.
+    # The loads run only on their own units. The runner may have run on any unit. So there are two
+    # upper limits for the time of other programs on the loads' units: the busy time of these units
+    # minus the time of the loads, and the busy time of the host minus the time of the loads and of
+    # the runner.
     before, after = record["environment_before"], record["environment_after"]
-    # The interrupts of drives are work of the loads that read them: some per cent at full speed.
+    # Interrupts of drives are work of the loads that read the drives: some per cent at full speed.
     reads_drives = any(load["target"].get("drives") for load in record["loads"])
     interrupts = () if reads_drives else ("irq", "softirq")
     kinds = ("user", "nice", "system", "steal", *interrupts)
@@ -279,7 +281,7 @@ def _seconds_between(
 
 
 def _check_clock(record: UnfinishedRecord) -> Check:
-    """Check that nobody set the wall clock; decisive only if time stamps depend on it."""
+    """Check that nobody set the wall clock; decisive only if time stamps depend on this clock."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
         - record["environment_before"]["realtime_minus_monotonic_seconds"]

@@ -1,7 +1,7 @@
 r"""Read values from a tool's output, as its benchmark file describes.
 
-A *source* says where the text is (``in``: ``stdout`` or a file's name; files may be a pattern such
-as ``rate_bw.*.log``) and how to read it:
+A *source* has the place of a text (``in``: ``stdout``, a file's name, or a pattern of names such as
+``rate_bw.*.log``) and one of these ways to read the text:
 
 ``{json: "jobs[*].read.bw_bytes"}``
     A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list. A key
@@ -11,9 +11,9 @@ as ``rate_bw.*.log``) and how to read it:
 ``{regex: "Triad:\s+([0-9.]+)"}``
     The first group of every match.
 
-``combine`` says how several values become one: sum, mean, minimum, maximum or single (the default,
-which allows only one value). ``scale`` turns the tool's unit into SI. With ``amount``, the
-output has the seconds that this amount took, and the value is the amount per second.
+``combine`` says how several values become one value: sum, mean, minimum, maximum or single (the
+default, which allows only one value). ``scale`` converts the tool's unit into the SI unit. With
+``amount``, the output has the seconds for this amount, and the value is the amount per second.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def malformed_as_extraction_error(what: str) -> Iterator[None]:
 
 
 def output_texts_of_source(source: OutputName, outputs: Mapping[str, str]) -> list[str]:
-    """Return the texts that a source names; several if it names files by a pattern.
+    """Return the texts that a source names; a pattern of file names can give several texts.
 
     Raises:
         ExtractionError: the output is missing.
@@ -87,7 +87,7 @@ def _values_at_step(value: Any, step: str) -> list[Any]:
 
 
 def _parse_json_document(text: str) -> Any:
-    """Return the JSON document in a text; lines before it, such as fio's remarks, are skipped."""
+    """Return the JSON document in a text; skip lines before it, such as fio's remarks."""
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
     with malformed_as_extraction_error("the output is not JSON"):
