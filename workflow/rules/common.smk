@@ -1,5 +1,5 @@
-# All rules use this file: the config, the hosts of the run, and functions for inputs and
-# parameters.
+# All rules use this file. It has the config, the hosts of the run, and functions for inputs and
+# parameters of rules.
 import inspect
 import re
 import shlex
@@ -15,8 +15,8 @@ from chaosity.result_folders import (
     summary_files_of_all_hosts,
 )
 
-# Only the process that a person starts discovers hosts. Processes of jobs read the files that this
-# process wrote.
+# Only the process that a person starts discovers hosts, and it writes the results into files.
+# Processes of jobs read these files.
 CAMPAIGN = call_or_exit_on_user_error(
     lambda: Campaign(config, root=ROOT, command_line=COMMAND_LINE)
 )
@@ -53,7 +53,7 @@ wildcard_constraints:
 
 
 def mode_of(wildcards):
-    """The host in a configuration. Before its boot, Snakemake calls this again later."""
+    """Return the host in a configuration; before the boot, Snakemake repeats this call later."""
     mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
     if not mode.has_plan:
         checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
@@ -62,19 +62,19 @@ def mode_of(wildcards):
 
 
 def discovery(wildcards):
-    """No input file; makes a job wait until its host is booted and discovered."""
+    """Return no input file, but make a job wait until its host is booted and discovered."""
     mode_of(wildcards)
     return []
 
 
 def report_before_boot(wildcards):
-    """The report of the configuration that has to be measured before this one is booted."""
+    """Return the report of the configuration to measure before the boot into this one."""
     before = CAMPAIGN.mode(wildcards.host, wildcards.configuration).before
     return [ancient(f"{before.folder}/report.html")] if before else []
 
 
 def mode_with_all_rounds(wildcards):
-    """The host in a configuration; with a budget, not before all rounds are chosen."""
+    """Return the host in a configuration; with a budget, only after all rounds are chosen."""
     mode = mode_of(wildcards)
     if mode.rounds:
         number = mode.rounds.first_choice
@@ -84,30 +84,30 @@ def mode_with_all_rounds(wildcards):
 
 
 def is_last_choice(mode, number):
-    """Whether choice `number` is the last one; Snakemake makes the choice before this returns."""
+    """Return whether choice `number` is the last, after Snakemake has made this choice."""
     checkpoints.choose_round.get(host=mode.host, configuration=mode.configuration, number=number)
     return mode.add_chosen_round(number)
 
 
 def planned_point(wildcards):
-    """The planned point of a record."""
+    """Return the planned point of a record."""
     return mode_of(wildcards).planned_point(wildcards.experiment, wildcards.point)
 
 
 def changed_component_files(wildcards):
-    """Files of the components of a point that changed after its record was written."""
+    """Return the files of a point's components that changed after its record was written."""
     return mode_of(wildcards).changed_component_files(
         wildcards.experiment, wildcards.point, wildcards.replicate
     )
 
 
 def slurm_batch_file(wildcards):
-    """The file of a measurement's batch, which never makes Snakemake repeat the measurement."""
+    """Return the file of a measurement's batch, which never makes Snakemake measure again."""
     return ancient(SLURM.batch_file(mode_of(wildcards), wildcards))
 
 
 def measurement_priority(wildcards):
-    """Priority of a measurement, which is lower the later it is in the random order."""
+    """Return the priority of a measurement, which falls with its position in the random order."""
     if SLURM and not CAMPAIGN.is_main:
         # A failed measurement must not stop the rest of its batch. Snakemake (9.27) does not pass
         # --keep-going to the processes that it starts in a Slurm job, and reads no profile in them.
@@ -117,7 +117,7 @@ def measurement_priority(wildcards):
 
 
 def measurement_identity(wildcards):
-    """The point's definition and its number of failures; if they change, it is measured again."""
+    """Return the point's definition and number of failures; a change makes Snakemake measure."""
     mode, names = mode_of(wildcards), (wildcards.experiment, wildcards.point)
     return [
         mode.planned_point(*names)["definition"],
@@ -126,17 +126,17 @@ def measurement_identity(wildcards):
 
 
 def records(wildcards):
-    """All records of a host in a configuration; with a budget, those of all rounds."""
+    """Return all records of a host in a configuration; with a budget, of all rounds."""
     return mode_with_all_rounds(wildcards).record_paths()
 
 
 def lost_records(wildcards):
-    """The records of a host that are missing although the tidy table exists."""
+    """Return the records of a host that are missing although the tidy table exists."""
     return mode_of(wildcards).lost_record_paths()
 
 
 def of_each_mode(function):
-    """A list with an input function for each mode: it calls `function` with the mode's names."""
+    """Return an input function for each mode, which calls `function` with the mode's names."""
 
     def of(mode):
         names = SimpleNamespace(host=mode.host, configuration=mode.configuration)
@@ -146,12 +146,12 @@ def of_each_mode(function):
 
 
 def prediction_files(wildcards):
-    """The file of predictions, if the budget of a host leaves out points."""
+    """Return the file of predictions, if the budget of a host leaves out points."""
     return mode_with_all_rounds(wildcards).prediction_files()
 
 
 def records_before_choice(wildcards):
-    """The records of all rounds before a choice of the next round."""
+    """Return the records of all rounds before a choice of the next round."""
     mode, number = mode_of(wildcards), int(wildcards.number)
     if number > mode.rounds.first_choice:
         is_last_choice(mode, number - 1)
@@ -159,22 +159,22 @@ def records_before_choice(wildcards):
 
 
 def inputs_of_choice(wildcards):
-    """What a choice of the next round depends on, besides records."""
+    """Return the inputs of a choice of the next round, besides records."""
     return CAMPAIGN.inputs_of_choice(mode_of(wildcards), int(wildcards.number))
 
 
 def content_of_plan(wildcards):
-    """The content of plan.json, without the points."""
+    """Return the content of plan.json, without the points."""
     return mode_with_all_rounds(wildcards).plan.plan_json_text()
 
 
 def topology_digest(wildcards):
-    """A digest of a host's topology as hwloc describes it."""
+    """Return a digest of hwloc's description of a host's topology."""
     return mode_of(wildcards).topology_digest()
 
 
 def tables_of_other_runs(wildcards):
-    """Tables of the host's configurations that are not part of this run."""
+    """Return the tables of those configurations of the host that this run does not measure."""
     own = {mode.configuration for mode in CAMPAIGN.modes_of_host(wildcards.host)}
     tables = tidy_tables_of_other_configurations(
         Path(RESULTS), wildcards.host, wildcards.configuration

@@ -14,8 +14,8 @@ rule anomalies:
         f"{RESULTS}/{{host}}/{{configuration}}/findings.log",
     shell:
         # The command also reads topology and components in the folder of the table: which nodes
-        # share a package, which drives are of one model. They are no inputs, since the table
-        # changes with them.
+        # share a package, which drives are of one model. These files are no inputs, since the table
+        # changes whenever one of these files changes.
         "chaosity anomalies {input.table:q} --json > {output:q} 2> {log:q}"
 
 

@@ -9,9 +9,8 @@ localrules:
     skipped_host,
 
 
-# Each run boots the host again if measurements in this configuration are missing: at its start, a
-# run removes the outputs of the two rules below; a dry run keeps such outputs in an empty folder of
-# its own.
+# Each run boots the host again if measurements in this configuration are missing. So a run first
+# removes the outputs of the two rules below. A dry run keeps such outputs in a new empty folder.
 rule configure:
     # Sets the firmware, reboots the host and sets its state.
     input:
@@ -52,8 +51,7 @@ checkpoint discover:
 
 
 rule skipped_host:
-    # This rule always fails, so that a run without one of its hosts does not end as if it were
-    # complete.
+    # This rule always fails, so that a run that skipped a host ends with an error.
     output:
         f"{RESULTS}/{{host}}/skipped.txt",
     log:

@@ -1,4 +1,4 @@
-# One record for each point and replicate. Records are never changed.
+# Makes one record for each point and replicate. Records never change.
 from snakemake.exceptions import WorkflowError
 
 from chaosity.campaign.slurm_jobs import BATCHES_FOLDER
@@ -35,14 +35,14 @@ rule measure:
         **CAMPAIGN.measurement_resources,
         **SLURM.measurement_resources if SLURM else {},
     params:
-        # The point's file is no input, since the position in the random order is in it, too. Only
+        # The point's file is no input, since it also has the position in the random order. Only
         # another definition, or a further failed attempt, makes Snakemake measure again.
         identity=measurement_identity,
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
         # host.json says how to reach the host. The file is neither input nor parameter, since
         # another connection to the same host is no reason to measure again. $PPID is the process of
-        # Snakemake: if it is killed, its measurements end.
+        # Snakemake. If this process is killed, its measurements end.
         f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
         " --below $PPID 2> {log:q}"
@@ -51,14 +51,14 @@ rule measure:
 if SLURM:
 
     # All batches go into the queue at once, so that their waiting times overlap. Measurements of a
-    # host do not run at the same time, since its node is exclusive, and these resources count
-    # within a job.
+    # host still run one at a time: a job has its node for itself, and the resources below limit the
+    # measurements within a job.
     resource_scopes:
         **dict.fromkeys(CAMPAIGN.measurement_resources, "local"),
 
     rule open_slurm_batch:
-        # The measurements of a batch have its file as input, so Snakemake puts them and this job
-        # into one group.
+        # The measurements of a batch have the batch's file as input. So Snakemake puts these
+        # measurements and this job into one group.
         output:
             touch(f"{RESULTS}/{{host}}/{{configuration}}/{BATCHES_FOLDER}/{{batch}}"),
         log:
@@ -93,7 +93,7 @@ checkpoint choose_round:
 
 onstart:
     # Measurements may take days. Objects that exist now are needed until the end, so the garbage
-    # collector need not examine them.
+    # collector need not examine these objects.
     gc.freeze()
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)

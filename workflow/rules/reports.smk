@@ -1,4 +1,4 @@
-# Pages for people: the drawing of the topology, the report with its figures, the page of all hosts.
+# Writes the drawing of the topology, the report with its figures, and the page of all hosts.
 from chaosity.result_folders import read_skipped_host
 
 
@@ -56,7 +56,7 @@ rule report:
         f"{RESULTS}/{{host}}/{{configuration}}/report.log",
     params:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
-        # Tables of configurations that this run does not measure; so no rule makes them as inputs.
+        # No rule makes these tables, since this run does not measure their configurations.
         beside=lambda wildcards: [f"--beside={table}" for table in tables_of_other_runs(wildcards)],
         # If such a table changes, Snakemake writes the report again.
         beside_changed=lambda wildcards: modification_times_ns(tables_of_other_runs(wildcards)),
@@ -79,8 +79,8 @@ rule overview:
     params:
         # If other hosts are selected, Snakemake writes the page of all hosts again.
         hosts=list(CAMPAIGN.hosts),
-        # Summaries of hosts and configurations that are not part of this run; no rule makes them as
-        # inputs.
+        # No rule makes these summaries, since their hosts and configurations are not part of this
+        # run.
         others=lambda wildcards, input: [
             str(path)
             for path in summary_files_of_all_hosts(Path(RESULTS))

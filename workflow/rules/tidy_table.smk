@@ -1,5 +1,5 @@
-# Turns records into the tidy table, and records from before a component changed into a second
-# table.
+# Makes the tidy table from the current records, and a second table from records that were measured
+# before a component changed.
 
 
 rule tidy:
@@ -21,7 +21,7 @@ rule tidy:
 
 
 rule predict:
-    # Predicts what a budget left out. If the plan is complete, this rule does not run.
+    # Predicts the points that a budget left out. If the plan is complete, this rule does not run.
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         unmeasured=f"{RESULTS}/{{host}}/{{configuration}}/unmeasured.parquet",
