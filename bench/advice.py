@@ -1,10 +1,10 @@
-"""Whether `chaosity advise` names the best place, and how much it gains over usual choices.
+"""Does `chaosity advise` name the best place, and how much does a program gain over usual choices?
 
 Each machine is fitted to the simulated records of its default plan. Random programs then ask where
-to run while up to three other programs run. True values are those of the machine's description,
-without noise. The best place is searched over all sets of nodes (over some sets, if there are
-thousands), each with all placements of pages that advice considers and with all pages on each
-single node. Times are processor times.
+to run while up to three other programs run. The true values follow from the machine's description,
+without noise. The best place is searched among all sets of nodes, or among some sets if there are
+thousands. For each set, the search tries all placements of pages that the advice considers, and
+all pages on each single node. Times are processor times.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ MACHINES: dict[str, tuple[str, str, tuple[Fault, ...]]] = {
 REQUESTS = 200
 # The largest number of sets of nodes among which the best place is searched.
 MOST_SETS = 300
-# A place is as good as the best if the program loses no more of its speed.
+# A place is as good as the best place if the program loses at most this share of its speed.
 LOSS = 0.02
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One request: losses to the best place, intervals that hold the truth, seconds."""
+    """Result of one request: loss against the best place, intervals with the truth, seconds."""
 
     goal: Goal
     loss: float
@@ -66,7 +66,7 @@ class Outcome:
 
 @cache
 def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
-    """Return the map that was fitted to the records of a seed, and the true one."""
+    """Return the map that was fitted to the records of a seed, and the true map."""
     topology_name, machine_name, faults = MACHINES[name]
     topology = shipped_topology(topology_name)
     machine = shipped_machine(machine_name, topology)
@@ -83,7 +83,7 @@ def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
 
 
 def random_request(machine: MachineMap, draw: random.Random) -> Request:
-    """Return a program that fits on the machine, and what runs beside it."""
+    """Return a random program that fits on the machine, and the other programs that run."""
     topology = machine.topology
     nodes = [node.os_index for node in topology.initiator_nodes]
     cores = {
@@ -124,7 +124,7 @@ def random_request(machine: MachineMap, draw: random.Random) -> Request:
 
 
 def speed(machine: MachineMap, request: Request, place: Place) -> float:
-    """Return how well the program does in a place: bytes per second, or 1 / latency."""
+    """Return the speed of the program in a place: bytes per second, or 1 / latency."""
     metric = LATENCY if request.goal == "latency" else BANDWIDTH
     loads = machine.loads(
         "program", place, request.kernel, metric=metric, memory_bytes=request.memory_bytes
@@ -172,7 +172,7 @@ def outcome(name: str, seed: int, number: int) -> Outcome:
 
 
 def sets_of_nodes(nodes: Sequence[int], draw: random.Random) -> Iterator[tuple[int, ...]]:
-    """Yield all sets of nodes, or the smallest and some of the others."""
+    """Yield all sets of nodes, or the smallest sets and some of the other sets."""
     every = [own for size in range(1, len(nodes) + 1) for own in combinations(nodes, size)]
     if len(every) <= MOST_SETS:
         yield from every
@@ -185,7 +185,7 @@ def sets_of_nodes(nodes: Sequence[int], draw: random.Random) -> Iterator[tuple[i
 def places_on(
     candidates: CandidatePlaces, truth: MachineMap, request: Request, nodes: Sequence[int]
 ) -> Iterator[Place]:
-    """Yield the places to consider on some nodes, and those with all pages on one node."""
+    """Yield the places to consider on some nodes, and the places with all pages on one node."""
     found = [*candidates.places_on(nodes)]
     yield from found
     for drives in {place.drives for place in found}:
@@ -195,11 +195,11 @@ def places_on(
 
 
 def usual_places(candidates: CandidatePlaces, drives: tuple[str, ...]) -> tuple[Place, Place]:
-    """Return where programs run without advice: on the first free cores, and spread.
+    """Return two places without advice: on the first free cores, and spread over all nodes.
 
-    The first has its pages on the node of its first core, as the kernel does with the pages that a
-    program's first thread touches. The second is ``numactl --interleave=all`` on free cores of all
-    nodes, as the scheduler spreads threads.
+    The first place has its pages on the node of its first core, where the kernel puts the pages
+    that a program's first thread touches. The second place is ``numactl --interleave=all`` on free
+    cores of all nodes, since the scheduler spreads threads.
     """
     cores = candidates.request.cores
     units = [unit for node in candidates.nodes for unit in candidates.free_units(node)]

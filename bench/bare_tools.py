@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_workflow(folder: Path, *arguments: str, file_bytes: int, **config: Any) -> None:
-    """Run Snakemake in a folder; without NVMe drives it reads a file of this size.
+    """Run Snakemake in a folder; on a machine without NVMe drives, loads read a file.
 
     Args:
         folder: where the inventory, the config and the results are written.
@@ -42,7 +42,7 @@ def run_workflow(folder: Path, *arguments: str, file_bytes: int, **config: Any) 
 
 
 def read_point(path: Path, folder: Path) -> dict:
-    """Return a point whose only load can run in this folder: with its files and links to drives."""
+    """Return a point with one load, after writing its files and links to drives in the folder."""
     point: dict = json.loads(path.read_text())
     [load] = point["loads"]
     folder.mkdir(exist_ok=True)

@@ -1,10 +1,10 @@
 """Errors, faults found and false alarms of runs with a budget, on simulated machines.
 
-Each run is compared with the truth without noise: every cell of the node matrices, drive sets and
-interference that the default config plans (figures 4 to 7 of document 000). A cell that was not
-measured counts with its prediction, or as "without a value". Time is the planned time of the
-measurements. The table also has the default run (every combination three times) and the fixed
-protocol of the paper (`profiles/paper`), whose time is computed and not simulated.
+Each run is compared with the true values, which have no noise. Compared is every cell of the node
+matrices, drive sets and interference that the default config plans (figures 4 to 7 of document
+000). A cell that was not measured counts with its prediction, or as "without a value". Time is the
+planned time of the measurements. The table also has the default run (every combination three
+times) and the fixed protocol of the paper (`profiles/paper`), whose time is only computed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Machine:
 
     topology: str
     name: str
-    faults: Sequence[Fault] | None = None  # None: those of the description
+    faults: Sequence[Fault] | None = None  # None: the faults of the description
     at_fault: tuple[frozenset[str], ...] = ()  # each fault: components that a finding must name
     involved: frozenset[str] = frozenset()  # components that a fault slows down without being named
     drives_for_each: int = 1  # drives of the same node and model for each drive of the topology
@@ -84,7 +84,7 @@ MACHINES = {
 
 @dataclass
 class Runs:
-    """What the runs of one budget gave.
+    """The results of the runs with one budget.
 
     Attributes:
         seconds: planned time of each run.
@@ -127,20 +127,20 @@ class Runs:
         self.without.append(1.0 - len(known) / len(truth))
 
     def judge(self, findings: Findings, machine: Machine) -> None:
-        """Count found faults, and whether a finding names nothing that a fault slows down."""
+        """Count found faults, and runs with a finding that names no part that a fault slows."""
         at_fault = machine.at_fault
         named = [frozenset(anomaly.components) for anomaly in findings.anomalies]
         self.planted += len(at_fault)
         self.found += sum(any(fault <= each for each in named) for fault in at_fault)
         parts = machine.involved.union(*at_fault)
-        # A path is explained by a fault at one of its ends.
+        # A fault at one end of a path explains a finding on this path.
         ends = (
             frozenset(end for name in each for end in (name, *name.split("->"))) for each in named
         )
         self.false += any(not each & parts for each in ends)
 
     def line(self, machine: str, run: str) -> str:
-        """Return the line of the table."""
+        """Return the line of the table for these runs."""
         errors = np.concatenate(self.errors)
         median, most = np.quantile(errors, [0.5, 0.95])
         within = np.concatenate([*self.within, np.empty(0, bool)])

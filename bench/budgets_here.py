@@ -1,8 +1,9 @@
 """Errors of runs with a budget on this machine, beside complete runs.
 
-All runs are interleaved, each in a results folder of its own. The truth of a cell is unknown, so
-the error of a run is the difference from the pooled value: the median of the values of all complete
-runs, except the run of the same repetition, in which the machine was in the same state.
+The runs with different budgets alternate, and each run has its own results folder. The true value
+of a cell is unknown. So the error of a run is the difference from the median of the values of all
+complete runs. The complete run of the same repetition does not count, because the machine was then
+in the same state.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def cells_of_run(results: Path) -> pd.DataFrame:
 
 
 def compared(folder: Path) -> pd.DataFrame:
-    """Return a row for each budget: medians over the repetitions of what its runs show."""
+    """Return a row for each budget, with medians over the repetitions."""
     runs = {path.parent.name: cells_of_run(path.parent) for path in folder.glob("*/seconds")}
     rows = []
     for name, cells in runs.items():

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chase_reference CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES TURNS SECONDS: the plain counterpart
- * of chaosity-latency, in one process with the objects that it is made of, over the same chain in
- * the same pages. In turns of so many seconds each, and in alternating order, what the kernel does
- * for a sample, and the loop that anybody would write. Two processes would have pages of their own,
- * and on a shared machine those may be slower for one of them than for the other.
+ * chase_reference CPU BYTES LINE_BYTES SEED PAGES WARMUP_BYTES TURNS SECONDS: compare the chase of
+ * chaosity-latency with a naive loop, in one process with the objects of chaosity-latency, over the
+ * same chain in the same pages. The chase and the loop run in turns of SECONDS, in alternating
+ * order. Two processes would have different pages, and on a shared machine the pages of one process
+ * may be slower than the pages of the other.
  *
- * Prints JSON lines: the kernel's "sample", "naive" with nanoseconds a step (over the whole turn,
- * and the median over its pieces, between which nothing happens but that the clock is read), and
- * the kernel's "done".
+ * The program prints JSON lines: "sample" of the chase, "naive" with the nanoseconds of a step, and
+ * "done" of the chase. "naive" has the mean over the whole turn and the median over its pieces.
+ * Between two pieces, the loop only reads the clock.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -23,12 +23,12 @@
 #include "latency/pointer_chase.h"
 #include "latency/timed_blocks.h"
 
-/* Long enough that the clock's 20 or 30 ns do not count, short enough that most pieces are not
- * interrupted: of pieces of 1 ms nearly all have their share of what else happens on the CPU, and
- * their median would be of that, too. */
+/* A piece is so long that the 20 or 30 ns of reading the clock do not matter, and so short that
+ * most pieces are not interrupted. Nearly all pieces of 1 ms would be interrupted by other work of the
+ * CPU, and their median would include this work. */
 static const double piece_ns = 1e5;
 
-/* Not inlined, so that the loop is compiled as it stands. */
+/* This function is not inlined, so that the compiler keeps the loop as it is written. */
 static __attribute__((noinline)) void **follow(void **p, size_t n) {
     while (n--)
         p = *p;
@@ -38,7 +38,7 @@ static __attribute__((noinline)) void **follow(void **p, size_t n) {
 static double timed(void ***p, size_t steps) {
     uint64_t begin = monotonic_ns();
     *p = follow(*p, steps);
-    if (*p == NULL) /* never; but the last load must be back before the clock is read */
+    if (*p == NULL) /* never true; but the test waits for the last load before the clock is read */
         refuse("the chain is broken");
     return (double)(monotonic_ns() - begin);
 }
@@ -54,7 +54,7 @@ struct state {
     size_t most, steps; /* pieces that fit, steps of a piece */
 };
 
-/* As chaosity-latency does it. */
+/* chaosity-latency does the same. */
 static void chase_on(void *self, uint64_t accesses) {
     struct state *state = self;
     state->position = chase_walk(state->position, accesses);

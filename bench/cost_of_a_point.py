@@ -1,4 +1,4 @@
-"""What a point costs over the bare tool, from the records of a real run of the workflow."""
+"""How much longer a point takes than the bare tool, from records of a real run of the workflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bare_tools import read_point, run_bare, run_workflow
 
-# One short load, the same each time.
+# All points run the same short load.
 CONFIG = {
     "experiments": ["storage_bandwidth"],
     "stopping": {

@@ -1,7 +1,8 @@
 """Time and memory of runs of many simulated hosts that are already measured.
 
-One host is measured by the real workflow. The others are copies of its results, since only the
-number of hosts matters here. The runs are compared with a bare Snakefile of as many finished jobs.
+The real workflow measures one host. The results of all other hosts are copies, since only the
+number of hosts matters here. The runs are compared with a bare Snakefile with the same number of
+finished jobs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often the 95 % interval of the crossover of two firmware modes holds the planted crossover.
 
 The machine is the simulated server of document 001, in NPS1 and NPS0. Each seed and each mix of
-reads and writes gives one interval. The interval of the share is that of Clopper and Pearson.
+reads and writes gives one interval. The share of intervals has a Clopper-Pearson interval.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class SimulatedModes:
     def planted(self) -> dict[str, float]:
         """Return mix of reads and writes -> the true crossover in bytes per second.
 
-        It is the bandwidth at which the model gives the same latency in both modes. The model is
-        evaluated at any share of the peak, not only at the few shares that are measured.
+        The true crossover is the bandwidth at which the model gives the same latency in both modes.
+        The model is evaluated at any share of the peak, not only at the few measured shares.
         """
         return {mix: self._planted(mix) for mix in MIXES}
 

@@ -1,9 +1,10 @@
 """How many healthy simulated machines get a finding, and how many faults of 10 % get one.
 
 Healthy machines have 1, 2, 8 and 16 nodes, in three kinds of noise. Each faulty machine has one
-fault that leaves nine tenths of a node, a core, a link or a drive. Faults that take less than 9 %
-of each measured value are left out, as are parts that the machine has only once. The values take
-the same steps as in a report, see `shipped_machines`. Intervals are those of Clopper and Pearson.
+fault that leaves nine tenths of a node, a core, a link or a drive. Two kinds of faults are left
+out: faults that take less than 9 % of each measured value, and faults of parts that the machine has
+only once. The values take the same steps as in a report, see `shipped_machines`. Intervals are
+Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from chaosity.documents.machines import Fault, MachineDescription
 from machines import SimulatedHost, shipped_machine, shipped_topology
 from shipped_machines import MACHINES, MEMORY, STORAGE, judged, planted, shown, true_losses
 
-# Runs differ by 0.6 to 1 % as shipped. A quarter of the runs of a disturbed machine loses a fifth,
-# so in one of six cells most of three replicates are disturbed.
+# In the shipped descriptions, runs differ by 0.6 to 1 %. A quarter of the runs of a disturbed
+# machine loses a fifth. So in one of six cells, at least two of three replicates are disturbed.
 NOISE: dict[str, dict[str, float]] = {
     "calm": {},
     "noisy": {"between_runs": 0.02, "within_runs": 0.03},
@@ -31,7 +32,7 @@ HEALTHY = ("desktop", "xeon_8358", "epyc_7413_nps4", "sixteen_nodes")  # 1, 2, 8
 FAULTY = ("xeon_8358", "xeon_e5_4620", "epyc_7413_nps4", "sixteen_nodes")
 FAULTS = ("slow_node", "slow_core", "slow_link", "slow_drive")
 REMAINING = 0.9
-# A fault that takes less of every measured value, in per cent, is not one of 10 %.
+# A fault that takes less than this of every measured value, in per cent, does not count.
 LEAST_LOSS = 9.0
 
 
@@ -71,11 +72,11 @@ class Count:
     """How many simulated machines have a finding or a suspicion.
 
     Attributes:
-        machines: all of them.
-        found: those with a finding on the fault.
-        wrong: those with a finding on anything else.
-        suspected: of the healthy ones those with a suspicion, else those whose fault is suspected
-            only.
+        machines: number of all machines.
+        found: machines with a finding on the fault.
+        wrong: machines with a finding on anything else.
+        suspected: healthy machines with a suspicion, or faulty machines whose fault has only a
+            suspicion.
     """
 
     machines: int = 0

@@ -1,9 +1,8 @@
-"""How often faults of known size are found on simulated machines, and how often a finding is none.
+"""How often faults of known size are found on simulated machines, and how often findings are wrong.
 
-Machines are those of ``tests/support/faulty_machines.py``: equal parts differ by 0.5 %, replicates
-by 2 %, blocks drift by 3 %, and one replicate in a hundred loses a tenth, as much as a fault would
-take.
-Recall is the share of machines whose fault is found, precision the share of the findings that are
+The machines are from ``tests/support/faulty_machines.py``. Equal parts differ by 0.5 %, replicates
+by 2 %, and blocks drift by 3 %. One replicate in a hundred loses a tenth, as much as a fault takes.
+Recall is the share of machines whose fault is found. Precision is the share of findings that are
 about the fault.
 """
 
@@ -34,7 +33,7 @@ Cells = frozenset[tuple[object, object]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was reported of one machine: the fault found, true and false findings."""
+    """The result for one machine: whether its fault was found, and true and false findings."""
 
     found: bool
     true: int

@@ -1,8 +1,9 @@
-"""How well `chaosity fit` finds the description of simulated machines again.
+"""How well `chaosity fit` recovers the description of simulated machines from their values.
 
-Each machine is fitted to the values of its default plan, except those of some experiments. The
+Each machine is fitted to the values of its default plan, except the values of some experiments. The
 fitted machine then predicts the cells of these experiments, and drive sets that the fit did not
-read, and is compared with the truth. Capacities that the data do not determine count in no error.
+read. The predictions are compared with the true values. Capacities that the data do not determine
+count in no error.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ MACHINES = (
     ("sixteen_nodes", "sixteen_nodes"),
 )
 HELD_OUT = ("interference", "bandwidth_scaling", "contended_paths")
-# Values of an experiment whose intervals are compared with the truth.
+# At most this many values of an experiment have their intervals compared with the truth.
 AT_MOST = 40
-# The fit reads every fifth point with drives of several nodes; the others are predicted.
+# Of the points with drives of several nodes, the fit reads every fifth, and predicts the others.
 EVERY = 5
 
 
 @dataclass
 class Fit:
-    """What one fit found.
+    """The results of one fit.
 
     Attributes:
         errors: name of each determined parameter -> its relative error.
-        held: for each of them, whether its interval contains the true value.
+        held: for each determined parameter, whether its interval contains the true value.
         undetermined: names of parameters of the true description without an interval.
         factors: for each factor of a single part, whether its interval contains the true value;
             None for a part without a fault.

@@ -1,9 +1,9 @@
-"""How often a link at half width is found on the paper's server, and what is found without it.
+"""How often a link at half width is found on the paper's server, and the findings without it.
 
-The server has its own slow drive paths in each run, and each finding on anything but them and the
-link is a false alarm. Runs are the default plan and a budget, whose rounds are chosen as on a host.
-The plan within the budget has no drives of several nodes: these take most time to simulate, and
-the loads between packages are in the first round in any case.
+In each run, the server also has its own slow drive paths. A finding on anything but these paths and
+the link is a false alarm. Runs are the default plan and a plan with a budget, whose rounds are
+chosen as on a host. The plan with a budget has no drives of several nodes, because these points
+take most time to simulate, and the first round has the loads between packages in any case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUDGETS = {"30 min": Budget(1800.0), "default plan": None}
 def server(*, slow: bool, all_points: bool) -> SimulatedHost:
     """Return the paper's server, with its link from package 1 to package 0 at half width or not.
 
-    `all_points` has also loads at the same time, as a run in rounds needs them.
+    With `all_points`, the plan also has loads at the same time, which a run in rounds needs.
     """
     topology = shipped_topology(SERVER_WITH_FAULTS)
     machine = shipped_machine(SERVER_WITH_FAULTS, topology)
@@ -50,7 +50,7 @@ def findings(run: str, slow: bool, seed: int) -> Findings:
 
 
 def seen(run: str, slow: bool, seed: int) -> tuple[bool, bool]:
-    """Return whether the link is named, and whether anything is reported that is no fault."""
+    """Return whether a finding names the link, and whether another finding is a false alarm."""
     anomalies = findings(run, slow, seed).anomalies
     named = any(each.sentence.startswith(SENTENCE) for each in anomalies)
     faults = [*OWN_FAULTS, *([{NAME}] if slow else [])]

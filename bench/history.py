@@ -1,8 +1,8 @@
-"""What the history of nightly checks tells: recall, delay, error of the date and false changes.
+"""How well the history of nightly checks finds changes: recall, delay, date and false changes.
 
-The hosts, their noise and their faults are those of the section `checks`. A step begins after 60
-nights; the drift lasts a year. "Reported" means a change that names the part. Its date is judged 30
-nights after the step.
+The hosts, their noise and their faults are the same as in the section `checks`. A step begins after
+60 nights, and the drift lasts a year. "Reported" means that a change names the part. The date of a
+change is judged 30 nights after the step.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Step:
 def reported_step(
     seed: str, healthy: Mapping[PointKey, float], sick: Mapping[PointKey, float], part: str
 ) -> Step:
-    """Return what the history reports of a step, and after how many nights."""
+    """Return what the history reports about a step, and the number of nights until the report."""
     with tempfile.TemporaryDirectory() as folder:
         host = HistoryOfHost(seed, healthy, Path(folder))
         host.check(QUIET_NIGHTS, healthy)

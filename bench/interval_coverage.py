@@ -1,9 +1,9 @@
 """How often 95 % intervals hold the true value, in simulations.
 
-Noise is a factor that is normal on logarithms, as the statistics assume; how intervals fare with
-other noise is another question. The interval of a median must hold the true median, the interval of
-a ratio must hold the ratio of the true values, and the intervals of all pairs of levels must hold
-all their true values at once.
+The logarithm of the noise has a normal distribution, as the statistics assume. The part does not
+test intervals with other noise. The interval of a median must hold the true median. The interval of
+a ratio must hold the ratio of the true values. The intervals of all pairs of levels must hold all
+their true values at once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.linear_models import compare_groups_of_cells
 from chaosity.store.measurements import CELL
 
-# Standard errors of a coverage are 0.4 % for fast simulations and 0.8 % for whole analyses, so an
-# error of 2 % can be seen.
+# The standard error of a coverage is 0.4 % for fast simulations and 0.8 % for whole analyses, so an
+# error of 2 % is visible.
 FAST, SLOW = 3000, 800
 LEAST, MOST = 93.0, 97.0
 TRUE = 40.0
@@ -68,7 +68,7 @@ def line(name: str, times: int, held: Held) -> str:
 
 
 def shown(name: str, share: float, times: int) -> str:
-    """Return a coverage as text, with its standard error and whether it is the promised 95 %."""
+    """Return a coverage as text with its standard error, and mark a coverage other than 95 %."""
     percent, error = 100.0 * share, 100.0 * (share * (1.0 - share) / times) ** 0.5
     verdict = "" if LEAST <= percent <= MOST else "  OUTSIDE"
     return f"{name:72} {percent:5.1f} %  standard error {error:.2f}  (goal: 93 to 97){verdict}"
@@ -228,7 +228,7 @@ def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[
     plan = pd.DataFrame(rows, columns=["initiator", "target", "replicate"])
     speed = 1.0 + 0.1 * plan["initiator"]
     local = plan["initiator"] == plan["target"]
-    # Without an interaction, since in unbalanced data it would be part of what levels mean.
+    # There is no interaction, since in unbalanced data it would change the means of levels.
     flat = TRUE * speed.to_numpy()
     matrix = flat * np.where(local, 1.0, FAR)
     for _ in range(SLOW):
@@ -246,7 +246,7 @@ def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[
 
 
 def centre(value: float, noise: float, logs: bool) -> float:
-    """Return the estimated quantity: the median on logarithms, else the mean, a little higher."""
+    """Return the estimated quantity: the median on logarithms, otherwise the higher mean."""
     return float(np.log(value)) if logs else value * float(np.exp(noise**2 / 2.0))
 
 

@@ -1,8 +1,8 @@
-"""The project's kernels against likwid-bench, on the same threads and size.
+"""Bandwidth of the project's kernels against likwid-bench, with the same threads and size.
 
-In memory, the best kernels of both programs are compared, with the instruction set that the
-project's trial chooses. In the second-level cache, where loops differ most, each kernel is compared
-with each instruction set.
+For data in memory, the best kernels of both programs are compared, with the instruction set that
+the project's trial run chooses. For data in the second-level cache, where loops differ most, each
+kernel is compared with each instruction set.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BINARY = Path(__file__).resolve().parents[1] / "build" / "kernels" / "chaosity-bandwidth"
-# Bytes in all arrays together: beyond the last-level caches of the machines this was tried on
-# (260 MiB), and no more, since a virtual machine may have to be lent each page anew.
+# Bytes in all arrays together: more than the last-level caches of the tried machines (260 MiB), but
+# not much more, since a hypervisor may have to give each page to a virtual machine anew.
 TOTAL_BYTES = 1_300_000_000
 SECONDS = 1
-# Kernels that can be the fastest: those that do not fetch what they overwrite, and reading.
+# Kernels that can be the fastest: `read`, and kernels that do not fetch the lines they overwrite.
 BEST = ("fill_nt", "copy_nt", "triad_nt", "read")
 ARRAYS = {
     name + end: n
@@ -31,7 +31,7 @@ LIKWID = ("store_mem", "copy_mem", "stream_mem", "load")
 HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
-# Kernels in caches, of both; the sets that likwid names by an ending of their own.
+# Kernels in caches: the project's name -> likwid's. Instruction sets -> ending of likwid's names.
 IN_CACHE = {"read": "load", "fill": "store", "copy": "copy", "triad": "stream"}
 LIKWID_SETS = {"avx512": "_avx512", "avx2": "_avx", "sse2": "_sse"}
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")

@@ -1,11 +1,12 @@
 """The project's pointer chase against a naive loop over the same chain, and its timer's share.
 
-Both run in one process, on the same pages, in short turns of alternating order: on a shared machine
-the pages of two processes are not equally fast, and both drift (chase_reference.c).
+Both loops run in one process, on the same pages, in short turns of alternating order
+(chase_reference.c). On a shared machine, the pages of two processes are not equally fast, and their
+speed drifts.
 
-Medians are compared: a shared machine now and then takes the CPU away or lets others use its caches
-for some milliseconds, which hits either side by chance. A median over short pieces leaves out the
-pieces that were hit, a mean over the whole turn counts them; the means are printed beside it.
+Medians are compared. On a shared machine, other programs sometimes take the CPU or its caches for
+some milliseconds, and disturb one of the loops by chance. A median over short pieces leaves out the
+disturbed pieces. The means over the whole turns, which count these pieces, are printed, too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def caches(cpu: int) -> dict[int, int]:
 def sizes(cpu: int) -> dict[str, int]:
     """Return sizes in bytes of data that surely lie in the L2, in the L3 and in memory.
 
-    They are half of the L2, the geometric mean of L2 and L3, and four times the last level.
+    The sizes are half of the L2, the geometric mean of L2 and L3, and four times the last level.
     """
     by_level = caches(cpu)
     last = max(by_level.values())

@@ -1,13 +1,13 @@
-r"""Who would notice? Changes one place of the code at a time and runs the tests that enter it.
+r"""Which tests notice a fault? Change one place of the code at a time, and run its tests.
 
 \b
     python bench/mutants.py --rooms health,place --count 30 --seed 1
     python bench/mutants.py --again build/mutants/mutants.csv --tree ../older --table older.csv
 
-Three layers of tests meet each mutant: those of tests/unit, the transcripts of tests/golden, and
-all others (`rest`). Of tests/unit, the tests of the mutant's own room come first, then the cheapest
-of other rooms, until they take two minutes. A mutant is killed if a test fails or does not end. One
-that no layer kills is listed with its line. The tests run in a copy of the repository below
+Three layers of tests run on each mutant: tests/unit, the transcripts of tests/golden, and all other
+tests (`rest`). Of tests/unit, the tests of the mutant's own room come first. Then come the cheapest
+tests of other rooms, for at most two minutes. A mutant is killed if a test fails or does not end. A
+mutant that no layer kills is listed with its line. The tests run in a copy of the repository below
 build/mutants, so the tree itself does not change.
 
 The first run of a layer records with coverage.py which lines each file of tests executes, which
@@ -39,11 +39,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CODE = Path("workflow/chaosity")
 LAYERS = ("unit", "golden", "rest")
 FAST = "not fresh and not lab and not slurm and not thorough"
-# The copy has the environment of the tree, and machines and build products of its own.
+# The copy uses the environment of the tree, and makes its own machines and build products.
 NOT_COPIED = shutil.ignore_patterns(
     ".git", ".venv", "mutants", "__pycache__", ".*_cache", "results"
 )
-# A comment changes the digest of a file and nothing else.
+# A comment changes only the digest of a file.
 NO_CHANGE = "\n# Nothing has changed.\n"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 # A test may take more time with a mutant than in the record, and pytest some seconds to start.
@@ -68,7 +68,7 @@ def tests_of_room(room: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Record:
-    """What the tests of a layer have executed: a data file of coverage.py and the times."""
+    """The lines that a layer's tests execute, as data of coverage.py, and the tests' times."""
 
     data: CoverageData
     seconds: Mapping[str, float]  # file of tests -> processor seconds
@@ -138,7 +138,7 @@ class Tree:
                 return None
 
     def records(self, layer: str) -> list[Record]:
-        """Return the records of a layer, made now if they are not there."""
+        """Return the records of a layer; make missing records."""
         paths: dict[str, list[str]]
         match layer:
             case "golden":
@@ -189,7 +189,7 @@ class Tree:
         """Return file -> seconds of the tests that execute a mutant, in the order to run them."""
         lines = {site.file: {site.line}}
         if site.function == MODULE_LEVEL:
-            # A constant counts where its name is read.
+            # A constant counts as executed on each line that reads its name.
             names = names_set_at(self.sources[site.file], site.line)
             word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
             lines = {
@@ -219,7 +219,7 @@ class Tree:
         return {name: found[name] for name in taken}
 
     def verdict(self, site: Site, layer: str) -> tuple[str, str]:
-        """Run the tests of a layer on a mutant: killed, hung, survived or no test; which test."""
+        """Run a layer's tests on a mutant; return killed, hung, survived or no test, and a test."""
         files = self.files_of_tests(layer, site)
         if not files:
             return "no test", ""
@@ -242,7 +242,7 @@ class Tree:
             without.append(f"--deselect={failed[0]}")
 
     def fails_anyway(self, file: str, test: str) -> bool:
-        """Tell whether a test fails too if only a comment is new in the file."""
+        """Return whether a test also fails if only a comment is new in the file."""
         if (file, test) not in self.confirmed:
             self.write(file, self.sources[file] + NO_CHANGE)
             try:
@@ -274,7 +274,7 @@ def summary(rows: pd.DataFrame) -> str:
 def chosen_sites(
     files: Mapping[str, str], rooms: Sequence[str], count: int, seed: int
 ) -> list[Site]:
-    """Return the mutants of each room; the first of all rooms come first."""
+    """Return the mutants of all rooms in turn: first one of each room, then a second of each."""
     picked: defaultdict[int, list[Site]] = defaultdict(list)
     for room in rooms:
         of_room = {file: text for file, text in files.items() if room_of(file) == room}
@@ -285,7 +285,7 @@ def chosen_sites(
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Return the rows of a table of results; none if it is not there yet."""
+    """Return the rows of a table of results; no rows if the table does not exist yet."""
     if not path.exists():
         return pd.DataFrame(columns=[*COLUMNS, "layer", "result", "test"])
     return pd.read_csv(path, keep_default_na=False, dtype={"old": str, "new": str})
@@ -296,7 +296,7 @@ def read_table(path: Path) -> pd.DataFrame:
 @click.option("--count", default=30, show_default=True, help="Mutants of a room.")
 @click.option("--seed", default=1, show_default=True, help="Chooses the mutants.")
 @click.option("--layers", default="unit,golden", show_default=True, help="Also: rest.")
-@click.option("--until-killed", is_flag=True, help="Run no layer after that which kills it.")
+@click.option("--until-killed", is_flag=True, help="Run no layer on a killed mutant.")
 @click.option("--again", type=click.Path(path_type=Path), help="Run the mutants of this table.")
 @click.option("--table", "path", type=click.Path(path_type=Path), help="CSV that gets the rows.")
 @click.option("--tree", type=click.Path(path_type=Path), default=REPOSITORY, help="Repository.")

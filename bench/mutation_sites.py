@@ -1,4 +1,4 @@
-"""Where a source file can be mutated, and how: pure functions for bench/mutants.py."""
+"""Find the places where a source file can be mutated: pure functions for bench/mutants.py."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def sites(file: str, source: str) -> list[Site]:
 
 
 def is_different(source: str, site: Site) -> bool:
-    """Tell whether a mutation gives another program, and not one that cannot be parsed."""
+    """Return whether a mutation gives a different program that can be parsed."""
     try:
         return ast.dump(ast.parse(mutate(source, site))) != ast.dump(ast.parse(source))
     except SyntaxError:
@@ -196,7 +196,7 @@ def mutate(source: str, site: Site) -> str:
 
 
 def chosen(files: Mapping[str, str], seed: str) -> Iterator[Site]:
-    """Yield all mutations of these files in a random order, one a line."""
+    """Yield mutations of these files in a random order, one for each line."""
     every = [site for file in sorted(files) for site in sites(file, files[file])]
     random.Random(seed).shuffle(every)
     lines: set[tuple[str, int]] = set()

@@ -2,9 +2,9 @@
 
 Hosts are servers with eight nodes and 30 drives (EPYC 7413, NPS4). A map has three replicates. A
 measurement scatters by 1 %, and each part differs by 1 % from night to night, as after a boot. A
-fault begins after 30 nights, or before the map. Equal hosts differ by 0.7 % in each value, always.
-"Reported" means that a check gives a warning or a fault, "named" that its message has the
-component.
+fault begins after 30 nights, or before the map. Equal hosts differ permanently by 0.7 % in each
+value. "Reported" means that a check gives a warning or a fault. "Named" means that the message of
+the check has the component.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ DRIFT_A_MONTH = 0.005
 BETWEEN_HOSTS = 0.007
 FLEETS = (16, 200)
 MOST_FLEETS = 16  # a fleet of 200 takes up to ten seconds
-# Comparisons of one fleet follow each other, so each has seven nights of its own.
+# Each comparison of a fleet uses seven nights that no other comparison uses.
 HEALTHY_FLEET_NIGHTS = range(RECENT, HEALTHY_NIGHTS, RECENT)
 
 
 @dataclass(frozen=True)
 class Reported:
-    """Nights from the fault to the first message, and whether it named the part."""
+    """Nights from the fault to the first message, and whether this message named the part."""
 
     nights: int | None
     named: bool
@@ -116,7 +116,7 @@ class Host:
 def nights_until_reported(
     seed: str, healthy: Mapping[PointKey, float], sick: list[dict[PointKey, float]], part: str
 ) -> Reported:
-    """Check a host in good nights, then in sick ones."""
+    """Check a host in nights without a fault, then in nights with the fault."""
     host = Host(seed, healthy)
     for night in range(QUIET_NIGHTS):
         host.check(night, healthy)
@@ -183,7 +183,7 @@ def row(
     part: str,
     hosts: int,
 ) -> str:
-    """A line of the table."""
+    """Return a line of the table, for hosts with a fault."""
     return row_of(
         what, [nights_until_reported(f"{what} {n}", healthy, sick, part) for n in range(hosts)]
     )
@@ -207,7 +207,7 @@ def row_of(what: str, reported: list[Reported]) -> str:
 
 
 def own_values(chance: random.Random, values: Mapping[PointKey, float]) -> dict[PointKey, float]:
-    """Return the true values of a host of a fleet, which differ from those of its other hosts."""
+    """Return the true values of one host of a fleet; each host has different true values."""
     return {
         key: value * math.exp(chance.gauss(0.0, BETWEEN_HOSTS)) for key, value in values.items()
     }
@@ -254,7 +254,7 @@ def healthy_fleet(hosts: int, healthy: Mapping[PointKey, float]) -> str:
     chance = random.Random(f"healthy fleet {hosts}")
     nights, alarms, checks = HEALTHY_FLEET_NIGHTS[:: max(1, hosts // 16)], 0, 0
     for _ in nights:
-        # Other hosts each time, since a host that differs by chance does so every night.
+        # Each year has new hosts, since a host that differs by chance differs in every night.
         fleet = [own_values(chance, healthy) for _ in range(hosts)]
         values = [last_nights([night_values(chance, o) for _ in range(RECENT)]) for o in fleet]
         for number, own in enumerate(values):

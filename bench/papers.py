@@ -1,10 +1,10 @@
-"""Numbers of the five papers beside those of the simulated machines that describe theirs.
+"""Numbers of the five papers, compared with the simulated machines that describe their servers.
 
-Each simulated number is the model's own, without noise, of the experiment that gives the paper's
-figure; ANOVA and crossovers are computed from such numbers by the functions of the report. The rows
-are data (bench/papers.yaml): what a paper says, and where the number is in the tidy table. Some of
-the papers' numbers were used to describe the machines, so agreement alone proves nothing there.
-Document 002 has no row: it needs two runs, since BWAP uses measured weights.
+The model gives each simulated number without noise, for the experiment that repeats the paper's
+figure. The functions of the report compute ANOVA and crossovers from such numbers. The rows are
+data in bench/papers.yaml: the number of a paper, and its place in the tidy table. Some numbers of
+the papers were used to describe the machines, so agreement proves nothing for these numbers.
+Document 002 has no row, because it needs two runs: BWAP uses measured weights.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""The project's kernels against programs that others wrote: stream.c and multichase.
+"""The project's kernels against two programs of other authors: stream.c and multichase.
 
-The project does not ship them. Name them in the environment, and run `make bench
+The project does not ship these programs. Name them in the environment, and run `make bench
 BENCH_ARGUMENTS=peers`:
 
     CHAOSITY_STREAM       stream.c (J. McCalpin), or a program made of it
     CHAOSITY_MULTICHASE   multichase (Google)
 
-Like is compared with like: stream.c's best pass with the best pass of the project, its mean with
-the mean, of as many passes; the same threads, each pinned to a unit; and the same pages (arrays of
-a program have huge pages only where /sys/kernel/mm/transparent_hugepage/enabled is `always`). gcc
-turns the loop of Copy into memcpy, which has non-temporal stores. So that is compared with copy_nt,
-and copy with a stream.c that was compiled with ordinary stores.
+The best pass of stream.c is compared with the project's best pass, and the mean with the mean of
+equally many passes. Both programs have the same threads, each pinned to a unit, and the same kind
+of pages. The arrays of a program have huge pages only if
+/sys/kernel/mm/transparent_hugepage/enabled is `always`. gcc turns the loop of Copy into memcpy,
+which has non-temporal stores. So this Copy is compared with copy_nt. The kernel copy is compared
+with a stream.c that was compiled with ordinary stores.
 
-multichase reports the best of its samples of half a second, so the best of such samples of the
-project is compared. It visits all lines of 64 pages before the next 64 pages, as the project does
-with `--block-bytes`; a chase over one block of all memory has TLB misses, too.
+multichase reports the best of its samples of half a second, so the project's best sample of half a
+second is compared. multichase visits all lines of 64 pages before the next 64 pages, like the
+project with `--block-bytes`. A chase over one block of all memory also has TLB misses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ COMPILER = ("gcc", "-O3", "-march=native", "-fopenmp", f"-DSTREAM_ARRAY_SIZE={EL
 ORDINARY_STORES = "-fno-tree-loop-distribute-patterns"
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PR_SET_THP_DISABLE = 41
-# Own kernel, stream.c's kernel, and whether that is compiled with ordinary stores.
+# Own kernel, stream.c's kernel, and whether stream.c is compiled with ordinary stores.
 STREAM_PAIRS = (("triad", "Triad", True), ("copy", "Copy", True), ("copy_nt", "Copy", False))
 
 
@@ -54,7 +55,7 @@ class Rates(NamedTuple):
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Yield ratios own : other; nothing for a program that the environment does not name."""
+    """Yield ratios own : other for each program that the environment names."""
     if named := os.environ.get("CHAOSITY_STREAM"):
         always = "[always]" in THP.read_text() if THP.exists() else False
         for pages in ("base", "thp") if always else ("base",):
@@ -81,7 +82,7 @@ def compare_stream(
     for pair in range(pairs):
         theirs: dict[bool, dict[str, Rates]] = {}
         own: dict[str, Rates] = {}
-        # Who comes first changes from pair to pair, since a shared machine drifts.
+        # The program that runs first changes from pair to pair, since a shared machine drifts.
         for side in ("theirs", "own") if pair % 2 else ("own", "theirs"):
             if side == "own":
                 own = {kernel: own_rates(kernel, cpus, pages) for kernel, *_ in STREAM_PAIRS}

@@ -1,8 +1,8 @@
-"""Planning ten or a hundred thousand measurements against a bare Snakefile with as many jobs.
+"""Time to plan 10,000 or 100,000 measurements, against a bare Snakefile with as many jobs.
 
-Compared are the dry run of a new host, the rerun when nothing changed, and the dry runs when a
-record is missing and when a component has changed. The host and its records are simulated. The
-tables and the report are empty files, since planning only looks at their time stamps.
+Four runs are compared: the dry run of a new host, the rerun without a change, and the dry runs
+after a record was lost and after a component changed. The host and its records are simulated. The
+tables and the report are empty files, since planning reads only their time stamps.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ rule measure:
     shell: "true > {output}"
 """
 
-# Makes the outputs that are missing, and lets Snakemake note all jobs as finished, with its own
-# code. Running ten thousand jobs instead takes ten minutes.
+# This Snakefile makes the missing outputs, and lets Snakemake's own code note all jobs as finished.
+# To run ten thousand jobs instead would take ten minutes.
 FINISH = """
 include: "SNAKEFILE"
 

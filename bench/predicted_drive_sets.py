@@ -1,10 +1,10 @@
 """Errors of predicted drive sets of simulated machines, and how often intervals hold the truth.
 
-Only some drive sets are measured, three times each: with all pairs of nodes, with pairs from one
-initiator of each package, or as in the first round of a run with a budget; and 58 random others.
-All others are predicted and compared with the truth without noise. With four times the bandwidth of
-the memory controllers, paths limit drives, and not the memory of the initiator. Quantiles are over
-all sets and seeds.
+Only some drive sets are measured, three times each. There are three selections: all pairs of nodes,
+pairs from one initiator of each package, or the first round of a run with a budget. Each selection
+also has 58 random other sets. All other sets are predicted and compared with the truth without
+noise. With four times the bandwidth of the memory controllers, paths limit the drives, and the
+initiator's memory does not. Quantiles are over all sets and seeds.
 """
 
 from __future__ import annotations

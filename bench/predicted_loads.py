@@ -1,8 +1,9 @@
 """How well `chaosity predict --with` predicts loads that run at the same time.
 
-Each machine is fitted to single loads and to every third point of `interference`. The predictions
-of other points of `interference`, and of pairs of points that slow each other down and that no plan
-has, are compared with the values without noise, and with simulated measurements of the same seed.
+Each machine is fitted to single loads and to every third point of `interference`. Predicted are the
+other points of `interference`, and pairs of points that slow each other down and that are in no
+plan. The predictions are compared with the values without noise, and with simulated measurements of
+the same seed.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ EXPERIMENTS = [
 ]
 # Points of `interference` that the fit reads, and the most points of each kind that are predicted.
 EVERY, AT_MOST = 3, 20
-# A pair counts if a load of it loses this share of its rate, or its latency grows by it.
+# A pair counts if one of its loads loses this share of its rate or gains this share of latency.
 SLOWER = 0.03
 
 
 @dataclass
 class Prediction:
-    """A predicted value: its relative error, and what lies within its interval."""
+    """A predicted value: relative error, and whether its interval holds truth and measurement."""
 
     kind: str
     error: float
@@ -72,7 +73,7 @@ def contended_pairs(host: SimulatedHost, truth: MachineModel) -> Iterator[Point]
 
 
 def predicted(names: tuple[str, str], seed: int) -> list[Prediction]:
-    """Fit a machine with one seed, and predict what the fit did not read."""
+    """Fit a machine with one seed, and predict the values that the fit did not read."""
     topology = shipped_topology(names[0])
     machine = shipped_machine(names[1], topology)
     config = {**read_config(), "experiments": EXPERIMENTS}

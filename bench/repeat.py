@@ -1,7 +1,7 @@
-"""Whether intervals are honest: DRAM latency measured three times over, with replicates each time.
+"""Do intervals of DRAM latency agree if all replicates are measured three times?
 
-Each repeat measures all points in the random order of its blocks, as a run of the workflow does, so
-that the repeats are as far apart in time as two runs are.
+Each repeat measures all points in the random order of its blocks, like a run of the workflow. So
+the repeats are as far apart in time as separate runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Compares the project with its bare counterparts: ``make bench``.
+"""Compare the project with bare tools and with known truths: ``make bench``.
 
-Each figure is a ratio or difference of pairs that were run in turn, since a shared machine drifts;
-printed are the median, its 95 % interval from the order of the pairs, and their number. Parts on
-simulated machines have this many seeds. What a part says is kept in bench/results/PART.json, and
-docs/validation.md is written from these files.
+Each figure is a ratio or difference of pairs. Both sides of a pair run in turn, since a shared
+machine drifts. The program prints the median, its 95 % interval from the order of the pairs, and
+the number of pairs. For parts on simulated machines, this number is the number of seeds. The
+results of a part are kept in bench/results/PART.json, and docs/validation.md is written from these
+files.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def this_commit() -> str:
         )
         return done.stdout.strip()
 
-    # Results of the parts before do not change what runs.
+    # Results of earlier parts do not change the code that runs.
     differs = said("status", "--porcelain", "--", ".", ":!bench/results", ":!docs")
     return said("rev-parse", "--short", "HEAD") + ("-dirty" if differs else "")
 

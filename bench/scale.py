@@ -1,8 +1,8 @@
 """Time and memory of each step from the plan to the report, on simulated servers of growing size.
 
-The experiments and replicates are those of the default config. The servers have 4, 8 and 48 nodes,
-so points grow as they do on real machines: with nodes, L3 domains and drives. A row has the median
-of the runs and their range.
+The default config gives the experiments and replicates. The servers have 4, 8 and 48 nodes, so the
+number of points grows with nodes, L3 domains and drives, as on real machines. A row has the median
+and the range of the runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from make_topologies import GIB, Machine, make_topology
 
 ROOT = Path(__file__).resolve().parents[1]
 HOST = "server"
-# Drives have a PCI bus of their own, and a bus number has eight bits.
+# Each drive has its own PCI bus, and a bus number has only eight bits.
 MOST_DRIVES = 15
 
 
@@ -40,7 +40,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: seconds, processor seconds, bytes of its largest process."""
+    """The cost of a command: seconds, processor seconds, bytes of its largest process."""
 
     wall: float
     cpu: float

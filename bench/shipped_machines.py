@@ -1,13 +1,13 @@
 """How often the faults of shipped machines are found, and how often a finding is no fault.
 
-Each machine is simulated healthy and with each fault, over many seeds. The values take the
-same steps as in a report: plan, values of records, tidy table, findings. Reads from drives of
-several nodes at the same time are most points of a large server; healthy machines and the faults
-that ship are simulated with them, each fault alone without them.
+Each machine is simulated healthy and with each fault, over many seeds. The values take the same
+steps as in a report: plan, values of records, tidy table, findings. Most points of a large server
+read drives of several nodes at the same time. Healthy machines and machines with all shipped faults
+are simulated with these points, machines with a single fault without these points.
 
-A fault is *found* by a finding on a value that the fault changes, and *named* if the finding names
-its part. A finding on values that are as on the healthy machine is a false alarm. Intervals are
-those of Clopper and Pearson.
+A fault is *found* if there is a finding on a value that the fault changes. It is *named* if the
+finding names the faulty part. A finding on values that equal those of the healthy machine is a
+false alarm. Intervals are Clopper-Pearson intervals.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from machines import SimulatedHost, shipped_machine, shipped_topology
 
 # What a planted fault leaves of its part: half, such as half of a link's width, or nine tenths.
 REMAINING = (0.5, 0.9)
-# A value that changes less is as on the healthy machine, in per cent.
+# A value that changes by less than this, in per cent, counts as unchanged.
 CHANGED = 2.5
 # Topology -> description of the machine without faults, the smallest first.
 MACHINES = {
@@ -54,13 +54,13 @@ MACHINES = {
     "xeon_max_9480_snc4": "xeon_max_9480_snc4",
     "sixteen_nodes": "sixteen_nodes",
 }
-# One configuration of each machine gets the planted faults, the one with most nodes.
+# Of each machine, the configuration with most nodes gets the planted faults.
 WITH_FAULTS = {machine: name for name, machine in MACHINES.items()}.values()
-# Experiments that show a fault of a kind; the healthy machines run all that run by default.
+# Experiments that show a fault of each kind. Healthy machines run all default experiments.
 MEMORY = ("memory_bandwidth", "package_bandwidth", "latency_matrix")
 STORAGE = ("storage_bandwidth",)
 SERVER_WITH_FAULTS = "epyc_7413_nps4"
-# The other machine that ships with a fault. Only sizes to 16 GiB show it, as its profile has them.
+# The other machine that ships with a fault. Only sizes up to 16 GiB, as in its profile, show it.
 NODE_WITH_FAULT, LARGE_SIZES = "epyc_7a53", "latency_sizes.yaml"
 FLEET, HOSTS = "fleet_with_a_slow_host", [f"fleet{number:02}" for number in range(1, 17)]
 
@@ -73,7 +73,7 @@ class Scenario:
         topology, machine: names of files.
         faults: none for a healthy machine.
         kind: the kind of fault that is looked for.
-        experiments: those of the plan.
+        experiments: experiments of the plan.
         seeds: number of seeds.
         config: name of the config's file.
     """
@@ -108,9 +108,10 @@ class Seen:
     """What was found on a machine with one seed.
 
     Attributes:
-        found, named, false: numbers of findings: of the fault, those that name its part, others.
-        loss, confidence: of the worst finding of the fault; the loss is in per cent.
-        true_loss: median over the values of that finding, without noise, in per cent.
+        found, named, false: numbers of findings on the fault, findings that name its part, and
+            other findings.
+        loss, confidence: loss in per cent and confidence of the worst finding on the fault.
+        true_loss: median loss of the values of this finding, without noise, in per cent.
     """
 
     found: int
@@ -333,7 +334,7 @@ def judged(
 
 
 def is_named(anomaly: Anomaly, fault: Fault, topology: Topology) -> bool:
-    """Return whether a finding names the part of a fault; of a core, also as a part of its node."""
+    """Return whether a finding names the faulty part, or the node of a faulty core."""
     names = set(anomaly.components)
     match fault["fault"]:
         case "slow_node":

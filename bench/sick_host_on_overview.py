@@ -1,9 +1,10 @@
-"""What the page of all hosts shows of a fleet with one sick host: recall and false alarms.
+"""How well the page of all hosts shows one sick host of a fleet: recall and false alarms.
 
-Hosts are those of `nightly_check_recall.py`: servers with eight nodes and 30 drives (EPYC 7413,
-NPS4) that differ by 0.7 % in each pair of initiator and target, with a map each. The sick host had
-already lost a share of a node or of a drive when its map was measured. "Reported" means that the
-page calls it an outlier host, "named" that one of its marked resources is the faulty part.
+Hosts are as in `nightly_check_recall.py`: servers with eight nodes and 30 drives (EPYC 7413, NPS4).
+Each host has a map, and hosts differ by 0.7 % in each pair of initiator and target. The sick host
+had already lost a share of a node or of a drive when its map was measured. "Reported" means that
+the page calls the sick host an outlier host. "Named" means that one of the host's marked resources
+is the faulty part.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOSSES = (0.03, 0.05, 0.10)
 def outlier_hosts(
     hosts: int, fleet: int, part: str | None, loss: float
 ) -> tuple[set[str], set[str]]:
-    """Return the outlier hosts of a fleet, and the marked places of the sick one."""
+    """Return the outlier hosts of a fleet, and the marked places of the sick host."""
     faults = {SICK: [FAULTS[part](1.0 - loss)]} if part else {}
     tables = fleet_tables(server(), hosts, faults, fleet=fleet)
     found = find_outlier_hosts(tables, packages=server().topology.package_of_node)

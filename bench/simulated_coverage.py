@@ -2,11 +2,12 @@
 
 The values take the same steps as in a report: plan, records, tidy table, statistics. Intervals of
 one seed are not independent, since ratios share references. So the share of each seed is one
-observation, and printed is the mean over the seeds with Student's t interval.
+observation. The table has the mean over the seeds with Student's t interval.
 
-Drift moves what is measured away from the truth, and no interval can know that. The last column is
-the coverage of what the estimate aims at: the median of the runs without random noise, which is the
-truth with the drift of the middle run. A few disturbed runs do not move that median.
+Drift moves measured values away from the truth, and no interval can show this shift. The last
+column is the coverage of the value that the estimate can find: the median of the runs without
+random noise, which is the truth with the drift of the middle run. A few disturbed runs do not move
+this median.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ REPLICATES = (3, 5)
 MACHINES = ("xeon_8358", "desktop")
 EXPERIMENTS = ["memory_bandwidth", "latency_matrix", "storage_bandwidth", "interference"]
 DRIFT, DISTURBED_RUNS, DISTURBED_LOSS = 0.03, 0.05, 0.1
-# What the noise of a description gets besides.
+# Additions to the noise of a description.
 NOISE: Mapping[str, dict[str, float]] = {
     "as shipped": {},
     f"and drift of {DRIFT:.0%}": {"drift": DRIFT},

@@ -1,4 +1,4 @@
-"""chaosity-sum against programs that only read: in memory the kernel `read`, on a drive fio."""
+"""chaosity-sum against programs that only read: the kernel `read` in memory, fio on a drive."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kernels import BINARY, HUGE, TOTAL_BYTES, own
 SUM = BINARY.with_name("chaosity-sum")
 SECONDS = 1
 DRIVE_SECONDS = 2
-# A drive may have cached a part of so few bytes, but both programs read the same bytes in the same
-# order.
+# A drive may cache a part of so few bytes. This is fair, since both programs read the same bytes in
+# the same order.
 FILE_BYTES = 1 << 30
 CHUNK_BYTES, QUEUE_DEPTH = 2 << 20, 32
 
@@ -38,7 +38,7 @@ def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "th
 
 
 def in_memory(cpus: list[int]) -> float:
-    """Return the bytes per second of an array in memory that is as large as that of `read`."""
+    """Return the bytes per second of an array in memory, as large as the array of `read`."""
     return summed([f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}"], cpus, SECONDS)
 
 
@@ -86,9 +86,9 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp may be in memory
         path = Path(folder) / "drive"
         create_random_file_as_drive(path, FILE_BYTES)
-        # A chunk in a huge page is a single piece for the drive. A chunk in base pages is as many
-        # pieces, 1 to 512, as its pages are not side by side in memory. The rate of a virtual drive
-        # depends more on this number than on either program, so it has no goal.
+        # A chunk in a huge page is a single piece for the drive. A chunk in base pages has 1 to 512
+        # pieces, depending on how many of its pages are side by side in memory. The rate of a
+        # virtual drive depends more on this number than on the programs, so there is no goal.
         for cpus, pages, goal in (
             (every, "thp", "goal: at least 0.95"),
             (every[:1], "thp", "goal: at least 0.95"),

@@ -1,8 +1,8 @@
-"""Whether each planted fault, and nothing else, gets exactly one finding with the right name.
+"""How often each planted fault gets exactly one finding, and healthy parts get no finding.
 
-The machine is the server of document 000 without its own faults. Its replicates
-scatter by 1.5 %, and 3 % of its runs get half of the speed. Faults come alone, in pairs and four
-together. Runs are the default plan and a budget, whose rounds are chosen as on a host.
+The machine is the server of document 000 without its own faults. Its replicates scatter by 1.5 %,
+and 3 % of its runs reach only half of the speed. The server has one, two or four faults. Runs are
+the default plan and a plan with a budget, whose rounds are chosen as on a host.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def findings_of_run(scenario: str, run: str, seed: int) -> tuple[Anomaly, ...]:
 
 
 def as_far_as_measured(named: frozenset[str], wanted: set[frozenset[str]]) -> frozenset[str]:
-    """Return what a finding names; for all drives of a node, those of its port.
+    """Return the parts that a finding names; if it names all drives of a node, return its port's.
 
     A run with a budget may read all drives of the node together, and no smaller set.
     """
@@ -107,7 +107,7 @@ def as_far_as_measured(named: frozenset[str], wanted: set[frozenset[str]]) -> fr
 
 
 def judge(scenario: str, run: str, seed: int) -> Counter[str]:
-    """Count faults that are named by one finding, and findings that name none or one again."""
+    """Count faults that one finding names, and findings that name no fault or repeat a fault."""
     wanted = {FAULTS[name][1] for name in SCENARIOS[scenario]}
     named = Counter(
         as_far_as_measured(frozenset(one.components), wanted)
@@ -126,7 +126,7 @@ def judge(scenario: str, run: str, seed: int) -> Counter[str]:
 
 
 def compare(seeds: int) -> Iterator[str]:
-    """Yield a table in Markdown; below it, what the wrong findings name."""
+    """Yield a table in Markdown, and below it the parts that wrong findings name."""
     cases = [(scenario, run) for run in RUNS for scenario in SCENARIOS]
     tasks = [(*case, seed) for case in cases for seed in range(1, seeds + 1)]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -1,4 +1,4 @@
-"""Whether the threads of chaosity-traffic start and stop together and keep their share."""
+"""How well the threads of chaosity-traffic start and stop together, and keep their share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def inject(cpus: list[int], share: int) -> tuple[float, dict]:
 
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Spreads in microseconds, achieved : asked, and `read` : that of chaosity-bandwidth."""
+    """Yield spreads in microseconds, rates achieved : asked, and `read` : chaosity-bandwidth's."""
     every = sorted(os.sched_getaffinity(0))
     ended = []
     for share in SHARES:

@@ -1,4 +1,4 @@
-"""Writes docs/validation.md from the results that ``make bench`` keeps in bench/results."""
+"""Write docs/validation.md from the results that ``make bench`` keeps in bench/results."""
 
 from __future__ import annotations
 

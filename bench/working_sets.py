@@ -1,9 +1,9 @@
-"""How large data must be so that the last-level cache is left behind: chase and read by size.
+"""How large data must be so that the last-level cache has no effect: chase and read by size.
 
-Sizes are multiples of the last-level cache, in a new random order each round. Beside each value is
-its ratio to the value at the largest size, of the same round: where it is 1, more does not help.
-The ratio of the largest size is 1 by definition. If the values of the largest sizes still differ,
-none of the sizes is large enough.
+Sizes are multiples of the last-level cache, in a new random order each round. Each value has its
+ratio to the value at the largest size in the same round. At a ratio of 1, larger data changes
+nothing. The ratio of the largest size is 1 by definition. If the values of the largest sizes still
+differ, none of the sizes is large enough.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def available_bytes() -> int:
 
 
 def compare(rounds: int) -> Iterator[tuple[str, list[float], str, str]]:
-    """Yield the values of each working set, and their ratios to those of the largest."""
+    """Yield the values of each working set, and their ratios to the values of the largest."""
     cpus = sorted(os.sched_getaffinity(0))
     last = max(caches(cpus[0]).values()) // HUGE_PAGE * HUGE_PAGE
     sizes = {factor: factor * last for factor in FACTORS if factor * last < available_bytes() / 2}
