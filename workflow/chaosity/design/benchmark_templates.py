@@ -1,7 +1,7 @@
 """Fill in the templates of a benchmark file for a load, and find the events of its counters.
 
 Everything about a benchmark is in its YAML file, so this module names no benchmark. The texts in
-the file are Jinja2 templates. An unknown variable in a template is an error. Everything about the
+this file are Jinja2 templates. An unknown variable in a template is an error. Everything about the
 events of a processor is in the files below templates/counters.
 """
 
@@ -42,7 +42,7 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# Jinja2's marks: a text without them is constant.
+# Marks of Jinja2. A text without these marks is constant.
 _MARKS = ("{{", "{%", "{#")
 
 
@@ -53,7 +53,7 @@ def _compile_template(text: str) -> Template:
 
 
 class LoadMaker:
-    """Makes the loads of one benchmark from its file, with `parameters` from the config."""
+    """Makes the loads of one benchmark from its YAML file and from `parameters` of the config."""
 
     def __init__(self, document: BenchmarkDocument, parameters: Mapping[str, Level]) -> None:
         self.document = document
@@ -65,7 +65,7 @@ class LoadMaker:
         self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
 
     def _filled(self, part: Any, context: Mapping[str, Any]) -> Any:
-        """Return a part of the benchmark file with all its templates filled in."""
+        """Return a part of the benchmark file with all templates filled in."""
         if isinstance(part, Mapping):
             return {key: self._filled(value, context) for key, value in part.items()}
         if isinstance(part, list):
@@ -89,9 +89,9 @@ class LoadMaker:
     def defining_parts_of_load(self, load: Load) -> dict[str, Any]:
         """Return the parts of a load that define its measurement, for the fingerprint.
 
-        Notes, and bounds that come from memory modules, do not define it. Metrics have their names
-        in older records, and metrics that older records lack are left out, so that older records
-        stay valid.
+        Notes and bounds that come from memory modules do not define a measurement. To keep older
+        records valid, metrics have the names that older records use, and metrics that older records
+        lack are left out.
         """
         metrics = {}
         for name, source in load["metrics"].items():
@@ -145,7 +145,7 @@ class LoadMaker:
         return cast(Load, load)
 
     def _fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
-        """Return the text of a file that the tool reads, from its template below ``templates/``."""
+        """Return the text of a file that the tool reads, from a template below ``templates/``."""
         try:
             return ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
@@ -153,7 +153,7 @@ class LoadMaker:
             raise UserError(what, f"templates/{template}") from error
 
     def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
-        """Return the expected duration in seconds of a run with a stopping rule, without set-up."""
+        """Return the expected seconds of a run with a stopping rule, without the set-up time."""
         given = self.document.get("estimate_seconds")
         if given is not None:
             filled = self._filled(given, {**context, "parameters": self.parameters})
@@ -183,7 +183,7 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
 def find_counter_events(
     names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterEventsOrReason]:
-    """Return counter -> its events on a host, or the reason why the counter has none there.
+    """Return counter -> its events on a host, or the reason why the host has no such events.
 
     `names` are the counters of the benchmark file `where`. `host` has the facts in `Topology.host`.
 
@@ -199,8 +199,8 @@ def find_counter_events(
 
 
 def _counter(name: str, host: HostFacts) -> CounterEventsOrReason:
-    # The reason is a part of a point's definition, so a point is measured again if its reason
-    # changes.
+    # The reason is a part of a point's definition. So a changed reason causes a new measurement of
+    # the point.
     document = next((file for file in read_counter_files() if _is_for(file, host)), None)
     if document is None:
         numbers = [host.get(key) for key in ("cpu_vendor", "cpu_family", "cpu_model_number")]
@@ -222,7 +222,7 @@ def _counter(name: str, host: HostFacts) -> CounterEventsOrReason:
 
 
 def encode_x86_event(vendor: str | None, event: EventCode) -> int:
-    """Return the number by which the Linux kernel knows an event, see /sys/devices/cpu/format.
+    """Return the Linux kernel's number of an event, see /sys/devices/cpu/format.
 
     Bits 0 to 7 are the event code, 8 to 15 the unit mask. On AMD processors, bits 32 to 35 are the
     upper four bits of the event code.
@@ -237,7 +237,7 @@ def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
     try:
         family = int(host.get("cpu_family") or "")
         model = int(host.get("cpu_model_number") or "")
-    except ValueError:  # not every architecture has these numbers
+    except ValueError:  # some architectures lack these numbers
         return False
     return any(
         processor["vendor"] == host.get("cpu_vendor")

@@ -1,9 +1,10 @@
-"""The loads of a point: their endpoints and levels, their names, and the levels of factors.
+"""The loads of a point with their endpoints, levels and names, and the levels of factors.
 
 A point's name contains everything that was chosen for its loads, such as
-``memory=node3+node4+triad.storage=node3+alldrives``. Loads are joined by ``.``. Each load is
-written as its role, ``=``, and these parts joined by ``+``: the initiator, the target, the kernel
-if its benchmark has kernels, and levels as ``NAME-LEVEL``: ``chase=pu3+node4+bytes-64MiB``.
+``memory=node3+node4+triad.storage=node3+alldrives``. A ``.`` separates two loads. The text of a
+load is its role, then ``=``, then these parts joined by ``+``: the initiator, the target, the
+kernel (if the benchmark has kernels), and levels as ``NAME-LEVEL``. An example with a level is
+``chase=pu3+node4+bytes-64MiB``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Initiator:
-    """Processing units that issue accesses; `nodes` are the nodes of these units."""
+    """The processing units that issue accesses. `nodes` are the nodes of these units."""
 
     name: str
     kind: str
@@ -39,7 +40,7 @@ class Initiator:
 
     @cached_property
     def point_entry(self) -> LoadInitiator:
-        """Return name, kind, nodes and units in the form of points and of the tidy table."""
+        """Return name, kind, nodes and units in the form that points and the tidy table have."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -54,8 +55,8 @@ class Target:
     """What a load accesses: memory nodes, drives or a device.
 
     The kind "none" means that the load is left out. A placement of pages (kind "policy") has
-    `shares`: pairs of node and share of the pages, or None if the kernel decides. `settles` says
-    whether pages still move while the load runs.
+    `shares`, which are pairs of node and share of the pages, or None if the kernel decides.
+    `settles` says whether pages still move while the load runs.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Target:
 
     @property
     def link_bytes_per_second(self) -> int | None:
-        """Return the total bandwidth of the drives' links in bytes/s; None if any is unknown."""
+        """Return the total bandwidth of the links of all drives in bytes/s; None if unknown."""
         links = [drive.get("link_bytes_per_second") for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 
@@ -102,9 +103,9 @@ def format_level(name: str, level: Level) -> str:
     return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)
 
 
-# The word in a reference such as `only.target` for the single load of a point, whatever its role.
+# A reference such as `only.target` uses this word for the only load of a point, whatever its role.
 ONLY = "only"
-# The level of a factor that is about a load which the point does not have.
+# The level of a factor if the factor is about a load that the point lacks.
 ALONE = "alone"
 
 
@@ -112,8 +113,8 @@ ALONE = "alone"
 class ChosenLoad:
     """One load: initiator, target, kernel, and the responder of a core-to-core transfer.
 
-    `buffers` is the memory for the data of drives; None for the initiator's own. `levels` are the
-    other factors of the experiment with their levels.
+    `buffers` is the memory for the data of drives; None means the initiator's own memory. `levels`
+    are the other factors of the experiment with their levels.
     """
 
     initiator: Initiator
@@ -128,7 +129,7 @@ class ChosenLoad:
 class LoadsOfRole:
     """The loads that were chosen for one role of a design: one load, or several that run together.
 
-    `initiator` is the name, in the point's name, for the initiators of all these loads.
+    `initiator` is the text that stands for the initiators of all these loads in the point's name.
     """
 
     role: str
@@ -137,7 +138,7 @@ class LoadsOfRole:
 
     @property
     def is_omitted_on_purpose(self) -> bool:
-        """Return whether the experiment asks for this point without this load (target ``none``)."""
+        """Return whether the experiment wants this point without this load (target ``none``)."""
         return self.members[0].target.kind == "none"
 
     @property
@@ -158,7 +159,7 @@ class LoadsOfRole:
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
     def name_in_point(self, host: HostResources) -> str:
-        """Return the part of the point's name that is about these loads."""
+        """Return the part of the point's name that describes these loads."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
@@ -201,13 +202,13 @@ def factor_level_of_point(
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
-    """Return the endpoint that a reference names; None without a load, or for several loads."""
+    """Return the endpoint that a reference names; None if there is no load or several loads."""
     group, side = _referred_group(reference, chosen)
     return group.initiator_and_target.get(side) if group else None
 
 
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadsOfRole | None, str]:
-    """Return the load group in a reference such as ``memory.target``, and the side ``target``."""
+    """Return the loads and the side (here ``target``) of a reference such as ``memory.target``."""
     role, _, side = reference.partition(".")
     if role == ONLY and len(chosen) == 1:
         [role] = chosen

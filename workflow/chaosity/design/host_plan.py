@@ -1,9 +1,9 @@
 """Plan the points of a host, in random order within blocks, with their estimated time.
 
-A derived metric is the ratio of the values of a load and of its reference. An experiment's file
-says `to: {policy: uniform_workers}, same: [workers, kernel]`. The reference of a load has the same
-role, the levels in `to`, and the same values in the columns `same`. So the references are a join of
-the table of loads with itself.
+A derived metric is the value of a load, divided by the value of the load's reference. An
+experiment's file says, for example, `to: {policy: uniform_workers}, same: [workers, kernel]`. The
+reference of a load has the same role, the levels in `to`, and the same values in the columns
+`same`. So the references are a join of the table of loads with itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LoadInPoint = tuple[ExpandedPoint, Load]
 def add_references_to_points(
     experiment: ExperimentDocument, points: Sequence[ExpandedPoint], notes: PlanNotes
 ) -> list[ExpandedPoint]:
-    """Return the points with a new key `relative`: derived metrics, each with its reference.
+    """Return the points with a new key `relative`, which has derived metrics with references.
 
     No load is added: a reference is the name of a load of one of the points.
 
@@ -80,7 +80,7 @@ def add_references_to_points(
 
 
 def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
-    """Check that a load has the metrics of an entry, and of the right kind."""
+    """Check that a load has the metrics of an entry, and that their kind is right."""
     metric, metrics, rate = entry["metric"], load["metrics"], entry.get("per")
     check_name_is_allowed(metric, metrics, f"{entry['load']} has no metric {metric!r}", where)
     if "by_node" in metrics[metric]:
@@ -96,7 +96,7 @@ def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
 def _ratios(
     entry: RelativeMetric, loads: Sequence[LoadInPoint], where: str
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
-    """Yield the derived metric of each load, with its reference or why it has no reference."""
+    """Yield the derived metric of each load, with the reference or why there is no reference."""
     name, metric_name = entry["name"], entry["metric"]
     if "per" in entry:  # the metric is a count, divided by the load's own work
         for point, load in loads:
@@ -138,7 +138,7 @@ def _ratios(
 
 
 def _columns(point: ExpandedPoint, load: Load) -> dict[str, str]:
-    """Return the columns that `to` and `same` may name; a factor hides a column of its name."""
+    """Return the columns that `to` and `same` may name. Factors hide columns of the same name."""
     initiator, target = load["initiator"], load["target"]
     columns: dict[str, Any] = {
         "initiator": initiator["name"],
@@ -156,8 +156,8 @@ def _columns(point: ExpandedPoint, load: Load) -> dict[str, str]:
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
 _DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
-# Folder of the file that replaces a drive, on hosts other than this machine: it is in a real file
-# system and survives reboots (hier(7)).
+# Folder of the file that replaces a drive, on hosts other than this machine. This folder is in a
+# real file system, and its files survive reboots (hier(7)).
 _SCRATCH = Path("/var/tmp/chaosity")
 # Where udev makes links that name a drive by its model and serial number.
 _BY_ID = "/dev/disk/by-id"
@@ -172,7 +172,7 @@ class PlanCounts(TypedDict):
 
 
 class PlanSummary(PlanCounts):
-    """The content of plan.json: number of points and measurements, and estimated time of a plan."""
+    """The content of plan.json: numbers of points and measurements, and the estimated time."""
 
     host: str
     configuration: str
@@ -185,7 +185,8 @@ class PlanSummary(PlanCounts):
 class PlannedHost:
     """A host of the inventory: its name, variables and discovered topology.
 
-    `local` says whether the host is this machine; only then can files beside the results be drives.
+    `local` says whether the host is this machine. Only then can files beside the results replace
+    drives.
     """
 
     name: str
@@ -196,11 +197,11 @@ class PlannedHost:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host does not exist and its records come from a description."""
+        """Return whether the host does not exist, so its records come from a description."""
         return "chaosity_simulated" in self.variables
 
     def drives_to_measure(self, results: Path) -> tuple[DriveFacts, ...]:
-        """Return NVMe drives and the inventory's drives; if there are none, files in their place.
+        """Return NVMe drives and drives of the inventory, or files that replace drives.
 
         On this machine, the files are below `results`. A simulated host has no such files.
         """
@@ -230,7 +231,7 @@ class PlannedHost:
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
     def _files_for_drives(self, results: Path) -> tuple[DriveFacts, ...]:
-        """Return the files that stand in for drives: as many as the inventory says, else one."""
+        """Return the files that replace drives. The inventory says how many; the default is one."""
         given = self.variables.get("chaosity_storage_file", {})
         usual = results / self.name / "scratch" if self.local else _SCRATCH
         folder = Path(given.get("directory", usual)).absolute()
@@ -242,16 +243,16 @@ class PlannedHost:
 
 
 def _drive_facts(component: str, node: int | None, **facts: object) -> DriveFacts:
-    """Return a drive as points have it; `facts` are its other keys, with None if unknown."""
+    """Return a drive in the form of points. `facts` are its other keys; unknown facts are None."""
     known = {name: fact for name, fact in facts.items() if fact is not None}
     return cast(DriveFacts, {"node": node, "component": component, **known})
 
 
 def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:
-    """Return the only drive that a name of `chaosity_destructive_drives` names."""
-    # The name is a serial number, or udev's name below /dev/disk/by-id: ``nvme-MODEL_SERIAL``, to
-    # which newer versions add ``_NAMESPACE``. Whole names are compared, since the serial number of
-    # a drive can be the end of another one. A drive with several namespaces cannot be named.
+    """Return the only drive that has a name from `chaosity_destructive_drives`."""
+    # The name is a serial number, or udev's name below /dev/disk/by-id. Udev's name is
+    # ``nvme-MODEL_SERIAL``; newer versions add ``_NAMESPACE``. Whole names are compared, since one
+    # serial number can be the end of another. A drive with several namespaces cannot be named.
     folder, _, link = name.rpartition("/")
     serials = set()
     for drive in drives:
@@ -292,7 +293,7 @@ def _count_points(points: Iterable[Point]) -> PlanCounts:
 class HostPlan:
     """The points to measure on one host.
 
-    `replicates` is how often each point is measured, as the config says. Some experiments have more
+    `replicates` is the config's number of measurements of each point. Some experiments have more
     replicates, see `replicate_numbers`. `left_out` are the points that a run with a budget does not
     measure.
     """
@@ -309,13 +310,13 @@ class HostPlan:
     def points_fingerprint(self) -> str:
         """Return a fingerprint of all points, their order, and their reference loads.
 
-        The fingerprint is in plan.json, so the tidy table is made again if one of these changes.
+        The fingerprint is in plan.json, so each change of these three makes the tidy table anew.
         """
         listed = [[p["definition"], p["orders"], p.get("relative")] for p in self.points]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summarize_plan(self) -> PlanSummary:
-        """Return the number of points and measurements and the time, in total and by experiment."""
+        """Return numbers of points and measurements and the time, in total and by experiment."""
         experiments = dict.fromkeys(point["experiment"] for point in self.points)
         return {
             "host": self.host.name,
@@ -333,7 +334,8 @@ class HostPlan:
     def only_measurements(self, measurements: Sequence[tuple[str, str]]) -> HostPlan:
         """Return the plan of only these measurements (experiment, point), in this order.
 
-        The n-th occurrence of a point is its replicate n. Points of other plans are ignored.
+        The n-th occurrence of a point is replicate n of this point. Points of other plans are
+        ignored.
         """
         orders: dict[tuple[str, str], list[int]] = {}
         for position, key in enumerate(measurements):
@@ -357,8 +359,9 @@ class HostPlan:
     def write_plan(self, folder: Path, *, points: bool) -> None:
         """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
 
-        Files are written only if the plan has changed. `folder` is the folder of the host and
-        configuration. `points` says whether to write the points, which a dry run does not need.
+        Files are written only if the plan has changed. `folder` is the folder of host and
+        configuration. `points` says whether to write the files of the points, which a dry run does
+        not need.
         """
         write_if_changed(folder / "plan.json", self.plan_json_text() + "\n")
         done = folder / "points" / "digest"
@@ -370,17 +373,17 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        # The fingerprint is written last, so that an incomplete folder is written again.
+        # The fingerprint is written last, so that the next run writes an incomplete folder again.
         done.write_text(self.points_fingerprint)
 
 
 def positions_in_random_order(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Return a list for each point: its position in the random order, for each of its replicates.
+    """Return a list for each point: the positions of its replicates in the random order.
 
-    All of replicate 1 comes before all of replicate 2, so that a slow drift of the host affects
-    whole blocks. Each block has its own permutation. The last blocks have only the points with the
-    most replicates. Positions are numbered over all blocks. `replicates` says how often each point
-    is measured, and `seed` fixes the permutations.
+    The block of all first replicates comes before the block of all second replicates, so that a
+    slow drift of the host affects whole blocks. Each block has its own permutation. The last blocks
+    have only the points with the most replicates. Positions are numbered over all blocks.
+    `replicates` says how often each point is measured, and `seed` fixes the permutations.
     """
     orders: list[list[int]] = [[] for _ in replicates]
     before = 0
@@ -402,8 +405,9 @@ def plan_host(
 ) -> HostPlan:
     """Return the plan of experiments for a host.
 
-    `experiments` are names; None for the experiments of the config. `weights` returns the measured
-    weights for placements of pages; it is None if none were measured.
+    `experiments` are names of experiments; None means the experiments of the config. `weights`
+    returns the measured weights for placements of pages; `weights` is None if no weights were
+    measured.
 
     Raises:
         UserError: an experiment or benchmark does not fit this host.

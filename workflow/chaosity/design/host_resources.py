@@ -16,10 +16,10 @@ from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
 DriveGroups = dict[int | None, tuple[DriveFacts, ...]]
-# If a host lacks the groups of a level, so many cores of each node take their place, and together
-# at most so many; each node keeps at least one core.
+# If a host lacks the groups of a level, some cores of each node replace the groups. These are the
+# largest numbers of such cores for a node and for the host; each node keeps at least one core.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
-# Relations from near to far; the relation of two sets of nodes is that of their farthest pair.
+# Relations from near to far. Two sets of nodes have the relation of their farthest pair of nodes.
 _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 
@@ -27,8 +27,8 @@ _RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 class HostResources:
     """All initiators, memory nodes, drives and devices of a host, with their names in points.
 
-    `one_per_core` says whether selectors take one unit of each core by default (`threads` in the
-    config), or SMT siblings too.
+    `one_per_core` says whether selectors by default take only one unit of each core, without SMT
+    siblings (`threads` in the config).
     """
 
     topology: Topology
@@ -73,7 +73,7 @@ class HostResources:
             return self._initiators[key]
         found = self._initiators[key] = []
         own = self._with_siblings(without) if without else set()
-        kind = "l3" if level == "l3_domain" else level  # as names and tables have it
+        kind = "l3" if level == "l3_domain" else level  # the word in names and tables
         for name, cpus in self.cpu_groups_of_level(level):
             used = self._one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
@@ -88,7 +88,7 @@ class HostResources:
 
     @cached_property
     def _by_cpus(self) -> dict[CpuSet, Initiator]:
-        """Return set of units -> the initiator whose name it gets; a node's is preferred."""
+        """Return set of units -> the initiator that names this set; a node's name is preferred."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for one_per_core in (True, False):
@@ -98,10 +98,10 @@ class HostResources:
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
-        """Return the initiator with the name that its units have in all experiments.
+        """Return the initiator with the name that these units have in all experiments.
 
-        On small machines a node can also be a package or a unit. A single name for the same units
-        means that they are measured once.
+        On small machines a node can also be a package or a unit. The same units always get a single
+        name, so that they are measured only once.
         """
         return self._by_cpus.get(initiator.cpus, initiator)
 
@@ -119,9 +119,9 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
-        """Return the name of the one kind of an initiator's cores.
+        """Return the name of the core kind that all cores of an initiator have.
 
-        The result is None if its cores are of several kinds, or if all cores of the host are alike.
+        The result is None if these cores are of several kinds, or if the host has only one kind.
         """
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
@@ -129,7 +129,7 @@ class HostResources:
         return next(names, None) if len(kinds) > 1 else None
 
     def _one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
-        """Return the first usable unit of each core, since SMT siblings share its resources."""
+        """Return the first usable unit of each core, since SMT siblings share resources."""
         wanted = sorted(set(cpus))
         firsts: dict[int, int] = {}
         for cpu in wanted:
@@ -140,10 +140,10 @@ class HostResources:
     def first_pu_of_each_group(self, level: str, at_least: int = 1) -> tuple[str, list[Initiator]]:
         """Return the first processing unit of each group of a level, and the level that was used.
 
-        If a host has fewer than `at_least` such groups, a few cores of each node take their place
-        (`some_cores`, or `core` if these are all). Without any L3 cache, the cores that share the
-        largest cache (`shared_cache`) are tried before. Only few units take their place, because
-        experiments measure all pairs of units.
+        If a host has fewer than `at_least` such groups, a few cores of each node replace them. The
+        level is then `some_cores`, or `core` if these are all cores. On a host without any L3
+        cache, the cores that share the largest cache (`shared_cache`) are tried first. The number
+        of cores is small, because experiments measure all pairs of units.
         """
         groups = [cpus for _, cpus in self.cpu_groups_of_level(level)]
         used, firsts = level, dict.fromkeys(min(cpus) for cpus in groups if cpus)
@@ -158,7 +158,7 @@ class HostResources:
     def _cores_of_largest_shared_cache(self) -> list[CpuSet]:
         """Return the units of each cache of the highest level that several cores share."""
         core_of = {pu: core.index for pu, core in self.topology.core_of_pu.items()}
-        # hwloc's order: the cores of a cache follow each other.
+        # In hwloc's order, the cores of a cache follow each other.
         ordered = [pu for core in self.topology.cores for pu in core.cpus]
         found: dict[int, list[CpuSet]] = {}
         for cache in self.topology.caches:
@@ -175,12 +175,12 @@ class HostResources:
         return [pu for cores in nodes for pu in pick_evenly_spread(cores, max(each, 1))]
 
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
-        """Return the cores that an initiator leaves unused in its groups; None if it uses all.
+        """Return the cores that an initiator does not use in its groups; None if it uses all.
 
-        Of `levels`, the one whose groups have most units counts; of equal levels, the first. For
-        example, the level of nodes counts if a node spans packages, since then it has more units
-        than each of them. SMT siblings of the initiator's units are left out too, since they share
-        its cores.
+        The groups are those of the level in `levels` whose groups have most units, or of the first
+        of several such levels. For example, the level of nodes counts if a node spans packages,
+        since such a node has more units than a package. SMT siblings of the initiator's units are
+        left out too, since they share the initiator's cores.
         """
         own = self._with_siblings(initiator)
         groups = max(
@@ -197,7 +197,7 @@ class HostResources:
     def _without(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
     ) -> Initiator:
-        """Return units of some groups as an initiator; its name says whose cores are left out."""
+        """Return units of some groups as an initiator whose name says which cores are left out."""
         without = parse_place_name(initiator.name)
         place = PlaceName("others", groups=tuple(groups), without=without)
         return self._initiator("others", str(place), cpus)
@@ -222,9 +222,9 @@ class HostResources:
     def packed_and_spread_core_sets(self, level: str, *, half: bool = False) -> list[Initiator]:
         """Return initiators with 1, 2, 3, 4, 6, ... cores, or half the cores, of each group.
 
-        Packed initiators take all cores of one L3 domain before those of the next. Spread
-        initiators take one core of each domain in turn. If both have the same cores, there is one
-        initiator of the kind `threads`.
+        Packed initiators take all cores of one L3 domain before cores of the next domain. Spread
+        initiators take one core of each domain in turn. If a packed and a spread initiator have the
+        same cores, one initiator of the kind `threads` replaces both.
         """
         found = []
         for name, cpus in self.cpu_groups_of_level(level):
@@ -279,7 +279,7 @@ class HostResources:
         return {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
 
     def memory_bytes(self, node: int) -> int | None:
-        """Return the size of a node's memory in bytes, as firmware reports it if that is known."""
+        """Return the bytes of a node's memory: those that firmware reports, or else the kernel."""
         found = self.topology.find_node(node)
         return found.size_bytes if found else None
 
@@ -290,7 +290,7 @@ class HostResources:
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
     def local_memory_nodes(self, endpoint: Endpoint) -> tuple[int, ...]:
-        """Return the nodes of an endpoint with memory, or else the nearest node with memory."""
+        """Return the endpoint's nodes that have memory, or else the nearest node with memory."""
         usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in endpoint.nodes if node in usable)
         if own or not usable:
@@ -298,7 +298,7 @@ class HostResources:
         return (min(usable, key=lambda node: (self._slit_distance(endpoint.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
-        """Return the nodes whose memory the workers use: their own, or the nearest with memory."""
+        """Return the workers' own nodes with memory, or else the nearest nodes with memory."""
         nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
         found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
@@ -334,8 +334,8 @@ class HostResources:
     def nearest_initiator_node(self, node: int) -> int | None:
         """Return the initiator node with the smallest SLIT distance to a node's memory.
 
-        The result is the node itself if it has units, else the first of several nodes at the same
-        distance; None if no node has units.
+        The result is the node itself if it has units. If several nodes have the same distance, the
+        first one counts. The result is None if no node has units.
         """
         initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
@@ -343,7 +343,7 @@ class HostResources:
         return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
 
     def relation_function(self, by: str | None) -> Callable[[Endpoint, Endpoint], str]:
-        """Return the function that tells relations `by` package or l3_domain, or by node (None)."""
+        """Return the function that finds relations by package, l3_domain or node (`by` is None)."""
         by_unit = {
             "package": self.relation_by_package,
             "l3_domain": self.relation_by_l3_domain_or_node,
@@ -359,7 +359,7 @@ class HostResources:
         return self.endpoint_relation(a, b)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Return the relation of two endpoints: the relation of their farthest pair of nodes."""
+        """Return the relation of two endpoints, which is that of their farthest pair of nodes."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
         if set(a.nodes) == set(b.nodes):
@@ -377,18 +377,18 @@ class HostResources:
         return "other_package" if not own & there else "both_packages"
 
     def package_of_node(self, node: int | None) -> int | None:
-        """Return the package of a node; None if the node is None, or in no single package."""
+        """Return the package of a node; None if the node is None or spans several packages."""
         return None if node is None else self.topology.package_of_node.get(node)
 
     # Drives and devices
 
     def drives_by_node(self) -> DriveGroups:
-        """Return node -> the drives nearest to it; drives of unknown node are under None."""
+        """Return node -> drives nearest to the node; drives of unknown node have the key None."""
         ordered = sorted(self.drives, key=lambda drive: (drive["node"] is None, drive["node"] or 0))
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive["node"])}
 
     def drives_by_package(self) -> DriveGroups:
-        """Return package -> drives, in turn from its nodes; None is an unknown package."""
+        """Return package (None if unknown) -> drives, taken in turn from the package's nodes."""
         packages: dict[int | None, list[tuple[DriveFacts, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self.package_of_node(node), []).append(drives)
@@ -398,7 +398,7 @@ class HostResources:
         }
 
     def drive_set_target(self, kind: str, drives: tuple[DriveFacts, ...]) -> Target:
-        """Return one or more drives as a target; its name comes from the place of the drives.
+        """Return one or more drives as a target that is named after the place of the drives.
 
         `kind` says how the drives were selected: drive, first_of_node, all_of_node,
         first_of_package, all_of_package, all_of_nodes or all.

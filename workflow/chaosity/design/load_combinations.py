@@ -58,14 +58,14 @@ _HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
 @dataclass
 class LoadCombinations:
-    """All combinations that the loads of a design allow on a host."""
+    """Finds all combinations of loads that a design allows on a host."""
 
     host: HostResources  # initiators, nodes and drives of the host
     benchmarks: Mapping[str, LoadMaker]  # the benchmark of each category
     config: Config  # the checked config
-    # The measured weights for placements of pages; None if there are none.
+    # Function that returns measured weights for placements of pages; None if none were measured.
     weights: WeightsLookup | None = None
-    # Notes on the points and levels that were left out, with reasons.
+    # Notes on points and levels that were left out, with the reasons.
     plan_notes: PlanNotes = field(default_factory=PlanNotes)
 
     def iterate_combinations(
@@ -94,7 +94,7 @@ class LoadCombinations:
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
     def _benchmark(self, category: str, where: str) -> LoadMaker:
-        """Return the benchmark that the config names for a category, if it is for this host."""
+        """Return the config's benchmark for a category; refuse a benchmark for other hosts."""
         unknown = f"no benchmark for the category {category!r} in the config"
         check_name_is_allowed(category, self.benchmarks, unknown, where)
         found, host = self.benchmarks[category], self.host.topology.os_family
@@ -117,9 +117,9 @@ class _DesignedLoad:
     plan: LoadCombinations
     experiment: str
     role: str  # role of the load in its point
-    spec: LoadDesign  # the load in the file
-    benchmark: LoadMaker  # benchmark of the load; an experiment can vary its parameters
-    earlier: EarlierEndpoints  # endpoints of the loads before it
+    spec: LoadDesign  # the entry of the load in the experiment's file
+    benchmark: LoadMaker  # benchmark of the load; an experiment can vary parameters of a benchmark
+    earlier: EarlierEndpoints  # endpoints of the loads before this load in the file
     where: str  # place of the load in the experiment's file, for error messages
 
     @property
@@ -165,7 +165,7 @@ class _DesignedLoad:
         return taken
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
-        """Return a list with a named set of all initiators of a load; empty if they are few."""
+        """Return all initiators of a load as one named set; an empty list if they are too few."""
         selectors = self.spec["initiator"]
         found = self._select(self.earlier).select_initiators(selectors)
         if len(found) < 2 and self.spec["together"] is True:
@@ -193,7 +193,7 @@ class _DesignedLoad:
                 yield from self._with_buffers(chosen, earlier)
 
     def _with_buffers(self, chosen: ChosenLoad, earlier: EarlierEndpoints) -> Iterator[ChosenLoad]:
-        """Yield the load with each memory that the key `buffers` selects; unchanged without it."""
+        """Yield the load with each memory that the key `buffers` selects, or the load unchanged."""
         spec, where = self.spec, f"{self.where}.buffers"
         if "buffers" not in spec:
             yield chosen
@@ -211,7 +211,7 @@ class _DesignedLoad:
         ends = {**earlier, self.role: {**earlier[self.role], "target": chosen.target}}
         buffers = cast(
             TargetSelector, spec["buffers"]
-        )  # a selector of buffers has some of its keys
+        )  # a selector of buffers has some of the keys of a selector of targets
         for memory in self._select(ends, ".buffers").select_targets(buffers, chosen.initiator):
             yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
@@ -232,7 +232,7 @@ class _DesignedLoad:
                 self._note(text)
 
     def _is_measurable(self, target: Target) -> bool:
-        """Return whether the benchmark is for devices of this vendor; if not, add a note."""
+        """Return whether the benchmark can measure a device of this vendor; if not, add a note."""
         vendor = self.benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
@@ -282,7 +282,7 @@ class _DesignedLoad:
     def _with_levels(
         self, initiator: str, members: Sequence[ChosenLoad], kernels: Sequence[str | None]
     ) -> Iterator[LoadsOfRole]:
-        """Yield, for every kernel and combination of levels, a group with a load of each member."""
+        """Yield a group with a load of each member, for every kernel and combination of levels."""
         spec, vary, first = self.spec, self.spec.get("vary", {}), members[0]
         known, where = self.benchmark.parameters, f"{self.where}.vary"
         for name in vary:
@@ -315,7 +315,8 @@ class _DesignedLoad:
         else:
             low, high = self._size(spec["from"], first, room), self._size(spec["to"], first, room)
             steps = spec.get("per_doubling", 1)
-            # Sizes start at a power of two, so that they are round and the same on different hosts.
+            # Sizes start at a power of two, so that all sizes are round and different hosts have
+            # the same sizes.
             begin = 2 ** math.floor(math.log2(low))
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
@@ -339,7 +340,7 @@ class _DesignedLoad:
         return min(rooms, default=math.inf)
 
     def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
-        """Return a size of the experiment's file in bytes."""
+        """Return a working set of the experiment's file as a size in bytes."""
         if isinstance(size, int):
             return size
         if size["of"] == "node":
@@ -386,8 +387,8 @@ class _DesignedLoad:
 def _missing_pages(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
-    """Return why a host cannot provide these pages, and on which nodes; None if it can."""
-    # Pages may be reserved but not free: if too few are free when the point runs, the point fails.
+    """Return why a host cannot provide these pages, and on which nodes; None if the host can."""
+    # Reserved pages may be in use. If too few pages are free when the point runs, the point fails.
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
@@ -397,6 +398,6 @@ def _missing_pages(
         return None
     reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
     missing = sorted(set(nodes) - reserved)
-    if None in reserved or not missing:  # a pool without a node is that of the whole machine
+    if None in reserved or not missing:  # a pool without a node has pages of the whole machine
         return None
     return f"no huge page of {format_binary_bytes(size)} is reserved", missing

@@ -34,15 +34,16 @@ from chaosity.records.record_format import (
 from chaosity.topology.topology_parts import DRAM, NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
-# Speed of the first touch of new pages, which the kernel clears; one thread reached 3 to 8 GB/s.
+# Speed at which one thread touches new pages, which the kernel clears. Measured: 3 to 8 GB/s.
 _SETUP_BYTES_PER_SECOND = 4e9
 # Seconds for starting tools, reading back the placement and writing the record.
 _SETUP_SECONDS = 0.3
-# A search of the best placement takes about 10 seconds, at most 60, before its load is measured.
+# Seconds of the search for the best placement, before the load is measured. A search takes about 10
+# seconds, and at most 60.
 _SETTLING_SECONDS = 10.0
-# A point that takes this much longer than its stopping rule allows counts as hanging.
+# Seconds beyond the longest time of the stopping rule after which a point counts as hanging.
 _TIMEOUT_SECONDS = 120.0
-# Arrays are whole huge pages, so that no two arrays share a page.
+# Arrays consist of whole huge pages, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # Size of a cache line on x86-64 and most arm64 hosts, for hosts that do not report their size.
 _USUAL_LINE_BYTES = 64
@@ -62,8 +63,8 @@ class PointExpansion(LoadCombinations):
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
-        # Two designs with one role can choose the same cores: for example, all cores of a host, and
-        # one core of each L3 domain.
+        # Two designs with one role can choose the same cores. For example, all cores of a host can
+        # be the same as one core of each L3 domain.
         chosen_loads = set[str]()
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
@@ -83,7 +84,7 @@ class PointExpansion(LoadCombinations):
     def _point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """Return a point of a design, with its loads in the form for the runner."""
+        """Return a point of a design, with loads in the form that the runner reads."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_omitted_on_purpose}
         categories = {role: specs[role]["category"] for role in present}
@@ -123,7 +124,7 @@ class PointExpansion(LoadCombinations):
     def _load_and_seconds(
         self, group: LoadsOfRole, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule
     ) -> tuple[Load, float]:
-        """Return a load in the form for the runner, and its expected duration in seconds."""
+        """Return a load in the form that the runner reads, and the load's expected seconds."""
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):
@@ -179,7 +180,7 @@ class PointExpansion(LoadCombinations):
         return cast(LoadTarget, facts)
 
     def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
-        """Return a target's relation and SLIT distance; drives and devices have no distance."""
+        """Return a target's relation and SLIT distance. Drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
         distance = self.host.largest_slit_distance(initiator, target)
         return {"relation": relation, "distance": distance if target.is_memory else None}
@@ -187,7 +188,7 @@ class PointExpansion(LoadCombinations):
     def template_variables(
         self, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """Return what a benchmark file's texts may use; see docs/reference/benchmark-file.md.
+        """Return the variables for a benchmark file's texts, see docs/reference/benchmark-file.md.
 
         `together` is the number of loads of this role that run at the same time.
         """
@@ -234,17 +235,18 @@ class PointExpansion(LoadCombinations):
                 "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
                 "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
-            # After this time, the program of a load ends itself, in case the runner is gone. The
-            # `timeout_seconds` of a point are more: they include the time of the longest load.
+            # After this time, the program of a load ends itself, in case the runner is gone. A
+            # point's `timeout_seconds` are longer, because they include the time of the longest
+            # load.
             "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
             **rule,
         }
 
     def _memory_peak(self, load: ChosenLoad) -> float | None:
-        """Return the bytes per second that a target's modules cannot exceed; None if unknown."""
+        """Return the bytes/s that the memory modules of a target cannot exceed; None if unknown."""
         nodes = [node for node in self.host.topology.nodes if node.os_index in load.target.nodes]
-        # Data that may be in caches can exceed this bound; so can HBM, CXL and memory behind a
-        # cache.
+        # Accesses to data in caches can exceed this bound. Accesses to HBM, to CXL, and to memory
+        # behind a cache can exceed it too.
         cached = "bytes" in dict(load.levels)
         cached |= self.config["working_set"]["times_last_level_cache"] < 1
         if cached or any(n.kind != DRAM or n.memory_side_cache_bytes for n in nodes):
@@ -255,8 +257,8 @@ class PointExpansion(LoadCombinations):
 
     def _page_nodes(self, chosen: ChosenLoad, benchmark: LoadMaker) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be."""
-        # For drives these are the nodes of the buffers: those that the experiment selects, else the
-        # initiator's own nodes, or those that the benchmark's parameter `buffers` selects.
+        # For drives these are the nodes of the buffers. The experiment selects these nodes, or else
+        # the benchmark's parameter `buffers`; the default is the initiator's own nodes.
         if chosen.buffers:
             return chosen.buffers.nodes
         if benchmark.document["placement"]["memory"] == "initiator":
@@ -268,21 +270,22 @@ class PointExpansion(LoadCombinations):
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
         """Return the size of each array in bytes, see `_beyond_caches`."""
-        # All placements for the same workers get arrays of the same size, to be comparable.
+        # All placements for the same workers get arrays of the same size, so that their values are
+        # comparable.
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
         memory = sum(host.memory_bytes(node) or 0 for node in nodes)
         return self._beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Return the bytes of a load's buffer on each node; `together` loads share the target."""
+        """Return the bytes of a load's buffer on each node if `together` loads share the target."""
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
         return self._beyond_caches(initiator, least, together) if target.is_memory else 0
 
     @cached_property
     def _bytes_beyond_all_caches(self) -> int:
-        """Return the size of data that is beyond all last-level caches, for every initiator."""
+        """Return a size in bytes that exceeds all last-level caches that any initiator has."""
         [machine] = self.host.initiators_of_level("machine", True)
         sizes = (self.host.memory_bytes(node.os_index) for node in self.host.topology.memory_nodes)
         return self._beyond_caches(machine, min((size for size in sizes if size), default=0), 1)
@@ -290,8 +293,8 @@ class PointExpansion(LoadCombinations):
     def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB."""
         # Arrays are always larger than all last-level caches of the initiator. If a node is too
-        # small for that, the point fails with this reason. Arrays have the size in the config only
-        # if the node has enough memory.
+        # small for such arrays, the point fails with this reason. Arrays have the size in the
+        # config only if the node has enough memory.
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
@@ -321,14 +324,14 @@ class PointExpansion(LoadCombinations):
 
 
 def _placement_facts(target: Target) -> dict[str, Any]:
-    """Return the facts of a placement: share by node and whether pages move; else empty."""
+    """Return share by node and whether pages move; empty if the target is not a placement."""
     if not target.is_page_placement:
         return {}
     return {"shares": target.page_shares_by_node, "settles": target.settles}
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Check that at most one load reports no progress: two have no common window."""
+    """Check that at most one load reports no progress, since two such have no common window."""
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
@@ -349,7 +352,7 @@ def _check_destructive(benchmark: LoadMaker, target: Target) -> None:
 
 
 def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:
-    """Return a point's stopping rule: the strictest and longest values of its loads' rules."""
+    """Return the stopping rule of a point: the strictest and longest values of all its loads."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]
     return {

@@ -23,7 +23,7 @@ class PlanNotes:
         self._nodes: dict[str, set[int]] = {}
 
     def add_note(self, text: str, nodes: Iterable[int] = ()) -> None:
-        """Add a note; its end lists `nodes` and those of earlier calls with the same text."""
+        """Add a note, which ends with the nodes of all calls that have the same text."""
         self._nodes.setdefault(text, set()).update(nodes)
 
     @property
@@ -39,7 +39,7 @@ def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
 
 
 def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
-    """Return at most `at_most` items, evenly spread from the first to the last; with None, all."""
+    """Return at most `at_most` items (None: all), evenly spread from the first to the last."""
     if at_most is None or len(items) <= max(at_most, 0):
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
@@ -51,8 +51,8 @@ def sample_sets_of_every_size(
 ) -> list[tuple[T, ...]]:
     """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 
-    If there are too many sets, each size gets one, and the remaining sets are distributed in
-    proportion to the number of sets of each size. The sets of a size are evenly spread. If there
+    If there are too many sets, each size gets one set, and the remaining sets are distributed in
+    proportion to the number of sets of each size. The sets of one size are evenly spread. If there
     are more sizes than `at_most` (at least 1), the sizes are evenly spread too.
     """
     count = len(items)
@@ -65,7 +65,7 @@ def sample_sets_of_every_size(
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
     """Return `wanted` sets of `size` items, evenly spread over all such sets.
 
-    All sets are sorted by the positions of their items.
+    The sets are sorted by the positions of their items.
     """
     positions = pick_evenly_spread(range(comb(len(items), size)), wanted)
     every = combinations(items, size)

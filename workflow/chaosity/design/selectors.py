@@ -3,7 +3,7 @@
 A selector may refer to an endpoint of an earlier load (``same_as: memory.initiator``), so loads are
 chosen in the order of the file. Targets are memory nodes, placements of pages, drive sets and
 devices. A placement of pages has shares for the memory nodes, or lets the kernel decide; see
-`place`. Weighted shares come from measurements, by a function that the caller passes.
+`place`. A function that the caller passes returns weighted shares, which come from measurements.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from chaosity.records.record_format import DriveFacts
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Endpoint)
-# Initiator and target of each load before this one, by its role.
+# Role of an earlier load -> its initiator and target.
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
 InitiatorSelectors = InitiatorSelector | list[InitiatorSelector]
-# Returns the measured share of each node, for the name of the weights (CANONICAL or CONTENDED) and
-# the workers' nodes; None if the weights were not measured.
+# A function of the weights' name (CANONICAL or CONTENDED) and the workers' nodes. The result is
+# node -> measured share, or None if the weights were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
 # Keys of a selector that do not say what to select.
 _INITIATOR_OPTIONS = {
@@ -37,8 +37,8 @@ _INITIATOR_OPTIONS = {
 }
 _TARGET_OPTIONS = {"nearest", "weights_from"}
 _DRIVE_OPTIONS = {"none", "local", "one_of_each_relation", "writable", "at_most_sets"}
-# Shares are multiples of 1/_SHARE_PARTS: short as text, and they add up to exactly 1. The placement
-# check allows an error that is 200 times as large.
+# Shares are multiples of 1/_SHARE_PARTS, so shares are short as text and add up to exactly 1. The
+# placement check allows an error that is 200 times as large.
 _SHARE_PARTS = 10_000
 _LOAD_LEFT_OUT = Target("none", "none", ())
 
@@ -53,7 +53,7 @@ class LoadSelector:
     """Turns the selectors of a load into initiators and targets of a host.
 
     `earlier` has the endpoints of the loads before this one in the file. When targets are selected,
-    it has the initiator of this load too. `where` is the load's place in the file, for error
+    `earlier` has the initiator of this load too. `where` is the load's place in the file, for error
     messages. `weights` returns measured weights.
     """
 
@@ -75,8 +75,8 @@ class LoadSelector:
                 "no core of this host has several SMT threads in use", self.where
             )
         found: list[Initiator] = []
-        # Initiators of these selectors keep their names. The names list the nodes, or say how many
-        # threads there are and how they are distributed. `with_unique_name` would hide these facts.
+        # Initiators of these selectors keep their names, which list nodes or say how many threads
+        # there are and how these are distributed. `with_unique_name` would hide these facts.
         named: list[Initiator] = []
         for selector in as_list(selectors):
             one_per_core, excluded = _one_per_core(selector, host), None
@@ -121,7 +121,7 @@ class LoadSelector:
     def select_targets(
         self, selectors: TargetSelector | list[TargetSelector], initiator: Initiator
     ) -> list[Target]:
-        """Return the selected targets of an initiator's load; of equal targets only the first.
+        """Return the selected targets of an initiator's load, without repetition.
 
         Raises:
             UserError: this host has no such target, or a reference is not to a target.
@@ -148,7 +148,9 @@ class LoadSelector:
                     found.append(_LOAD_LEFT_OUT)
                 case "local_to":
                     end = self._endpoint(selector["local_to"])
-                    if end.nodes or isinstance(end, Initiator):  # a drive's node may be unknown
+                    if end.nodes or isinstance(
+                        end, Initiator
+                    ):  # the node of a drive may be unknown
                         found.append(host.target_of_nodes(host.local_memory_nodes(end)))
                 case "one_of_each_relation_to":
                     other = self._endpoint(selector["one_of_each_relation_to"])
@@ -210,7 +212,7 @@ class LoadSelector:
         return [known[name] for name in names]
 
     def _others(self, selector: InitiatorSelector, one_per_core: bool) -> list[Initiator]:
-        """Return the cores that an earlier initiator leaves unused, if there are any."""
+        """Return the cores that an earlier initiator does not use, if there are any."""
         within = as_list(cast("str | list[str]", selector.get("within", "node")))
         others = self.host.remaining_cores(self._initiator(selector["others_of"]), within)
         if others and selector.get("first_pu"):
@@ -219,7 +221,7 @@ class LoadSelector:
         return [others] if others else []
 
     def _named_initiator(self, name: str, one_per_core: bool) -> Initiator:
-        """Return the initiator with a name such as ``node3``, ``pu12`` or ``nodes0-3``, a set."""
+        """Return the initiator with a name such as ``node3``, ``pu12`` or ``nodes0-3``."""
         levels = ("node", "pu", "core", "l3_domain", "core_kind", "package", "machine")
         every = (self.host.initiators_of_level(level, one_per_core) for level in levels)
         known = {one.name: one for initiators in every for one in initiators}
@@ -237,7 +239,7 @@ class LoadSelector:
         return self._known([name], known, "initiator")[0]
 
     def _placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
-        """Yield a target for each policy in `names`; with one memory node, only for first touch."""
+        """Yield a target for each policy in `names`, but only first touch for one memory node."""
         for name in names:
             check_name_is_allowed(
                 name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target"
@@ -261,15 +263,15 @@ class LoadSelector:
             of_package = owner == "package"
             own = host.packages_of_initiator(initiator) if of_package else initiator.nodes
             near = {place: drives for place, drives in groups.items() if place in own}
-            # If no drive has a known node, "local" has no meaning, and all drives count.
+            # If no drive has a known node, "local" has no meaning. Then all drives count.
             groups = near if near or set(groups) != {None} else groups
         if selector.get("one_of_each_relation"):
             sets = [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
             first = first_of_each_relation(initiator, sets, host.endpoint_relation)
             kept = [target.drives for target in first]
             groups = {place: drives for place, drives in groups.items() if drives in kept}
-        # If no drive may be written, the baseline (a point without this load) has nothing to be
-        # compared with.
+        # If no drive may be written, the baseline (a point without this load) is useless, since
+        # there is no point to compare with it.
         baseline = selector.get("none") and (groups or not selector.get("writable"))
         every = tuple(drive for group in groups.values() for drive in group)
         most = selector.get("at_most_sets")
@@ -293,7 +295,7 @@ class LoadSelector:
         return [_LOAD_LEFT_OUT, *sets] if baseline else sets
 
     def _drives_of_node_sets(self, at_most: int) -> list[tuple[DriveFacts, ...]]:
-        """Return the drives of every set of several nodes, or of some sets, small sets first."""
+        """Return the drives of each set of several nodes (or of a sample), small sets first."""
         by_node = self.host.drives_by_node().items()
         groups = {node: drives for node, drives in by_node if node is not None}
         sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
@@ -304,7 +306,7 @@ class LoadSelector:
 def select_initiator_sets(
     selectors: InitiatorSelectors, host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
-    """Return name and initiators of each set of nodes, each of which runs one load.
+    """Return the name and the initiators of each set of nodes. Each initiator runs one load.
 
     The result is None if no selector has the key `in_each_set_of`.
 
@@ -324,7 +326,7 @@ def select_initiator_sets(
 
 
 def name_of_all_initiators(selectors: InitiatorSelectors, host: HostResources) -> str:
-    """Return the part of a point's name that stands for all initiators that run together.
+    """Return the text that stands in a point's name for all initiators that run together.
 
     An example is ``each_node``.
     """
@@ -363,7 +365,7 @@ def first_of_each_relation(
 ) -> list[E]:
     """Return, for each relation to an endpoint, the first candidate with this relation.
 
-    Candidates are tried from the endpoint's own node on, so that not all points use node 0.
+    The search starts at the endpoint's own node, so that different points use different nodes.
     """
     own = min(endpoint.nodes, default=0)
     found: dict[str, E] = {}
@@ -374,8 +376,8 @@ def first_of_each_relation(
 
 def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
     """Return the memory of each package without cores of the initiator, as one target each."""
-    # Left out are nodes without cores, since their memory is of another kind, packages without
-    # memory, and nodes that are also the initiator's own.
+    # Nodes without cores are left out, since their memory is of another kind. Packages without
+    # memory and the initiator's own nodes are left out too.
     own, topology = host.packages_of_initiator(initiator), host.topology
     memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
     others = [package for package in topology.packages if package.os_index not in own]
@@ -406,7 +408,7 @@ def page_placement_target(
 ) -> Target | None:
     """Return a placement of pages as a target; None if the workers' weights are unknown.
 
-    `name` is a key of POLICIES; the program runs on the units of the `workers`.
+    `name` is a key of POLICIES. The program runs on the processing units of the `workers`.
     """
     policy = POLICIES[name]
     nodes = tuple(node.os_index for node in host.topology.memory_nodes)
@@ -423,9 +425,9 @@ def page_placement_target(
 
 
 def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
-    """Return pairs of node and share: multiples of 1/_SHARE_PARTS that add up to 1.
+    """Return pairs of node and share. The shares are multiples of 1/_SHARE_PARTS that add up to 1.
 
-    The given shares need not add up to 1.
+    The given shares may have another sum.
     """
     if shares is None:
         return None
@@ -438,7 +440,7 @@ def notes_on_missing_weights(
 ) -> Iterator[str]:
     """Yield notes on policies that are left out, and on what to run to measure their weights.
 
-    `sources` is kind of weights -> experiment that measures them; `experiments` are the experiments
+    `sources` is kind of weights -> experiment that measures them. `experiments` are the experiments
     of this run.
     """
     lacking: dict[str, list[str]] = {}
