@@ -1,4 +1,4 @@
-"""Benchmarks: which program measures a category, its command lines, and how its output is read."""
+"""The types of a benchmark file: its program, command lines, and how the output is read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Program(TypedDict):
     install: str
     """What a user can do if the program is missing."""
     optional: NotRequired[bool]
-    """Hosts without the program are measured, too; only the points of this benchmark fail there."""
+    """Hosts without the program are measured too; there, only points of this benchmark fail."""
 
 
 class KernelNameAndArrayCount(TypedDict):
@@ -60,24 +60,24 @@ class SimulatedPrograms(TypedDict, total=False):
     """The behaviour of a benchmark's programs on simulated machines."""
 
     own_node_if: dict[str, NumberTemplate]
-    """Values of parameters with which each core accesses only the memory of its own node.
+    """Values of parameters for which each core accesses only the memory of its own node.
 
-    The target must have this node. An empty mapping means that this holds for all parameters.
+    This node must be a part of the target. An empty mapping means: for all values of parameters.
     """
     own_node_but: Annotated[float, Ge(0), Lt(1)]
-    """Share of the accesses with `own_node_if` that nevertheless use data of all cores.
+    """Share of the accesses that use data of all cores, although `own_node_if` holds.
 
-    Only counters of cache misses see these accesses. Default: 0.
+    Only counters of cache misses count these accesses. Default: 0.
     """
     one_thread_touches_if: dict[str, NumberTemplate]
-    """Values of parameters with which one thread touches all pages first.
+    """Values of parameters for which one thread touches all pages first.
 
-    With first touch, the pages are then all on the first node of the program's cores.
+    With the placement first touch, all pages are then on the first node of the program's cores.
     """
     shares_work: bool
     """Whether the threads divide the work equally and wait for the slowest thread."""
     accesses_as: str
-    """The kernel that accesses memory as the program does, for programs without kernels.
+    """The kernel with the same memory accesses as the program, for programs without kernels.
 
     Default: three reads for each write.
     """
@@ -86,7 +86,7 @@ class SimulatedPrograms(TypedDict, total=False):
 
 
 class Stop(TypedDict):
-    """How a load ends (by itself, or by a signal of the runner), and its allowed exit statuses."""
+    """How a load ends (by itself or by a signal of the runner), and its valid exit statuses."""
 
     by: Literal["runner", "self"]
     """runner: the runner sends the signal; self: the load ends by itself."""
@@ -115,7 +115,7 @@ class Progress(OutputName, total=False):
     """How a tool reports its progress: by events in JSON lines, or by rows of a CSV file."""
 
     event: str
-    """Name of the JSON lines with samples, which these lines have in their key `event`."""
+    """Text in the key `event` of the JSON lines that have samples."""
     begin: str
     """Key of the time at which a sample begins."""
     end: str
@@ -123,7 +123,7 @@ class Progress(OutputName, total=False):
     amount: str
     """Key of the amount of work in a sample, such as bytes."""
     csv: ProgressColumns
-    """Rows of CSV in place of JSON lines."""
+    """Columns of a CSV file, for a tool that writes CSV rows in place of JSON lines."""
     interval_seconds: Positive
     """Time from one row to the next, in seconds."""
     time_scale: float
@@ -133,10 +133,10 @@ class Progress(OutputName, total=False):
     clock: Literal["monotonic", "realtime"]
     """Clock of the times; default: monotonic."""
     pauses: Literal[True]
-    """The tool does not measure between its samples.
+    """The tool pauses between its samples.
 
-    Then only the time counts in which all loads with pauses measured. The record notes which share
-    of the common window this time was.
+    Then only the time counts in which all loads with pauses measured. The record notes this time as
+    a share of the common window.
     """
 
 
@@ -149,7 +149,7 @@ class OutputValue(OutputName, total=False):
     A key with a dot is quoted: clat_ns.percentile["50.000000"].
     """
     event: str
-    """Name of a JSON line, which the line has in its key `event`."""
+    """Text in the key `event` of the JSON line that has the value."""
     key: str
     """Key of the value in the JSON line that `event` names."""
     regex: str
@@ -159,7 +159,7 @@ class OutputValue(OutputName, total=False):
 class ByNode(TypedDict):
     """Keys of two lists in a sample, each with a value for each memory node.
 
-    They are the amount of data of the node, and the time that threads spent on it.
+    One list has the amounts of data, the other the times that threads spent on each node.
     """
 
     amount: str
@@ -176,14 +176,14 @@ class Metric(OutputValue, total=False):
     by_node: ByNode
     """The metric has a row for each node of the target, for a load that reads all nodes in turn.
 
-    The times that threads spent on a node have the unit of the keys begin and end.
+    The times that threads spent on a node have the same unit as the keys begin and end.
     """
     quantile: Annotated[float, Field(ge=0, le=1)]
-    """Quantile of the values that the samples count, over the time in which all loads ran."""
+    """Quantile of the values in the samples' histograms, over the time in which all loads ran."""
     combine: Literal["single", "sum", "mean", "minimum", "maximum"]
-    """How several values in the output become one; default: single, so several are an error."""
+    """How several values in the output become one; default: single (several are an error)."""
     scale: float
-    """Factor that converts the tool's unit into the metric's."""
+    """Factor that converts the tool's unit into the metric's unit."""
     amount: NumberTemplate
     """The output has the time for this amount of work; the value is the amount per second."""
     at_most: NumberTemplate | None
@@ -191,13 +191,13 @@ class Metric(OutputValue, total=False):
     simulated_bytes_per_unit: Positive
     """Memory traffic for one unit of the value; a simulated host computes the value from it."""
     may_be_zero: Literal[True]
-    """Zero is a valid value, for example of a share."""
+    """Zero is a valid value, for example of a metric that is a share."""
     optional: Literal[True]
     """A point without this value is valid, and its row in the tidy table has the reason."""
     formerly: str | None
     """Name of the metric in older records; null if older records lack the metric.
 
-    This key does not change the definition of a point, so older records count.
+    This key does not change the definition of a point, so older records stay valid.
     """
     counter: str
     """Name of a counter in `counters`; the value is its count from start to stop of the load."""
@@ -206,7 +206,7 @@ class Metric(OutputValue, total=False):
 class Remark(OutputName, total=False):
     """Where a tool writes a remark about a valid run; null or a missing key means no remark.
 
-    Remarks are copied into the record, and the report says how often each occurred.
+    Remarks are copied into the record, and the report says how often each remark occurred.
     """
 
     name: Required[str]
@@ -220,18 +220,18 @@ class Remark(OutputName, total=False):
 
 
 class Condition(Remark, total=False):
-    """What a tool's output must say, so that the run is valid."""
+    """What a tool's output must contain, so that the run is valid."""
 
     regex: str
     """Regular expression that must match in the output; the text of a group is the value."""
     equals: str | float | bool
-    """The value must be this."""
+    """The value must be equal to this value."""
     one_of: list[Any]
-    """The value must be one of these."""
+    """The value must be one of these values."""
     at_least: NumberTemplate
-    """The value must be at least this."""
+    """The value must be at least this number."""
     at_most: NumberTemplate
-    """The value must be at most this."""
+    """The value must be at most this number."""
 
 
 class Placement(TypedDict):
@@ -242,21 +242,21 @@ class Placement(TypedDict):
 
     A drive set has no memory, so for drives `target` means the initiator's own nodes or, with the
     parameter `buffers: other`, the node that is farthest from the initiator. If the experiment
-    selects `buffers`, these nodes must have the pages, whatever this key says.
+    selects `buffers`, the pages must be on those nodes, whatever this key says.
     """
     pinned: NotRequired[bool]
     """Whether the program pins one thread to each processing unit."""
     launcher: NotRequired[Literal[True]]
-    """The command starts with chaosity-place, whose own memory is not checked."""
+    """The command starts with chaosity-place, and the memory of chaosity-place is not checked."""
     mapping: NotRequired[str]
-    """Key of the program's "ready" line with the address of its memory, or a list of addresses.
+    """Key of the program's "ready" line that has the address of its memory, or several addresses.
 
-    Then only pages of this memory are checked, so that even a working set of some KiB is checked.
+    With this key, only pages of this memory are checked, so even some KiB can be checked.
     """
 
 
 class BenchmarkDocument(TypedDict):
-    """A file of templates/benchmarks; its texts are templates, filled in for each load."""
+    """A file of templates/benchmarks. Its texts are templates, filled in for each load."""
 
     benchmark: Name
     """Name of the file, without .yaml."""
@@ -265,23 +265,23 @@ class BenchmarkDocument(TypedDict):
     other_categories: NotRequired[list[Name]]
     """Further categories for which the config may select this benchmark."""
     summary: str
-    """What the benchmark runs, in a clause."""
+    """What the benchmark runs, as a part of a sentence."""
     label: NotRequired[str]
-    """Text that every figure of its values shows, such as variant of STREAM."""
+    """Text that every figure of this benchmark's values shows, such as variant of STREAM."""
     needs: Program
     """The program, and how it is found."""
     parameters: NotRequired[dict[str, Any]]
     """Name -> value for the templates; the config can replace the value."""
     platform: NotRequired[Literal["linux", "darwin"]]
-    """Operating system of the commands, default: linux; other hosts refuse the benchmark."""
+    """Operating system for the commands, by default linux; other hosts refuse the benchmark."""
     device_vendor: NotRequired[str]
     """OpenCL's name of the vendor whose devices the benchmark measures."""
     kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
-    """Name in experiments -> the tool's name of the kernel, and how many arrays it uses."""
+    """Kernel's name in experiments -> the tool's name of the kernel, and its number of arrays."""
     memory_bytes: NotRequired[str | int]
     """Bytes of memory that a load allocates on its nodes."""
     simulation: NotRequired[SimulatedPrograms]
-    """The behaviour of its programs on simulated machines."""
+    """The behaviour of the benchmark's programs on simulated machines."""
     writes: NotRequired[bool]
     """Whether a load writes to the drives of its target."""
     files: NotRequired[dict[str, str]]
@@ -291,24 +291,24 @@ class BenchmarkDocument(TypedDict):
     command: Annotated[list[str], MinLen(1)]
     """Words of the command; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]
-    """barrier: the load prepares, then waits for the line "go"; spawn: it starts at once."""
+    """barrier: the load prepares, then waits for the line "go"; spawn: the load starts at once."""
     stop: Stop
     """How a load of the benchmark ends."""
     estimate_seconds: NotRequired[str]
-    """Seconds that a load takes; default: as the stopping rule allows."""
+    """Seconds that a load takes; default: as long as the stopping rule allows."""
     progress: NotRequired[Progress]
-    """How the program reports its progress; without this key, a rate is that of the whole run."""
+    """How the program reports progress; without this key, a rate is the rate of the whole run."""
     metrics: Annotated[dict[str, Metric], MinLen(1)]
     """Name of a metric, which ends with its unit -> where its value is found."""
     counters: NotRequired[Annotated[list[str], MinLen(1), DIFFERENT]]
     """Counters of the processor, by their names in templates/counters.
 
-    Each counter is optional, since most processors do not have all of them.
+    Each counter is optional, since most processors lack some of these counters.
     """
     valid: list[
         Annotated[Condition, needs_exactly_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]
     ]
-    """What the output must say, so that a run is valid."""
+    """What the output must contain, so that a run is valid."""
     notes: NotRequired[
         Annotated[
             list[Annotated[Remark, needs_exactly_one_key_of("json", "event"), *EVENT_HAS_KEY]],

@@ -38,14 +38,14 @@ from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from chaosity.errors import UserError, suggest_allowed_names
 
-# Limits of a YAML file that is read. An alias counts as many values as the value that it stands
-# for. The longest file of the project has 10 kB.
+# Limits of a YAML file that is read. An alias counts as all values that it stands for. The longest
+# file of the project has 10 kB.
 _MOST_YAML_CHARACTERS = 2**20
 _MOST_YAML_VALUES = 100_000
 _DEEPEST_YAML = 100
 _LONGEST_NUMBER_BITS = 1024
-# libyaml allows any depth of nesting, and crashes beyond some 30,000 levels. A text with fewer
-# signs of nesting than this is loaded before its depth is checked.
+# libyaml allows any depth of nesting, and crashes beyond some 30,000 levels. Only a text with fewer
+# signs of nesting than this limit is loaded before its depth is checked.
 _HARMLESS_YAML_SIGNS = 5000
 # libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
@@ -94,7 +94,7 @@ def _check_yaml_text(text: str, where: str) -> None:
 
 
 def _check_yaml_document(document: Any, where: str) -> None:
-    """Check the depth and the number of values of a document, since aliases multiply values."""
+    """Check the depth and the number of values of a document. Aliases can multiply values."""
     values, rest = 0, [(document, 0)]
     while rest and values <= _MOST_YAML_VALUES:
         value, depth = rest.pop()
@@ -110,9 +110,9 @@ def _check_yaml_document(document: Any, where: str) -> None:
         raise UserError(f"the file has more than {_MOST_YAML_VALUES} values", where)
 
 
-# Closed: an unknown key is an error. Strict: the text "3" is not a number.
+# Settings of pydantic. Closed: an unknown key is an error. Strict: the text "3" is not a number.
 SETTINGS = ConfigDict(extra="forbid", strict=True)
-# Kind of pydantic's error -> the type that was expected, in the words of JSON and YAML.
+# Kind of an error of pydantic -> the expected type, in the words of JSON and YAML.
 EXPECTED_TYPES = {
     "string_type": "string",
     "int_type": "integer",
@@ -128,7 +128,7 @@ EXPECTED_TYPES = {
 
 @cache
 def _adapter(document_type: Any) -> TypeAdapter[Any]:
-    """Return the checker of documents of a type; `SETTINGS` hold also for the types inside it."""
+    """Return the checker of documents of a type, with `SETTINGS` also for all types inside it."""
     return TypeAdapter(with_config(SETTINGS)(document_type))
 
 
@@ -157,8 +157,7 @@ def _inherited_meanings(document_type: Any) -> dict[str, str]:
 
 def json_schema(document_type: Any) -> dict[str, Any]:
     """Return the JSON schema of a document of a type, with meanings of keys, for editors."""
-    # Only the schema needs the docstrings of keys: to read them from the source takes pydantic
-    # time.
+    # Only the schema needs the docstrings of keys, and pydantic needs time to read them.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     adapter = TypeAdapter(with_config(settings)(document_type))
     return adapter.json_schema(schema_generator=_WithInheritedMeanings)
@@ -182,12 +181,12 @@ def check_document(document: Any, document_type: Any, where: str) -> None:
 def _user_error(
     errors: Sequence[ErrorDetails], document: Any, document_type: Any, where: str
 ) -> UserError:
-    """Return the error at the deepest place: it is of the alternative that fits best."""
+    """Return the error at the deepest place, which belongs to the alternative that fits best."""
     places = [_path_in_document(error, document) for error in errors]
     deepest = max(map(len, places))
     inner = [(e, p) for e, p in zip(errors, places, strict=True) if len(p) == deepest]
-    # A misspelt key gives two errors: an unknown key, and the missing right key. The first one
-    # helps.
+    # A misspelt key gives two errors: an unknown key, and the missing right key. The error about
+    # the unknown key helps more.
     _, path = min(inner, key=lambda one: one[0]["type"] != "extra_forbidden")
     here = [error for error, place in inner if place == path]
     first = next((error for error in here if error["type"] not in EXPECTED_TYPES), here[0])
@@ -289,7 +288,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# An endpoint of a load of the same point, such as ``storage.initiator``.
+# An endpoint of a load in the same point, such as ``storage.initiator``.
 Side = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
 Text = Annotated[str, MinLen(1)]
 Texts = Annotated[list[Text], MinLen(1)]
@@ -322,7 +321,7 @@ def _different(values: list[Element]) -> list[Element]:
     return values
 
 
-# A check that no element is in a list twice.
+# A check that no element occurs twice in a list.
 DIFFERENT = AfterValidator(_different)
 
 

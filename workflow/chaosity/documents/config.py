@@ -1,4 +1,4 @@
-"""Read and check the config, which says what is measured, on which hosts, how long, how often."""
+"""Read and check the config, which says what is measured, where, how long and how often."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class SlurmConfig(TypedDict):
     """How measurements are divided into Slurm jobs, and how long these jobs may run and wait."""
 
     minutes_per_job: Annotated[float, Gt(0), Le(10080)]
-    """Length of a job in minutes: it gets measurements of one host until it is about this long."""
+    """Length of a job in minutes; a job gets measurements of one host until about this length."""
     time_factor: Annotated[float, Ge(1), Le(100)]
-    """The time limit of a job is its planned time times this factor, plus `slack_minutes`."""
+    """Factor: the time limit of a job is its planned time x this factor, plus `slack_minutes`."""
     slack_minutes: Annotated[float, Ge(1), Le(1440)]
-    """Minutes added to each time limit; a job's first retry gets twice the limit."""
+    """Minutes that each time limit gets in addition; a job's first retry gets twice the limit."""
     wait_minutes: Minutes
     """Minutes that discovery waits for a busy node before the host is skipped."""
     partition: Annotated[str, Field(pattern="^[A-Za-z0-9._,-]+$")] | None
@@ -59,9 +59,9 @@ class WorkingSetConfig(TypedDict):
     times_last_level_cache: Positive
     """Size of each array, as a multiple of the size of all last-level caches that the load uses."""
     at_least_bytes: Annotated[int, Ge(4096)]
-    """Least size of each array, in bytes, as far as `at_most_share_of_node` allows it."""
+    """Least size of each array, in bytes, if `at_most_share_of_node` allows this size."""
     at_most_share_of_node: Annotated[float, Gt(0), Le(1)]
-    """Largest share of a node's memory that all arrays of `at_least_bytes`, or of a sweep, take."""
+    """Largest share of a node's memory for all arrays of `at_least_bytes`, and for a sweep."""
     sweep_at_most_bytes: Annotated[int, Ge(4096)] | None
     """Largest size of a sweep, in bytes; null: only `at_most_share_of_node` limits it."""
 
@@ -70,7 +70,7 @@ class StoppingRule(TypedDict):
     """When a load ends: at which precision of its rate, and after which least and longest time."""
 
     relative_precision: Precision | None
-    """A load ends when the 95 % interval of its rate is within this share of it; null: never."""
+    """A load ends when the 95 % interval is within this share of its rate; null: never."""
     min_seconds: Positive
     """Shortest time of a load, in seconds."""
     max_seconds: Annotated[float, Gt(0), Le(86400)]
@@ -108,9 +108,9 @@ class Config(TypedDict):
     parameters: dict[str, dict[str, Any]]
     """Benchmark -> parameters that replace those of its file."""
     threads: Literal["one_per_core", "all"]
-    """One thread on each core, or one on each SMT sibling, unless an experiment says which."""
+    """One thread on each core, or one on each SMT sibling; an experiment can say otherwise."""
     replicates: Annotated[int, Ge(1), Le(1000)]
-    """How often each point is measured, in another random order each time."""
+    """How often each point is measured; each time all points have another random order."""
     seed: Annotated[int, Ge(0)]
     """Seed of the random order."""
     stopping: Annotated[dict[str, StoppingRule], MinLen(1)]
@@ -128,9 +128,9 @@ class Config(TypedDict):
     """Earlier runs that steer a run with a budget, as selections of `chaosity compare`."""
 
 
-# Keys of the config whose values are numbers or mappings of numbers. In values within braces on its
-# command line (--config 'levels={latency_by_size: {bytes: 3}}'), Snakemake (9.27) reads a number as
-# a text.
+# Keys of the config whose values are numbers or mappings of numbers. Snakemake (9.27) reads a
+# number within braces on the command line as a text, as in
+# --config 'levels={latency_by_size: {bytes: 3}}'.
 NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
 _LONGEST_NUMBER = 40
 # The budget that is computed from the plan, see `rounds.budget.budget_of_config`.
@@ -153,7 +153,7 @@ def _convert_number_texts(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _convert_number_texts(inner) for key, inner in value.items()}
     parsed: object = value
-    # A text that is no number stays as it is, so that the later error of the type names this text.
+    # A text that is no number stays unchanged, so that the later error about its type names it.
     with contextlib.suppress(yaml.YAMLError, ValueError):
         if isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER:
             parsed = yaml.safe_load(value)
@@ -203,7 +203,7 @@ def _check_budget(
     parse: Callable[[str], float],
     where: str,
 ) -> None:
-    """Check a key that says when a run in rounds ends; the config may not change `replicates`."""
+    """Check a key that says when a run in rounds ends. Then the config may not set `replicates`."""
     if config[key] is None:
         return
     try:
@@ -218,7 +218,7 @@ def _check_budget(
 
 
 def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:
-    """Check that a benchmark is of this category, has a stopping rule, and has its parameters."""
+    """Check that a benchmark is of this category, with a stopping rule and all named parameters."""
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
     if category not in (benchmark["category"], *benchmark.get("other_categories", ())):

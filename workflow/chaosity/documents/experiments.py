@@ -1,4 +1,4 @@
-"""Experiments: which loads run where, which factors the points have, and what the figures show."""
+"""The types of an experiment file: loads, their places, factors of points, and figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NodeOrPackage = Literal["node", "package"]
 
 
 class InitiatorSelector(TypedDict, total=False):
-    """Selects initiators; keys such as `same_as` refer to an endpoint, LOAD.initiator."""
+    """Selects initiators. Keys such as `same_as` refer to an endpoint such as LOAD.initiator."""
 
     each: Literal["pu"] | AnyGroup
     """One initiator for each part of this kind of the host, such as each core.
@@ -38,13 +38,13 @@ class InitiatorSelector(TypedDict, total=False):
     cores of the host are equal, `core_kind` means all cores.
     """
     each_set_of: Literal["node"]
-    """One initiator for each set, of every size, of the nodes that have processing units."""
+    """One initiator for each set of nodes that have processing units, with sets of every size."""
     in_each_set_of: Literal["node"]
-    """With `each: node`, `together: true`: a point for each set of nodes, a load on each node."""
+    """With `each: node`, `together: true`: one point for each set of nodes, one load per node."""
     at_most_sets: Count
     """The largest number of sets.
 
-    If there are more sets, evenly spread ones are taken, at least one of every size.
+    If there are more sets, an evenly spread sample is taken, with at least one set of every size.
     """
     first_pu_of: AnyGroup
     """The first processing unit of each part of this kind, such as of each node."""
@@ -64,11 +64,11 @@ class InitiatorSelector(TypedDict, total=False):
     Cores are taken in two ways: packed (one L3 domain after the other), and spread over L3 domains.
     """
     first_half_of: CoreGroup
-    """The first half of each such group's cores; `others_of` with `within` takes the second."""
+    """The first half of each group's cores; `others_of` with `within` takes the second half."""
     others_of: Side
-    """Cores near this other initiator that it does not use."""
+    """Cores near this other initiator that the other initiator does not use."""
     within: OneOrSeveral[CoreGroup]
-    """Group from which `others_of` takes cores; of several groups, the one with most cores."""
+    """Kind of group in which `others_of` takes cores; of several, the group with most cores."""
     first_pu: Literal[True]
     """With `others_of`: take only the first processing unit of these cores."""
     names: Texts
@@ -82,7 +82,7 @@ class InitiatorSelector(TypedDict, total=False):
     local_to: Side
     """The cores of the nodes with the memory or the drives of this target.
 
-    If a node with memory has no cores, the cores of the nearest node.
+    If a node with memory has no cores, the cores of the nearest node are taken.
     """
     one_of_each_relation_to: Side
     """One node for each relation to this endpoint.
@@ -97,13 +97,13 @@ class InitiatorSelector(TypedDict, total=False):
     threads: Literal["one_per_core", "all"]
     """One thread on each core, or one on each SMT sibling; default: as the config says.
 
-    If a load has initiators of both kinds, these are the levels of a factor `smt`. The plan of a
-    host without SMT leaves such a design out.
+    If a load has initiators of both kinds, the factor `smt` has both as levels. The plan of a host
+    without SMT leaves such a design out.
     """
 
 
 class OpenclSelector(TypedDict, total=False):
-    """Selects OpenCL devices as targets, as `chaosity topology` lists them.
+    """Selects OpenCL devices as targets; `chaosity topology` lists these devices.
 
     A host without OpenCL devices has no such points, and the plan says so. With PoCL, the processor
     is an OpenCL device and uses the processing units of the initiator.
@@ -136,11 +136,11 @@ class DriveSelector(TypedDict, total=False):
     names: Texts
     """Drives by name."""
     at_most_sets: Count
-    """The largest number of targets of each, all_of or all_of_each_set_of, evenly spread."""
+    """The largest number of targets of each, all_of or all_of_each_set_of, as an even sample."""
     local: Literal[True]
     """Only drives of the initiator's own nodes."""
     one_of_each_relation: Literal[True]
-    """Only the first node or package with drives of each relation to the initiator."""
+    """Only one node or package with drives for each relation to the initiator, the first one."""
     writable: Literal[True]
     """Only drives that the inventory lists in `chaosity_destructive_drives`.
 
@@ -156,7 +156,7 @@ class TargetSelector(TypedDict, total=False):
     each: Literal["node"]
     """Every memory node alone."""
     each_other: Literal["package"]
-    """A target for each package that has no cores of the initiator: all memory of the package."""
+    """For each package without cores of the initiator, all memory of the package as one target."""
     all: Literal["node"]
     """All memory nodes as one target."""
     spread_over: Literal["package"]
@@ -167,21 +167,21 @@ class TargetSelector(TypedDict, total=False):
     policies: Texts
     """Placements of pages over nodes.
 
-    These are first_touch, uniform_workers, uniform_all, autonuma, canonical, canonical_contended,
-    bwap and bwap_uniform; chaosity/place/page_placement.py explains each.
+    The placements are first_touch, uniform_workers, uniform_all, autonuma, canonical,
+    canonical_contended, bwap and bwap_uniform; chaosity/place/page_placement.py explains each.
     """
     weights_from: dict[str, str]
-    """Name of weights, such as canonical -> the experiment from whose results they are computed.
+    """Name of weights, such as canonical -> experiment whose results give these weights.
 
-    Before the host has results of this experiment, the plan leaves such placements out and says so;
-    the next run adds them.
+    Before the host has results of this experiment, the plan leaves such placements out and says so.
+    The next run adds the placements.
     """
     nearest: Literal[True]
-    """With `each`: only memory nodes to which no other initiator is nearer than this one."""
+    """With `each`: only memory nodes that have no nearer initiator than this initiator."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
     local_to: Side
-    """The memory nodes of this initiator or, if it has none, the nearest memory nodes."""
+    """The memory nodes of this initiator or, if there are none, the nearest memory nodes."""
     one_of_each_relation_to: Side
     """One memory node for each relation to this endpoint."""
     same_as: Side
@@ -263,14 +263,14 @@ class LoadDesign(TypedDict):
     With a single initiator there is no point, unless the value is single_initiator_allowed.
     """
     responder: NotRequired[Initiators]
-    """The second core of a core-to-core transfer, which is never the initiator itself."""
+    """The second core of a core-to-core transfer, which always differs from the initiator."""
     sizes: NotRequired[WorkingSets]
     """Working sets; each is a level."""
     vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
     """Parameter of the benchmark -> its levels, as in pages: [thp, base, 2M].
 
     Each parameter is a factor and part of the point's name. The plan leaves out points with huge
-    pages that are not reserved or with sizes that do not fit, and has a note on them.
+    pages that are not reserved and points with sizes that do not fit, and says so in a note.
     """
     initiator: Initiators
     """Which processing units issue the accesses."""
@@ -294,22 +294,22 @@ class FactorLevelRule(TypedDict, total=False):
     """The rule by which a point gets its level of a factor: one key, and also `by` with `relation`.
 
     An endpoint is LOAD.initiator, LOAD.target and so on. LOAD may be `only`, which means the only
-    load of a point with any name; so the loads of several designs can share a factor.
+    load of a point, whatever its name. So the loads of several designs can share a factor.
     """
 
     design: Literal[True]
     """The level is the name of the point's design."""
     relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
-    """Two endpoints; the level is where the second lies, seen from the first.
+    """Two endpoints; the level says where the second endpoint is, seen from the first endpoint.
 
-    For example same node, same package or other package.
+    Levels are, for example, same node, same package and other package.
     """
     by: Literal["package", "l3_domain"]
-    """package: same, other or both packages; l3_domain: also a shared L3 domain counts."""
+    """package: same, other or both packages; l3_domain: a shared L3 domain is a level, too."""
     count: Side
-    """LOAD.target; the level is the number of its drives."""
+    """LOAD.target; the level is the number of drives of this target."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
-    """LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel; the level is its name."""
+    """The level is the name of LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel."""
     mode: str
     """Role of a load; the level is serial, or concurrent if several loads with this role run."""
 
@@ -317,8 +317,9 @@ class FactorLevelRule(TypedDict, total=False):
 class RelativeMetric(TypedDict):
     """A further metric, computed from `metric` of `load`.
 
-    The value is divided by the same metric of a reference point, or by a rate in `per`. The
-    reference is of the same replicate, has the levels in `to`, and agrees in everything in `same`.
+    The value of `metric` is divided by the same metric of a reference point, or by the rate in
+    `per`. The reference is from the same replicate, has the levels in `to`, and has the same values
+    in everything that `same` lists.
     """
 
     name: Name
@@ -338,13 +339,13 @@ class RelativeMetric(TypedDict):
     of_means: NotRequired[Literal[True]]
     """One ratio of the mean times of all replicates, instead of one ratio for each replicate.
 
-    The time is the reciprocal of a rate, or the metric itself if less of it is better.
+    The time is the reciprocal of a rate, or the metric itself if the metric is a time.
     """
     per: NotRequired[str]
     """A rate of the same load, such as runs_per_second.
 
-    The metric is the count of a processor counter, which grows with the measured time. It is
-    divided by the work that the load did at this rate while the counter ran.
+    The metric is the count of a processor counter, which grows with the measured time. This count
+    is divided by the work that the load did at this rate while the counter ran.
     """
 
 
@@ -364,8 +365,8 @@ class DeclaredResource(TypedDict):
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
     """Column, factor or level -> value, or list of values, of the rows that count.
 
-    Only loads that differ in their places alone may remain, since the places are compared: loads of
-    one kernel, one queue depth and so on.
+    The remaining loads may differ only in their places, since the places are compared. So the loads
+    must have one kernel, one queue depth and so on.
     """
     levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
     """The column whose values become rows, from small to large or from near to far.
@@ -390,7 +391,7 @@ class ExperimentDocument(TypedDict):
     confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
     """Confidence of intervals and tests, also of the analysis of variance; default: 0.95."""
     designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
-    """Name of a design (a part of the experiment) -> loads that run at the same time."""
+    """Name of a design (a part of the experiment) -> loads of this design, which run together."""
     factors: NotRequired[
         dict[
             str,
@@ -417,6 +418,6 @@ class ExperimentDocument(TypedDict):
     ]
     """Further metrics, such as ratios to the values of other points."""
     resources: NotRequired[Annotated[list[DeclaredResource], MinLen(1)]]
-    """Rows that summaries show of this experiment."""
+    """Rows of this experiment that summaries show."""
     figures: NotRequired[list[AnyFigure]]
     """Figures of the report."""

@@ -1,4 +1,4 @@
-"""Figures of an experiment: the types of the entries of its key `figures`, by kind of figure.
+"""The types of the entries in the key `figures` of an experiment, one type for each kind of figure.
 
 A "column" is a factor of the experiment, a column of the tidy table (if no factor has this name),
 LOAD.COLUMN for another load of the same point (``storage.initiator``), `initiator_node_count`,
@@ -18,17 +18,17 @@ from chaosity.documents.checked_yaml import Name, OneOrSeveral, Positive, Text, 
 
 Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
 Where = dict[Column, OneOrSeveral[Value]]
-# How several values at one mark become one value.
+# The function by which several values at one mark become one value.
 Combine = Literal["median", "minimum", "maximum"]
-# A linear value axis starts at zero, a logarithmic one does not.
+# A linear value axis starts at zero; a logarithmic value axis cannot.
 ValueScale = Literal["linear", "log"]
 
 
 class LevelsComparedInCaption(TypedDict):
     """Levels of a column that the caption compares.
 
-    The caption gives the value of x (or of columns) from which on each `level` differs from `to`,
-    and the slowest initiators.
+    The caption gives the first value of x (or of columns) from which on each `level` differs from
+    `to`. The caption also names the slowest initiators.
     """
 
     column: Column
@@ -43,7 +43,7 @@ class Bound(TypedDict):
     """A dashed line: an upper bound of the figure's values, measured at other points.
 
     The caption gives the lowest bound along x. The bound is one value for all x and series or, with
-    `along_x`, a line for each series. The median counts if several points give a bound.
+    `along_x`, a line for each series. If several points give a bound, their median counts.
     """
 
     title: Text
@@ -57,7 +57,7 @@ class Bound(TypedDict):
     times: NotRequired[Positive]
     """Factor by which the metric is multiplied to get the bound."""
     along_x: NotRequired[bool]
-    """Whether there is a bound for each value of x, in place of one bound for all x."""
+    """Whether each value of x has its own bound; default: one bound for all x."""
 
 
 class Figure(TypedDict):
@@ -106,7 +106,7 @@ class Heatmap(ComparableFigure):
     columns: Column
     """Column of the columns."""
     cell_note: NotRequired[Column]
-    """Column whose value is shown in a smaller font in each cell, such as distance."""
+    """Column whose value each cell also shows in a smaller font, such as distance."""
     rows_title: NotRequired[Text]
     """Title of the axis of `rows`; default: the name of the column in words."""
     columns_title: NotRequired[Text]
@@ -133,9 +133,9 @@ class Lines(ComparableFigure):
     compare: NotRequired[LevelsComparedInCaption]
     """Levels of a column; the caption says from where on they differ."""
     mark_best: NotRequired[bool]
-    """Ring the best mark; the caption also gives other x that are not clearly worse; no panels."""
+    """Ring the best mark; the caption also gives other x that are about as good; no panels."""
     cache_steps: NotRequired[bool]
-    """Mark the sizes at which latency steps up, beside the sizes of the caches by hwloc.
+    """Mark the sizes at which latency steps up, beside the cache sizes that hwloc reports.
 
     With this key, x must be a size, and the figure can have neither series nor panels.
     """
@@ -144,11 +144,11 @@ class Lines(ComparableFigure):
     bounds: NotRequired[Annotated[list[Bound], MinLen(1)]]
     """Upper bounds that are drawn as dashed lines."""
     sum: NotRequired[Literal[True]]
-    """With `series` load, two more series: the sum of the loads of a point, and the larger of the
+    """With `series: load`, two more series: the sum of the loads of a point, and the larger of the
     values that these loads reach alone.
 
-    The values alone are from points of the experiment with the same initiator, target, kernel and
-    levels, so each load must also be measured alone. The caption gives the ratio of both series.
+    The values alone come from points of the experiment with the same initiator, target, kernel and
+    levels, so each load must also be measured alone. The caption gives the ratio of these series.
     """
     x_title: NotRequired[Text]
     """Title of the x axis; default: the name of the column in words."""
@@ -166,9 +166,9 @@ class Bars(ComparableFigure):
     x: Column
     """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column; each of its values has a bar beside those of the other values."""
+    """Column; each of its values has a bar beside the bars of the other values."""
     loss_to: NotRequired[str]
-    """Value of `series` to which the caption gives the difference of each other value."""
+    """Value of `series` with which the caption compares each other value."""
     by_configuration: NotRequired[Literal[True]]
     """The report also shows this figure with a bar for each configuration of the host."""
     x_title: NotRequired[Text]

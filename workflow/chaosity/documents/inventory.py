@@ -1,6 +1,6 @@
 """Variables of a host in the inventory that begin with ``chaosity_``.
 
-`roles/inventory` reads their names in this file, so that Ansible refuses a misspelt one too.
+`roles/inventory` reads the names of these variables here, so that Ansible refuses misspelt names.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class HostVariables(TypedDict, total=False):
     chaosity_topology: Text
     """live (the default), or the path of an hwloc XML file or of a captured /sys.
 
-    A host with such a path can be planned, but not measured.
+    With a path, points can be planned for the host, but not measured.
     """
     chaosity_simulated: Text
-    """Description of a machine: the host does not exist, and its records are simulated."""
+    """Description of a machine. With it, the host does not exist and its records are simulated."""
     chaosity_destructive_drives: Annotated[list[Text], DIFFERENT]
-    """The only drives that may be written to.
+    """The only drives that measurements may write to.
 
-    Each is named by its serial number, by its name below /dev/disk/by-id, or by its path in
+    Each drive is named by its serial number, by its name below /dev/disk/by-id, or by its path in
     `chaosity_extra_drives`.
     """
     chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], DIFFERENT]
@@ -51,6 +51,6 @@ class HostVariables(TypedDict, total=False):
     chaosity_slurm_node: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Slurm's name of the host; default: the name of the host in the inventory."""
     chaosity_equal_hosts: Text
-    """Name of a group of equal hosts; it separates hosts of one processor that differ."""
+    """Name of a group of equal hosts; it separates unequal hosts that have the same processor."""
     chaosity_storage_file: StorageFilesReplacingDrives
     """Files that are read in place of drives, on a host without drives to measure."""

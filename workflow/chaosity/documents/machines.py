@@ -38,7 +38,7 @@ class MemoryCapacities(TypedDict):
     slow_cores_bytes_per_second: NotRequired[Positive]
     """Bandwidth that all cores of the slower kinds get together."""
     core_bytes_in_flight: NotRequired[Positive]
-    """Bytes for which a core waits at the same time; bytes / latency is its highest bandwidth."""
+    """Bytes for which a core waits at the same time; bytes / latency limits its bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
     """Bandwidth that all cores that share one L3 cache get together."""
     package_bytes_per_second: Positive
@@ -61,7 +61,7 @@ class LinkCapacities(TypedDict, total=False):
 
 
 class Latencies(TypedDict):
-    """Latency of an access in an idle machine, and additions by pages and queues, in ns."""
+    """Latencies of an access in an idle machine, and times that pages and queues add, in ns."""
 
     l1: Positive
     """Latency of a hit in the L1 cache."""
@@ -72,8 +72,8 @@ class Latencies(TypedDict):
     same_node: Positive
     """Latency of the memory of the core's own node.
 
-    A chase of pointers measures less, since it finds a part of its lines in caches: 12 % if the
-    working set is eight times as large as the last-level cache.
+    A pointer chase measures less, since some of the cache lines are in caches: 12 % of the lines if
+    the working set is eight times as large as the last-level cache.
     """
     same_package: NotRequired[Positive]
     """Latency of the memory of another node of the package."""
@@ -82,7 +82,7 @@ class Latencies(TypedDict):
     pairs: NotRequired[dict[PairOfNodes, Positive]]
     """Pair of nodes, such as 0->5 -> latency, for pairs that differ from the other pairs."""
     base_pages: NotRequired[NotNegative]
-    """Added with base pages, for a working set that is too large for the TLB."""
+    """Time that base pages add if the working set is too large for the TLB."""
     queue: NotRequired[NotNegative]
     """Time that one access waits in the queue of a busy resource."""
 
@@ -112,7 +112,7 @@ class DriveCapacities(TypedDict):
     remote_package_bytes_per_second: NotRequired[Positive]
     """Bandwidth of all drives of a package together to the memory of another package."""
     read_latency_ns: NotRequired[Positive]
-    """Latency of a small random read of a drive, without the way to cores and memory."""
+    """Latency of a small random read of a drive, without the path to cores and memory."""
     random_reads_per_second: NotRequired[Positive]
     """The most small random reads that a drive serves in a second."""
 
@@ -133,7 +133,7 @@ class GpuBandwidths(TypedDict):
     memory_node: NotRequired[Index]
     """With unified memory: the node whose memory the GPU uses."""
     competes_as_cores: NotRequired[Positive]
-    """While the controllers of the node are full, the GPU gets as much as this many cores.
+    """Number of cores that get as much bandwidth as the GPU while the node's controllers are full.
 
     Default: 1.
     """
@@ -149,7 +149,7 @@ class Noise(TypedDict, total=False):
     drift: Annotated[float, Ge(-1), Le(1)]
     """Change of the values from the first to the last run, as a share of the value."""
     disturbed_runs: ShareOrZero
-    """Share of the runs that something else disturbs."""
+    """Share of the runs that another program disturbs."""
     disturbed_loss: Share
     """Share of its value that a disturbed run loses."""
 
@@ -175,8 +175,8 @@ class FaultKind(NamedTuple):
 
     keys: frozenset[str]  # keys that a fault of this kind must have, besides `fault`
     optional_keys: frozenset[str] = frozenset()
-    # Section and key of the capacity of which the fault leaves a share, if it concerns a single
-    # part; without this key in the description, the part would have no limit.
+    # Section and key of the capacity that the fault reduces, if the fault concerns a single part.
+    # Without this key in the description, the part would have no limit.
     capacity: tuple[str, str] | None = None
 
 
@@ -186,9 +186,9 @@ def _kind(keys: str, **others: Any) -> FaultKind:
 
 _DRIVES = ("drives", "read_bytes_per_second")
 _REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
-# The function `affected_resources` in simulation/machine_description.py has the effects of the
-# faults that leave a share of a capacity; other functions of that module have the effects of the
-# other faults.
+# The function `affected_resources` in simulation/machine_description.py has the effects of faults
+# that leave a share of a capacity. Other functions of that module have the effects of the other
+# faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _kind("node remaining", capacity=("memory", "package_bytes_per_second")),
     "slow_link": _kind(
@@ -214,7 +214,7 @@ FAULT_KINDS: dict[FaultName, FaultKind] = {
 }
 # Keys that every fault may have.
 KEYS_OF_EACH_FAULT = frozenset({"fault", "host", "since"})
-# Key of a fault -> the kind of part that its values name.
+# Key of a fault -> the kind of part that the values of this key name.
 PART_OF_FAULT_KEY = {
     **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
     **dict.fromkeys(("from_package", "to_package"), "package"),
@@ -256,13 +256,13 @@ class Fault(TypedDict):
     wait_ns: NotRequired[Positive]
     """Time in ns that is added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
-    """Size of a working set whose accesses wait a fifth of `wait_ns`."""
+    """Size of the working set whose accesses wait for a fifth of `wait_ns`."""
     smallest_bytes: NotRequired[Positive]
     """Size of the smallest working set whose accesses wait; default: no limit."""
     largest_bytes: NotRequired[Positive]
     """Size of the largest working set whose accesses wait; default: no limit."""
     host: NotRequired[str]
-    """The only host of a fleet that has the fault; default: each host has it."""
+    """The only host of a fleet that has the fault; default: each host has the fault."""
     since: NotRequired[str]
     """The first day with the fault; default: the fault was always there."""
 
@@ -271,13 +271,13 @@ class ParameterCertainty(TypedDict):
     """How certain a fitted number is; only determined numbers have an interval."""
 
     determined: bool
-    """Whether the data determine the number; if not, it is a usual value or a lower bound."""
+    """Whether the data determine the number; otherwise it is a usual value or a lower bound."""
     low: NotRequired[Positive]
     """Lower end of the 95 % interval."""
     high: NotRequired[Positive]
     """Upper end of the 95 % interval."""
     at_least: NotRequired[Positive]
-    """The highest measured use of this capacity, which is a lower bound of the number."""
+    """The highest measured use of a capacity, which is a lower bound of the capacity."""
     points: Index
     """Number of points whose values depend on this number."""
 
@@ -285,7 +285,7 @@ class ParameterCertainty(TypedDict):
 class FitSummary(TypedDict):
     """The data from which `chaosity fit` made a description, and how certain each number is.
 
-    Simulations do not read this key; predictions take their intervals from it.
+    Predictions take their intervals from this key. Simulations do not read this key.
     """
 
     host: str
@@ -293,7 +293,7 @@ class FitSummary(TypedDict):
     configuration: str
     """The configuration of the measured host, such as nps4."""
     simulated: NotRequired[bool]
-    """Whether the host does not exist; missing in descriptions of older versions."""
+    """Whether the measured host is simulated; missing in descriptions of older versions."""
     cells: Count
     """Number of medians of cells to which the model was fitted."""
     residual: NotNegative
@@ -301,13 +301,13 @@ class FitSummary(TypedDict):
     misfits: dict[str, NotNegative]
     """Kind of value, such as memory alone -> standard deviation of its medians from the model."""
     errors: NotRequired[dict[str, NotNegative]]
-    """Kind of value -> part of `misfits` that the scatter of replicates does not explain."""
+    """Kind of value -> part of its `misfits` that the scatter of replicates does not explain."""
     covariance: dict[str, list[float]]
-    """Number -> its row of the covariance matrix of the logarithms of all numbers, in order."""
+    """Number -> its row in the covariance matrix of the logarithms of all numbers, in order."""
     parameters: dict[str, ParameterCertainty]
     """Number of the description -> how certain it is."""
     others: NotRequired[dict[str, dict[str, Positive]]]
-    """Capacity that others can replace -> numbers that explain the data as well without it."""
+    """Replaceable capacity -> other numbers that explain the data equally well without it."""
 
 
 class SharedMachineKeys(TypedDict):
@@ -320,7 +320,7 @@ class SharedMachineKeys(TypedDict):
     sources: Annotated[list[str], MinLen(1)]
     """Sources of the numbers."""
     based_on: NotRequired[MachineName]
-    """Another description, beside this or in templates/machines; keys here replace its keys."""
+    """Another description (same folder or templates/machines); keys here replace its keys."""
     seed: NotRequired[Index]
     """Seed of the noise; another seed gives other runs of the same machine."""
     fitted: NotRequired[FitSummary]
@@ -340,7 +340,7 @@ class SharedMachineKeys(TypedDict):
 
 
 class MachineFile(SharedMachineKeys):
-    """A file with a description; with `based_on`, another file gives the keys that it lacks."""
+    """A file with a description. With `based_on`, another file gives keys that this file lacks."""
 
     memory: NotRequired[MemoryCapacities]
     """Capacities of cores, L3 domains and memory controllers."""

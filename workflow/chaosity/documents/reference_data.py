@@ -1,4 +1,4 @@
-"""What is known of hardware without measuring it: accelerators, processors, published files."""
+"""The types of files with facts on hardware that others published, such as processors' values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class AcceleratorDocument(TypedDict):
     accelerator: Name
     name: Text
     title: Text
-    """The name in words."""
+    """The name of the accelerator in words."""
     part_of: NotRequired[Literal["cores", "processor"]]
-    """The part of the host that contains the accelerator; without this key, it is a PCI device."""
+    """The part of the host that contains the accelerator; without this key, a PCI device."""
     flags: NotRequired[Texts]
-    """Flags of the processor; with one of them, the processor has the accelerator."""
+    """Flags of the processor; a processor with one of these flags has the accelerator."""
     cpu_model: NotRequired[Text]
     """Regular expression; processors with such a name have the accelerator."""
     pci: NotRequired[Annotated[list[Annotated[str, Field(pattern="^[0-9a-f:]{9}$")]], MinLen(1)]]
     """PCI numbers of vendor and device, such as 8086:0b25."""
     device_names: NotRequired[Text]
-    """The kernel's name of such a device without its number: dsa for dsa0."""
+    """The kernel's name of such a device without the number, such as dsa for dsa0."""
     drivers: NotRequired[Texts]
     """Kernel drivers that serve only this kind of accelerator."""
     not_measured: Annotated[str, MinLen(10)]
@@ -48,7 +48,7 @@ class PublishedForm(TypedDict):
     summary: str
     """What the published file has, in a sentence."""
     matrix: NotRequired[Literal["bandwidth", "latency"]]
-    """The CSV file is a matrix of nodes; each cell gives initiator, target, replicate and value."""
+    """The CSV file is a node matrix; each cell gives initiator, target, replicate and value."""
     experiment: str
     """Experiment whose figures show the values; for an unknown name, there are no figures."""
     load: str
@@ -84,7 +84,7 @@ class ProcessorsDocument(TypedDict):
     method: Text
     """How the values were measured."""
     kernel: NotRequired[str]
-    """The kernel whose measured bandwidth is compared with the published bandwidths, if any."""
+    """The kernel whose measured bandwidth is compared with published bandwidths."""
     source: Annotated[str, MinLen(10)]
     """Author, title, and version or date of the source."""
     url: Annotated[str, Field(pattern="^https://")]
@@ -103,7 +103,7 @@ class EventCode(TypedDict):
     umask: Annotated[int, Ge(0), Le(255)]
     """Mask of the units that are counted."""
     sign: NotRequired[Literal[1, -1]]
-    """1 (default): the count of the event is added; -1: it is subtracted."""
+    """1 (default): the count of the event is added; -1: the count is subtracted."""
 
 
 class ProcessorModels(TypedDict):
@@ -133,4 +133,4 @@ class CounterEventsDocument(TypedDict):
     processors: Annotated[list[ProcessorModels], MinLen(1)]
     """Models of the processors that have these events."""
     events: Annotated[dict[Name, Annotated[list[EventCode], MinLen(1)]], MinLen(1)]
-    """Counter -> the events whose counts are added up to the count of the counter."""
+    """Counter -> the events whose counts are added to give the count of the counter."""

@@ -24,12 +24,12 @@ COUNTERS = ROOT / "templates" / "counters"
 PUBLISHED = ROOT / "templates" / "published"
 PROCESSORS = ROOT / "templates" / "processors"
 
-# A Jinja2 expression in a text of a benchmark file.
+# Pattern of a Jinja2 expression in a text of a benchmark file.
 _TEMPLATE = re.compile(r"\{\{.*?\}\}")
 
 
 def path_as_given_or_in_repository(name: str) -> Path:
-    """Return the path of a file that a user names: as given, or else inside the repository."""
+    """Return the path of a file that a user names, as given or (if missing) in the repository."""
     path, shipped = Path(name), ROOT / name
     return shipped if not path.exists() and shipped.exists() else path
 

@@ -3,13 +3,12 @@
 Texts such as the serial of a drive come from devices, inventories and files that others wrote.
 Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV
 Injection), such a text gets an apostrophe in front. Numbers are unchanged, also in columns of
-texts. Control characters, such as a carriage return, which would begin a row, are shown by their
-numbers.
+texts. Control characters are written as numbers, since a carriage return would begin a row.
 
 The first column of a matrix has the initiator nodes; each further column is a target node. A node's
 number is at the end of its name (`3`, `mem_3`, `node3`). The output of Intel MLC with such a matrix
-is read too. Rows that repeat an initiator are further replicates. An empty cell or `-` was not
-measured.
+is read too. Rows that repeat an initiator are further replicates. An empty cell or `-` means "not
+measured".
 
 A YAML file of ``templates/published`` (the form) says what the columns mean. With this file,
 figures and statistics can show the published values. Nobody can verify these values here, so the
@@ -49,7 +48,7 @@ _MARK = "'"
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a cell; a text that a spreadsheet would evaluate gets an apostrophe in front."""
+    """Return a cell, with an apostrophe before a text that a spreadsheet would evaluate."""
     if not isinstance(value, str):
         return value
     text = printable_text(value)
@@ -87,14 +86,14 @@ class CsvTable:
     rows: dict[int, list[str]]  # number of the line -> the cells, one for each name
 
     def place_of_line(self, line: int) -> str:
-        """Return the file and a line of it, for error messages."""
+        """Return the file name and a line number as text, for error messages."""
         return f"{self.path}, row {line}"
 
 
 def read_csv_or_mlc_table(path: Path, *, comments: bool = False) -> CsvTable:
     """Return the table in a CSV file; its first row has the names of the columns.
 
-    The cells are separated by commas, semicolons or tabs, whichever the first row has most of.
+    Commas, semicolons or tabs separate the cells: the sign that is most frequent in the first row.
     Empty rows are left out. A matrix in the output of Intel MLC, whose columns are separated by
     spaces, is read too. With `comments`, rows that begin with "#" are left out.
 
@@ -153,7 +152,7 @@ def _parse_positive_number(
     """Return the number in a text.
 
     Raises:
-        UserError: the text is not a number above 0 and finite; the error calls it "not a `noun`".
+        UserError: the text is not a finite number above 0; the error calls the text "not a `noun`".
     """
     try:
         value = float(text)
@@ -181,9 +180,9 @@ _LIMITS = {
     ),
     LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
 }
-# The unit of bandwidths in a file that does not name it, by the median of its numbers: bytes per
-# second from the first limit on (0.1 GB/s), megabytes per second from the second limit on (2 GB/s;
-# in gigabytes it would be 2 TB/s), else gigabytes per second.
+# If a file does not name the unit of its bandwidths, the median of the numbers decides. From the
+# first limit on (0.1 GB/s) the unit is bytes per second. From the second limit on (2 GB/s, which
+# would be 2 TB/s if the unit were gigabytes) the unit is megabytes per second, else gigabytes.
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
 _NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
@@ -197,12 +196,12 @@ class NodeMatrix:
     metric: str  # full name of the metric, such as bandwidth_bytes_per_second
     initiators: tuple[int, ...]  # node numbers, in the order of the rows
     targets: tuple[int, ...]  # node numbers, in the order of the columns
-    # (initiator, target) -> replicates in the metric's unit; only measured cells.
+    # (initiator, target) -> replicates in the metric's unit, only for measured cells.
     samples: Mapping[Pair, tuple[float, ...]]
     # (initiator, target) -> the replicate block of each sample; empty when unknown.
     blocks: Mapping[Pair, tuple[int, ...]]
     source: str  # origin of the values, for sentences
-    # Unit of the numbers in the file and how it is known; None without a file.
+    # Unit of the numbers in the file, and how this unit is known; None without a file.
     unit: str | None = None
 
     def median_of_cell(self, initiator: int, target: int) -> float | None:
@@ -267,7 +266,7 @@ _Cells = list[tuple[str, Pair, float]]
 def _read_cells(
     path: Path, *noun_and_remedy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """Return the nodes of the rows, the nodes of the columns, and the numbers of a CSV file."""
+    """Return from a CSV file the nodes of the rows, the nodes of the columns, and the numbers."""
     table = read_csv_or_mlc_table(path, comments=True)
     targets = _target_nodes(table.names, table.place_of_line(table.first_line))
     initiators: dict[int, None] = {}
@@ -322,7 +321,7 @@ def _unit_in_name(path: Path, metric: str) -> str | None:
 
 
 def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, str]:
-    """Return the unit of a file's numbers, and how it is known."""
+    """Return the unit of a file's numbers, and how this unit is known."""
     if unit := _unit_in_name(path, metric):
         return unit, "by the file name"
     if metric == LATENCY:
@@ -343,14 +342,14 @@ def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
 
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# More digits than a column of 64 bits has are read as a float.
+# A number with more digits than a column of 64 bits can hold is read as a float.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
 def parse_number_with_si_prefix(text: object) -> float | str:
-    """Return the number in a text with a decimal prefix, such as 189M; else the text itself."""
+    """Return the number in a text with a decimal prefix, such as 189M, or else the text itself."""
     with contextlib.suppress(ValueError):
         if match := _PREFIXED.fullmatch(str(text).strip()):
             return float(match[1]) * _PREFIXES[match[2]]
@@ -412,7 +411,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
-    """Return the cells of a column as numbers if all are, else as texts; an empty cell is NaN."""
+    """Return the cells of a column as numbers, or as texts if one is no number; empty means NaN."""
     if all(map(_WHOLE.fullmatch, cells)):
         return [int(cell) for cell in cells]
     if all(_NUMBER.fullmatch(cell) for cell in cells if cell):
@@ -421,7 +420,7 @@ def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
 
 
 def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
-    """Yield the cells of a matrix, a row for each replicate."""
+    """Yield the cells of a matrix as rows, one row for each replicate."""
     for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
         for replicate, value in enumerate(values, start=1):
             cell = {"initiator": initiator, "target": target, "replicate": replicate}
@@ -454,7 +453,7 @@ def _fill(text: str, row: Row, where: str) -> str:
     try:
         return _compiled(text).render(row)
     except (TemplateError, TypeError, ValueError, ArithmeticError, NameError) as error:
-        # NameError: Jinja writes a number above all floats as `inf` into the code of the template.
+        # NameError: in the compiled template, Jinja writes a number above all floats as `inf`.
         raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
 
 

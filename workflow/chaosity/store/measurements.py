@@ -4,8 +4,8 @@
 analysis asks: which rows have a value, which loads ran alone, which rows are comparable, and which
 rows form a matrix of nodes. A selection of rows is again a `Measurements`.
 
-Predictions are in a file of their own, so that nobody who reads the tidy table can take a
-prediction for a measurement.
+Predictions are in a separate file, so that nobody who reads the tidy table mistakes a prediction
+for a measurement.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from chaosity.store.csv_tables import NodeMatrix
 from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
 from chaosity.units import group_thousands
 
-# A point of one host in one configuration.
+# Columns that identify a point of one host in one configuration.
 POINT = ("host", "configuration", "experiment", "point")
-# A load of a point. Several loads of a point may share a name; initiator and target differ.
+# Columns that identify a load of a point. Loads of a point may share a name, but they differ in
+# initiator or target.
 LOAD = ("load", "initiator", "target")
-# A cell: one metric of one load of one point. The replicates of a cell are its sample.
+# Columns that identify a cell: one metric of one load of one point, with all replicates.
 CELL = (*POINT, *LOAD, "metric")
-# Columns that describe a replicate of a cell and not the cell.
+# Columns that describe one replicate and not the whole cell.
 OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 # Rows with the same values in these columns are comparable.
 SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
@@ -51,15 +52,15 @@ SliceKey = dict[str, str | None]
 
 
 def less_is_better(metric: str) -> bool:
-    """Return whether a smaller value of a metric is better, which is true only for times."""
+    """Return whether a smaller value of a metric is better. This is true only for times."""
     return metric.endswith(("_ns", "_seconds"))
 
 
 def is_performance_metric(metric: str) -> bool:
-    """Return whether a metric measures the performance of hardware: a rate or a time.
+    """Return whether a metric measures the performance of hardware, as rates and times do.
 
-    A larger count or share is neither better nor worse. A ratio of two rows of the table repeats
-    the information of these rows.
+    Other metrics do not: a larger count or share is neither better nor worse, and a ratio of two
+    rows of the table only repeats the information of these rows.
     """
     return less_is_better(metric) or metric.endswith("_per_second")
 
@@ -70,7 +71,7 @@ def is_percentile(metric: str) -> bool:
 
 
 def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
-    """Return, for each row, whether other programs or a slow clock disturbed it, by its record."""
+    """Return for each row whether, by its record, other programs or a slow clock disturbed it."""
     if "remarks" not in rows:
         return pd.Series(False, rows.index)
     found: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
@@ -79,12 +80,12 @@ def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
 
 @lru_cache(maxsize=1 << 16)
 def parse_levels_json(text: object) -> Mapping[str, Any]:
-    """Return the mapping in a text of the column `factors` or `levels`; empty without a text."""
+    """Return the mapping in a text of the column `factors` or `levels`, or an empty mapping."""
     return dict(json.loads(text)) if isinstance(text, str) and text else {}
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
-    """Return the mask of values that equal `wanted` or are in it if it is a list; None is null."""
+    """Return the mask of values that equal `wanted` or are in the list `wanted`; None is null."""
     options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     found = values.isin([option for option in options if option is not None])
     return found | values.isna() if None in options else found
@@ -103,13 +104,14 @@ class Measurements:
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
         """Return a tidy table, prepared for analysis; return a `Measurements` unchanged.
 
-        Pass the complete table: the loads of each point are counted in it.
+        The table must be complete, since the loads of each point are counted.
         """
         if isinstance(table, Measurements):
             return table
         rows = _in_numpy_types(table)
         if "load_count" not in rows:
-            # Targets do not count: a load with a metric by node has a row for each target node.
+            # Targets do not distinguish loads, since a load with a metric by node has a row for
+            # each target node.
             loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
             of_point = loads.groupby([rows[name] for name in POINT], dropna=False, sort=False)
             rows = rows.assign(load_count=of_point.transform("nunique"))
@@ -143,7 +145,7 @@ class Measurements:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether any value is of a simulated host and so must not count as measured."""
+        """Return whether any value is from a simulated host, so it must not count as measured."""
         return "origin" in self.rows and bool((self.rows["origin"] == SIMULATED).any())
 
     def __len__(self) -> int:
@@ -205,12 +207,12 @@ class Measurements:
         return self.rows["factors"].map(parse_levels_json).astype(object)
 
     def factor_level_of_each_row(self, name: str) -> pd.Series:
-        """Return, for each row, the level of the factor `name`; None if it lacks the factor."""
+        """Return for each row the level of the factor `name`, or None without this factor."""
         found = [levels.get(name) for levels in self.factors_of_each_row]
         return pd.Series(found, self.rows.index, dtype=object)
 
     def load_level_of_each_row(self, name: str) -> pd.Series:
-        """Return, for each row, the level `name` of its load; None if it lacks the level."""
+        """Return for each row the level `name` of the row's load, or None without this level."""
         found = [parse_levels_json(text).get(name) for text in self.rows["load_parameters"]]
         return pd.Series(found, self.rows.index, dtype=object)
 
@@ -230,7 +232,7 @@ class Measurements:
         return self.first_row_of_each_load.groupby(list(POINT), sort=False)
 
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
-        """Return, for each row, a description of its point's other loads; "" without other loads.
+        """Return for each row a text on the other loads of the row's point, or an empty text.
 
         The text has the values in `columns` of each other load. Example text, for the columns
         `load`, `initiator` and `target`: "traffic node0 node0, 2 x traffic node1 node1".
@@ -256,12 +258,12 @@ class Measurements:
     def groups_by_columns(
         self, by: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
-        """Yield each combination of values in the columns `by`, with its rows in their order."""
+        """Yield each combination of values in the columns `by`, with its rows in the old order."""
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
-        """Yield each group of comparable rows, with its values in the columns `SLICE`."""
+        """Yield each group of comparable rows, with the group's values in the columns `SLICE`."""
         for key, part in self.groups_by_columns(SLICE):
             texts = (None if pd.isna(value) else value for value in key)
             yield dict(zip(SLICE, texts, strict=True)), part
@@ -269,9 +271,9 @@ class Measurements:
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
         """Yield the matrix of initiator node x target node of each group of comparable valid rows.
 
-        With each matrix are the values that its rows have in the columns `SLICE`. The rows must be
-        of one host in one configuration, and of loads that ran alone. Groups with several
-        initiators for one node, and groups with a single cell, are left out.
+        Each matrix comes with the values of its rows in the columns `SLICE`. All rows must be from
+        one host in one configuration, and from loads that ran alone. Groups with several initiators
+        for one node, and groups with a single cell, are left out.
         """
         for where, part in self.valid_rows().node_to_node_rows().comparable_slices():
             if part.has_at_most_one_initiator_per_node and part.initiator_target_pair_count > 1:
@@ -296,7 +298,7 @@ class Measurements:
 
     @property
     def has_at_most_one_initiator_per_node(self) -> bool:
-        """Return whether each node has at most one initiator, not several such as its cores."""
+        """Return whether no node has several initiators, such as several of its cores."""
         return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
 
     @property
@@ -306,7 +308,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table in numpy types: comparisons with pandas' NA are neither true nor false."""
+    """Return the table in numpy types, since comparisons with pandas' NA are not true or false."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}
@@ -350,7 +352,7 @@ def as_measurements(table: Table) -> Measurements:
 
 
 PREDICTED = "predicted"
-# Status of a cell that was neither measured nor predicted, since the budget was too short.
+# Status of a cell that was neither measured nor predicted because the budget was too short.
 LEFT_OUT = "left_out"
 PREDICTION_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
 PREDICTION_COLUMNS = {
@@ -366,9 +368,9 @@ _CELL = list(CELL)
 class LeftOutPoints:
     """The points that a budget left out."""
 
-    # A row for each load and metric, as in the tidy table, with the status "missing".
+    # A row for each load and metric, in the form of the tidy table, with the status "missing".
     rows: Measurements
-    # The cells of these rows that were predicted, with the columns `PREDICTION_COLUMNS`.
+    # The predicted cells among these rows, with the columns `PREDICTION_COLUMNS`.
     predictions: pd.DataFrame
 
     @classmethod
@@ -416,7 +418,7 @@ class LeftOutPoints:
         return cells.assign(status=status)
 
     def coverage_text(self, measured: Measurements) -> str | None:
-        """Return how many points were measured, how many predicted, and how many have no value.
+        """Return in words how many points were measured, were predicted, and have no value.
 
         The result is None if the budget left out no point.
         """
@@ -431,7 +433,7 @@ class LeftOutPoints:
         return ", ".join(parts)
 
     def prediction_method_texts(self) -> list[str]:
-        """Return how the predictions were made and how well they agree with measured values."""
+        """Return in words how predictions were made, and how well they agree with measurements."""
         if self.predictions.empty:
             return []
         methods = "; ".join(self.predictions["method"].drop_duplicates())

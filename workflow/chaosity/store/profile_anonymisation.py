@@ -1,9 +1,9 @@
 """Make profiles anonymous: only listed kinds of facts are published.
 
-Hosts get random names, drives and GPUs get numbers. A text is published only if it is a name in
-this project's own files (an experiment, a benchmark, a label), the name of a place that exists in
-any machine (`node3`), or the name of a product. All other texts are removed. Reasons of failures
-contain paths and command lines. Names of components contain addresses and serial numbers. Tables of
+Hosts get random names. Drives and GPUs get numbers. A text is published only if it is a name in
+this project's own files (an experiment, a benchmark, a label), the name of a place that any machine
+can have (`node3`), or the name of a product. All other texts are removed: reasons of failures
+contain paths and command lines, names of components contain addresses and serial numbers, tables of
 the firmware contain serial numbers, and people's notes can contain anything.
 
 Vendors and people can write anything into the name of a product: an address, a path, an asset
@@ -36,7 +36,7 @@ _CONFIGURATION = re.compile(
     r"(-flat|-cache|-hybrid)?"
 )
 _ANY_NAME = re.compile(r".{1,100}")
-# The public part of a kernel release: 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
+# The public part of a kernel release, such as 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unknown"}
@@ -63,35 +63,36 @@ _PARTS = {
     "l3_domains": (*_CACHE, "nodes"),
     "nics": ("kind", "model", "node", "link_bytes_per_second"),
 }
-# Columns that are published as they are: numbers, and names that this project gives.
+# Columns that are published unchanged: numbers, and names that this project gives.
 _UNCHANGED = {
     *("packages", "cores", "pus", "nodes", "memory_bytes", "node", "size_bytes"),
     *("link_bytes_per_second", "replicate", "order", "threads", "drives", "file_backed"),
     *("distance", "metric", "value"),
 }
 # A part of a word: letters, or digits with or without letters. A part with digits has up to 17
-# signs in the model of a drive (MTFDKCC15T3TFR), and 8 in that of a processor (5995WX).
+# signs in the model of a drive (MTFDKCC15T3TFR), and up to 8 in that of a processor (5995WX).
 _LETTERS = r"[A-Za-z]{1,15}(?![A-Za-z0-9])"
 _WITH_DIGITS = r"(?=[A-Za-z]*\d)[A-Za-z0-9]{{1,{most}}}(?![A-Za-z0-9])"
 _MARKS = r"(?:\((?:R|TM|r|tm)\))?\+?"
 
 
 def _words(most: int) -> str:
-    """Return the form of words with at most `most` signs in a part with digits."""
+    """Return the pattern of words whose parts with digits have at most `most` signs."""
     part = f"(?:{_LETTERS}|{_WITH_DIGITS.format(most=most)})"
     word = rf"(?:{part}(?:-{part}){{0,2}}{_MARKS}|\d{{1,4}}\.\d{{1,2}}[A-Za-z]{{0,2}}\+?)"
     return rf"{word}(?:[ _](?:{word}|\({part}\))){{0,9}}"
 
 
-# Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz; Intel Xeon Processor (Skylake, IBRS).
+# Examples: Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz; Intel Xeon Processor (Skylake, IBRS).
 _PROCESSOR = re.compile(
     rf"{_words(8)}(?: \([A-Za-z0-9-]{{1,20}}(?:, [A-Za-z]{{1,20}})*\))?(?: @ \d\.\d{{1,2}}GHz)?"
 )
 _DEVICE = re.compile(_words(17))
-# Up to 8 signs, as NVMe allows. Four numbers could be an address, so no form here allows four.
+# Versions have up to 8 signs, as NVMe allows. No form here allows four numbers, since four numbers
+# could be an address.
 _DEVICE_FIRMWARE = re.compile(r"(?=.{1,8}\Z)(?=.*\d)[A-Za-z0-9]+([._+-][A-Za-z0-9]+){0,2}")
 _VERSION = re.compile(r"\d{1,3}(\.\d{1,4}){0,2}(?!\.?\d)((a|b|rc|\.dev|\.post)\d{1,5})?")
-# Names without the dot at their end, because some tools remove the dot.
+# Names of vendors without the dot at the end of the name, because some tools remove this dot.
 _BIOS_VENDORS = (
     *("AMI", "American Megatrends Inc", "American Megatrends International, LLC", "Amazon EC2"),
     *("ASUSTeK COMPUTER INC", "Apple Inc", "Bochs", "Cisco Systems, Inc", "Dell Inc", "EDK II"),
@@ -119,8 +120,8 @@ def anonymise_profiles(
 ) -> ProfileTables:
     """Return profiles without anything that identifies a site.
 
-    `salt`: random bytes, new for each bundle. So nobody can find names by hashing guesses.
-    `with_names` keeps names of hosts, and serials and slots of drives.
+    `salt` has random bytes, new for each bundle, so that nobody can find names by hashing guesses.
+    `with_names` keeps the names of hosts, and the serial numbers and slots of drives.
     """
 
     def alias(text: str, digits: int) -> str:
@@ -142,7 +143,7 @@ def anonymise_profiles(
 
 
 def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object]) -> pd.DataFrame:
-    """Return rows of a table with the columns `public` and those that are published unchanged.
+    """Return rows of a table with the columns `public` and the columns published unchanged.
 
     All other columns are empty. `public` maps a column to the value of all rows, or to a rule: a
     function that takes a text of the column and returns the text to publish.
@@ -254,7 +255,7 @@ def _device_aliases(
 
 
 def _is_public_place(name: str) -> bool:
-    """Return whether any machine can have a place of this name, or the name is "none"."""
+    """Return whether a name is "none" or the name of a place that any machine can have."""
     place = parse_place_name(name)
     return name == "none" or (place is not None and not place.may_reveal_host)
 
@@ -271,21 +272,21 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, obj
 
 
 def public_processor_model(text: object) -> str | None:
-    """Return the name of a processor's model if it has the form of one, else None."""
+    """Return a text if it has the form of the name of a processor's model, else None."""
     return text if isinstance(text, str) and _PROCESSOR.fullmatch(text[:101]) else None
 
 
 def public_device_model(text: object, private: Collection[str] = ()) -> str | None:
-    """Return the name of a drive's or GPU's model if it has the form of one, else None.
+    """Return a text if it has the form of a model name of a drive or GPU, else None.
 
-    Model and serial numbers have the same form, so a text that contains one of the texts `private`,
-    such as the device's serial number, is not published.
+    Model numbers and serial numbers have the same form. So the result is None if the text contains
+    one of the texts `private`, such as the device's serial number.
     """
     return _unless_private(text, _DEVICE, private)
 
 
 def public_device_firmware(text: object, private: Collection[str] = ()) -> str | None:
-    """Return the version of a device's firmware if it has the form of one, else None."""
+    """Return a text if it has the form of a version of a device's firmware, else None."""
     return _unless_private(text, _DEVICE_FIRMWARE, private)
 
 
@@ -327,7 +328,7 @@ def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, obj
 
 
 def _value(value: object) -> object:
-    """Return a number, also as text, or public text on a processor; None for other values."""
+    """Return a number, a text that is a number, or public text on a processor; otherwise None."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
@@ -342,7 +343,7 @@ def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str 
 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """Return the levels as JSON, without those whose factor the project's files do not name."""
+    """Return the levels as JSON, without levels of factors that the project's files do not name."""
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):

@@ -1,10 +1,10 @@
-"""Write and read bundles: files with the profiles of hosts, which others can import.
+"""Write and read bundles, which are files with profiles of hosts that others can import.
 
 A profile has the facts and the measurements of one host in one configuration. A bundle is a zip
 file of `manifest.json` (schema version, provenance, size and SHA-256 of each part) and a Parquet
-file for each table. A bundle from elsewhere is checked before anything is put into the database:
-names, sizes and hashes of parts, columns and types here, rows by the constraints in
-`bundle_constraints.sql`.
+file for each table. A bundle from elsewhere is checked before anything is put into the database.
+This module checks names, sizes and hashes of parts, and columns and types. The constraints in
+`bundle_constraints.sql` check the rows.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from chaosity.store.tidy_table_parquet import (
 BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
 _PARTS = {name: f"{name}.parquet" for name in TABLES}
-# A host with 2 000 points in ten replicates has a table of less than 1 MB. Hundreds of such hosts
-# stay below these limits, so a larger file was not written by this program.
+# A host with 2 000 points in ten replicates has a table of less than 1 MB. Bundles of hundreds of
+# such hosts stay below these limits, so a larger file is not from this program.
 _MOST_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
 _CONSTRAINTS = Template(Path(__file__).with_name("bundle_constraints.sql").read_text())
@@ -68,7 +68,7 @@ _CHECKS = {
 }
 _REQUIRED = ("profile", *POINT, "replicate", "status", *LOAD, "metric")
 _NOT_A_ZIP_FILE = (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
-# The real times in a zip file would publish the time of day.
+# The time stamp of all parts in a bundle. Real times would publish the time of day.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -101,13 +101,13 @@ def publish_bundle(
 ) -> BundleManifest:
     """Write local profiles into a bundle, and return its manifest.
 
-    `query` selects the profiles, see `find_profiles`. With `with_names`, names of hosts, and
-    serials and slots of drives are kept. Contact (a person or address for questions) and licence of
-    the data are published unchanged.
+    `query` selects the profiles, see `find_profiles`. `with_names` keeps the names of hosts, and
+    the serial numbers and slots of drives. The contact (a person or address for questions) and the
+    licence of the data are published unchanged.
 
     Raises:
         UserError: no local profile matches, the bundle has the name of another kind of file, or
-            others could not import the bundle, for example because a host's clock was years ahead.
+            nobody could import the bundle, for example because a host's clock was years ahead.
     """
     if bundle.suffix != ".zip":
         raise UserError("a bundle is a zip file", str(bundle), "give it a name that ends in .zip")
@@ -161,7 +161,8 @@ def import_bundle(bundle: Path, database: Path) -> int:
     A second import of the same bundle changes nothing.
 
     Raises:
-        UserError: the file is not a bundle, damaged, of a newer chaosity, or has impossible values.
+        UserError: the file is no bundle, is damaged, is from a newer version of chaosity, or has
+            impossible values.
     """
     tables, manifest, digest = read_bundle(bundle)
     identities = {
@@ -202,7 +203,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
 
 
 def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
-    """Return the manifest; parts of the file that the manifest does not list are an error."""
+    """Return the manifest of a bundle. Parts that the manifest does not list are an error."""
     names = archive.namelist()
     if MANIFEST not in names:
         raise UserError("the file is not a bundle of profiles: it has no manifest", where)
@@ -229,7 +230,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
-    """Return a part of the zip file; the limit of its size applies whatever its header says."""
+    """Return a part of the zip file; its real size is limited, whatever the header says."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -246,7 +247,7 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 
 
 def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
-    """Raise a UserError for impossible values, which the constraints of tables in memory refuse."""
+    """Raise a UserError for impossible values, which constraints of tables in memory find."""
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:
         connection.create_function("is_json_object", _is_json_object, ["VARCHAR"], "BOOLEAN")
@@ -265,7 +266,7 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
 
 
 def _checked_columns(kinds: Mapping[str, str]) -> str:
-    """Return the columns of a table in SQL, each with the check of its name or its type."""
+    """Return the columns of a table in SQL, each with the check for the column's name or type."""
     columns = []
     for name, kind in duckdb_column_types(kinds).items():
         required = " NOT NULL" if name in _REQUIRED else ""
@@ -276,7 +277,7 @@ def _checked_columns(kinds: Mapping[str, str]) -> str:
 
 
 def _is_json_object(text: str) -> bool:
-    """Return whether a text is a JSON object for Python, which reads it later."""
+    """Return whether a text is a JSON object for Python's parser, which reads the text later."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):

@@ -41,8 +41,8 @@ from chaosity.topology.topology_parts import HostFacts, MemoryModuleSlot
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-# Columns of the tidy table that a profile lacks: a profile has no derived metrics, and databases of
-# earlier versions have no clock.
+# Columns of the tidy table that a profile lacks. A profile has no derived metrics, and databases
+# of earlier versions have no clock.
 _NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
 TABLES = {
     "profiles": column_types_from_groups(
@@ -62,7 +62,7 @@ TABLES = {
         **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},
     },
 }
-# The column of each table with the profile's id.
+# Table -> the column that has the id of the profile.
 PROFILE_KEYS = {"profiles": "id", "components": "profile", "measurements": "profile"}
 # Name of a filter of `find_profiles` -> its SQL condition, which has one parameter.
 PROFILE_FILTERS = {
@@ -89,12 +89,13 @@ def is_duckdb_file(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield the open database; changes are committed together at the end, or not at all.
+    """Yield the open database. At the end, either all changes are committed or none.
 
     With `write`, changes are allowed and a missing file is created.
 
     Raises:
-        UserError: the file is missing, in use, not a profile database, or of a newer chaosity.
+        UserError: the file is missing, is in use, is not a profile database, or is from a newer
+            version of chaosity.
     """
     exists = path.exists()
     if exists and not is_duckdb_file(path):
@@ -117,7 +118,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
             yield connection
             if write:
                 connection.commit()
-    except duckdb.Error as error:  # which a damaged file causes at any time
+    except duckdb.Error as error:  # a damaged file can cause this error at any time
         reason = f"the database is damaged: {first_line_of_duckdb_error(error)}"
         raise UserError(
             reason, str(path), "move the file away, then run chaosity profile collect"
@@ -134,9 +135,9 @@ def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Check the version of a database, and that it has plain tables only.
+    """Check the version of a database, and that the database has plain tables only.
 
-    Views, macros and generated columns of a foreign file would be executed as SQL.
+    DuckDB would execute views, macros and generated columns of a foreign file as SQL.
     """
     other = UserError("the file is a database, but not a profile database", str(path))
     try:
@@ -174,9 +175,10 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataF
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
-    `query` has wanted values by the keys of PROFILE_FILTERS; None matches all profiles. A profile
+    `query` is key of PROFILE_FILTERS -> wanted value; None matches all profiles. A returned profile
     has its columns without topology and fingerprint, `drives` (model -> number) and `measured` (a
-    row for each category and metric: cells, median, lowest, highest, in the metric's unit).
+    row for each category and metric: number of cells; median, lowest and highest value in the
+    metric's unit).
     """
     given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(PROFILE_FILTERS[name] for name in given) or "true"
@@ -234,8 +236,9 @@ def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTable
 def update_profiles_from_results(results: Iterable[Path], database: Path) -> dict[str, list[str]]:
     """Put the results of every host and configuration in `results` into the database.
 
-    A newer run replaces the profile of its host and configuration; an older run changes nothing.
-    A folder is of all hosts, of one host, or of one configuration; a missing database is created.
+    A newer run replaces the profile of its host and configuration. An older run changes nothing.
+    Each folder has results of all hosts, of one host, or of one configuration. A missing database
+    is created.
 
     Returns:
         What happened (`added`, `replaced`, `unchanged`, or `older` than the run in the database) ->
@@ -278,7 +281,7 @@ def _measurement_files(folder: Path) -> list[Path]:
 def _build_profile(path: Path) -> ProfileTables | None:
     """Return the profile in the folder of a tidy table, or None when nothing was measured."""
     table = read_parquet_table(path)
-    # A profile holds measured values: no derived metric, and no optional metric without a value.
+    # A profile has only measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
     table = table[table["reference"].isna() & ~unmeasured]
     owners = table[["host", "configuration"]].drop_duplicates()

@@ -1,14 +1,14 @@
 """Build the tidy table from records, and the table of what was measured before a change.
 
 A planned point without a record has rows too, with status ``missing``. A point that was never
-planned has no rows in the table. To read a record, check its digest and compute its values takes
-ten times as long as everything else that makes the table, so only new and changed records are read.
-The files with what was read can be deleted at any time: then all records are read.
+planned has no rows in the table. Reading records (with checking digests and computing values) takes
+ten times as long as all other steps, so only new and changed records are read. The files with what
+was read can be deleted at any time. Then all records are read.
 
 Points that were measured again after a component changed are in a second table, the history. An
-attempt belongs to the state in which the components of its point were when the attempt ended; see
-`components` for the start of each state. Snakemake compares the same times to decide what to
-measure again. A period of a point is a series of attempts in one state.
+attempt belongs to the state of its point's components at the end of the attempt; see `components`
+for the start of each state. Snakemake compares the same times to decide what to measure again. A
+period of a point is a series of attempts in one state.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ from chaosity.store.tidy_table_parquet import (
 # Folder of the files below ``results/<host>/<configuration>``.
 FOLDER = ".tidy"
 _COLUMNS = column_types_from_groups(("string", "program path identity reading"))
-# A file that changes twice within the resolution of its file system's time stamps (2 s on FAT) can
-# have the time stamp of the first change after the second. So younger changes identify no content.
+# Time stamps of file systems have a resolution (2 s on FAT). Two changes within this time can have
+# equal time stamps. So the time stamp of a change that is younger than this identifies no content.
 _RESOLUTION_NS = 2_000_000_000
 
 
 class KeptReadings:
-    """What was read from the records in ``results/<host>/<configuration>``, now and earlier."""
+    """The readings of records in ``results/<host>/<configuration>``, from now and from earlier."""
 
     def __init__(self, folder: Path, earlier: dict[str, tuple[str, str]]) -> None:
         self.folder = folder
@@ -91,10 +91,10 @@ class KeptReadings:
         self.earlier, self.kept = earlier, dict[str, tuple[str, str]]()
 
     def kept_or_new_reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
-        """Return the kept reading if record and `request` did not change; else call `read`.
+        """Return the kept reading if record and `request` did not change, or else call `read`.
 
-        `request` is what else the reading depends on, such as the definition of the planned point.
-        `read` returns a JSON document. If it raises an error, nothing is kept.
+        `request` has everything else that the reading depends on, such as the definition of the
+        planned point. `read` returns a JSON document. If `read` raises an error, nothing is kept.
         """
         name, identity = str(path.relative_to(self.folder)), _identity(path, request)
         before = self.earlier.get(name)
@@ -132,7 +132,7 @@ def _identity(path: Path, request: str) -> str | None:
 
 @contextmanager
 def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
-    """Yield the readings of the last run; at the end, write those that this run asked for.
+    """Yield the readings of the last run; at the end, write the readings that this run used.
 
     `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made
     from the readings. A dry run must not write.
@@ -151,7 +151,7 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
             {"program": _program_digest(), "path": record, "identity": identity, "reading": reading}
             for record, (identity, reading) in readings.kept.items()
         ]
-        # Without these files the next run takes longer, so an unwritable folder is not an error.
+        # Without these files the next run only takes longer, so an unwritable folder is no error.
         with suppress(OSError, duckdb.Error):
             write_parquet_table(rows_to_table(rows, _COLUMNS), path, _COLUMNS)
 
@@ -166,13 +166,13 @@ def _program_digest() -> str:
 
 
 MISSING = "missing"
-# A node with a smaller share of a load's pages holds only stacks and data of libraries, see
+# A node with a smaller share of a load's pages has only stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
 _STRAY_SHARE = 0.02
 _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
 # Check that a record did not pass -> remark in the tidy table.
 _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
-# Columns that are facts of the point, of the load and of the outcome.
+# Columns whose values are facts of the point, of the load, and of the outcome.
 _OF_POINT = ("host", "configuration", "experiment", "point")
 _OF_LOAD = ("benchmark", "category", "kernel")
 _OF_OUTCOME = ("order", "status", "measured_at", "origin", "remarks")
@@ -222,12 +222,12 @@ class ReplicateOutcome:
     clocks: Mapping[str, float | None] = field(default_factory=dict)
     # Name of the load -> metric -> for how long its counter counted, in seconds.
     counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    # "disturbed", "imprecise" or both, by the record's own checks; None if neither.
+    # "disturbed", "imprecise" or both, according to the checks in the record; None if neither.
     remarks: str | None = None
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
-    """Yield a row for each load and metric of a replicate; for a metric by node, a row per node."""
+    """Yield a row for each load and metric of a replicate, or for each node of metrics by node."""
     for load, columns in _common_columns_of_each_load(point, replicate, outcome):
         readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
@@ -250,7 +250,7 @@ def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome
 def _common_columns_of_each_load(
     point: Point, replicate: int, outcome: ReplicateOutcome
 ) -> Iterator[tuple[Load, Row]]:
-    """Yield each load of a replicate with the columns that the rows of all its metrics share."""
+    """Yield each load of a replicate with the columns that rows of all metrics have in common."""
     for load in point["loads"]:
         levels, initiator, target = load.get("levels", {}), load["initiator"], load["target"]
         drives = target["drives"]
@@ -293,7 +293,7 @@ def tidy_rows_of_derived_metrics(
 
     Value and reference are from one replicate, and therefore from one block of the random order. A
     ratio of means over all replicates has a row in the first replicate only. `replicate` counts
-    from 1; `outcomes` has the replicates of each (experiment, point).
+    from 1. `outcomes` is (experiment, point) -> outcomes of the replicates.
     """
     derived = [
         metric for metric in point.get("relative", []) if replicate == 1 or "of_means" not in metric
@@ -327,10 +327,10 @@ def tidy_rows_of_derived_metrics(
 
 
 def _count_per_unit_of_rate(metric: MetricRatio, outcome: ReplicateOutcome) -> Reading:
-    """Return a count divided by the work that the load did meanwhile, or why there is no ratio.
+    """Return a count divided by the load's work in the same time, or why there is no ratio.
 
-    The rate is that of the common window. The count goes on for some moments until the load stops,
-    so the work is the rate times the counted time, and not the sum of the samples.
+    The rate of work is measured in the common window. The counter goes on for some moments until
+    the load stops. So the work is the rate times the counted time, and not the sum of the samples.
     """
     readings = outcome.readings[metric["load"]]
     (count, reason), (rate, _) = readings[metric["metric"]], readings[metric["per"]]
@@ -365,10 +365,10 @@ def _ratio_of_means(
     own: Sequence[ReplicateOutcome],
     others: Sequence[ReplicateOutcome],
 ) -> tuple[float | None, str | None]:
-    """Return the ratio of a load's mean time to that of its reference, or why there is none.
+    """Return the ratio of mean times of a load and its reference, or why there is no ratio.
 
-    For a rate, the ratio is the reference's mean time divided by the load's, so that more is
-    better.
+    For a rate, the reference's mean time is divided by the load's mean time, so that a larger ratio
+    is better.
     """
     name, means = metric["metric"], list[float]()
     for load, outcomes in ((metric["load"], own), (to["load"], others)):
@@ -412,7 +412,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
 def _with_present_metric_names(
     readings: Mapping[str, Mapping[str, Reading]], point: Point
 ) -> dict[str, dict[str, Reading]]:
-    """Return readings with today's names of metrics, which an older record may not have."""
+    """Return readings with the present names of metrics; older records may have other names."""
     present = {name: dict(own) for name, own in readings.items()}
     for load in point["loads"]:
         own = present.get(load["name"], {})
@@ -452,7 +452,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
 
 
 def _seen_nodes(load: LoadRecord) -> str | None:
-    """Return the nodes with a load's pages, except for a few stray pages; None if unknown."""
+    """Return the nodes that have a load's pages, without nodes of stray pages; None if unknown."""
     seen = load["placement_seen"]
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
     least = _STRAY_SHARE * sum(by_node.values())
@@ -488,11 +488,12 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
         return rows_to_table(rows, COLUMNS)
 
 
-# The columns of the tidy table, and: `era`, the period of the row's point, counted from the oldest
-# in the table; `components`, the start of each component's state in this period, as a JSON object;
-# `asked`, a fingerprint of the request, without the identity of drives.
+# The columns of the tidy table, and three more. `era` is the period of the row's point, counted
+# from the oldest period in the table. `components` has the start of each component's state in this
+# period, as a JSON object. `asked` is a fingerprint of the request, without the drives' identity.
 HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "string"}
-# Reading the attempts of years takes longer than measuring, so only the newest periods are read.
+# Only this many of the newest periods are read, since reading the attempts of years takes longer
+# than measuring.
 _MOST_PERIODS = 4
 _ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
 _Histories = Mapping[str, Sequence[ComponentState]]
@@ -500,7 +501,7 @@ _Histories = Mapping[str, Sequence[ComponentState]]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, known only by its file name, with the states of its components."""
+    """A valid attempt, of which only the file name was read, with the states of its components."""
 
     replicate: int
     stamp: str  # end of the attempt, as in the file name
@@ -513,10 +514,10 @@ def split_measurements_at_component_changes(
 ) -> pd.DataFrame:
     """Return the measurements of points whose components changed, with a period for each state.
 
-    In each period, the last valid record of each replicate counts, the current one included. Only
-    attempts that are new or changed since the last call are read, see `kept_readings`. The folders
-    are those of the plan's points, of the records with their attempts, and of the component files
-    with their history.
+    In each period, the last valid record of each replicate counts, the current record included.
+    Only attempts that are new or changed since the last call are read, see `kept_readings`. The
+    three folders have the points of the plan, the records with their attempts, and the component
+    files with their history.
     """
     histories = read_component_histories(components)
     rows: list[Row] = []
@@ -531,15 +532,15 @@ def split_measurements_at_component_changes(
 def _point_rows(
     point: Point, folder: Path, histories: _Histories, kept: KeptReadings
 ) -> Iterator[Row]:
-    """Yield the rows of a point; none if the history shows no change of its components."""
+    """Yield the rows of a point, or none if the history shows no change of its components."""
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
     attempts = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            # A record ends before its file is written. If the file's name says that the record
-            # ended later, the host's clock was ahead.
+            # A record ends before its file is written. If the record's end, by the file name, is
+            # after the writing of the file, the host's clock was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
             states = {name: component_state_at(stamp, known) for name, known in own.items()}
             attempts.append(_Attempt(int(match[1]), stamp, path, states))

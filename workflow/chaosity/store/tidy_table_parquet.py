@@ -17,10 +17,10 @@ import pandas as pd
 
 from chaosity.errors import UserError, malformed_as_user_error
 
-# A row of the tidy table: values by the names of columns.
+# A row of the tidy table: name of a column -> value.
 Row = dict[str, Any]
-# Limits of a table that is read. On average, a row of the paper's simulated server has 230 bytes of
-# text.
+# Limits of a table that is read. A row of the paper's simulated server has 230 bytes of text on
+# average.
 _MOST_ROWS = 5_000_000
 _MOST_TEXT_BYTES = 2**31
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
@@ -54,7 +54,7 @@ MEANINGS = {
     "target_kind": ("string", "kind of the target, such as node, nodes, drive, all_of_node"),
     "target_nodes": ("string", "nodes of the target"),
     "drives": ("Int64", "number of drives of the target"),
-    "file_backed": ("boolean", "whether files stand in for drives"),
+    "file_backed": ("boolean", "whether files replace drives"),
     "relation": ("string", "where the target lies: same_node, same_package, other_package, ..."),
     "distance": ("Float64", "entry of the SLIT from initiator to target; 10 is local"),
     "seen_nodes": ("string", "nodes on which the kernel saw the pages of the load"),
@@ -94,24 +94,24 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
 def _database_in_memory(process: int) -> duckdb.DuckDBPyConnection:
     """Return the database in memory of a process, which can read and write Parquet files.
 
-    A process makes this database once, since that takes longer than to read a table. A child
-    process lacks the threads of its parent's database, so the child makes a database of its own.
-    The database executes no SQL from elsewhere, keeps nothing of a file, whose content can differ
-    the next time, and writes no file itself.
+    A process makes this database once, since making it takes longer than reading a table. A child
+    process lacks the threads of its parent's database, so the child makes a separate database. The
+    database executes no SQL from elsewhere. It caches no file content, which can change, and writes
+    no temporary files.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}
     return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
 
 
 def first_line_of_duckdb_error(error: duckdb.Error) -> str:
-    """Return the first line of DuckDB's message; further lines repeat the query."""
+    """Return the first line of DuckDB's error message, since further lines repeat the query."""
     return str(error).partition("\n")[0].strip()
 
 
 def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
-    """Check the number of rows and the bytes of all texts of a table, before it is in memory.
+    """Check a table's number of rows and bytes of text before the table is read into memory.
 
-    A compressed column can hold a text any number of times.
+    A small compressed column can hold the same text very often.
     """
     [(rows,)] = relation.count("*").fetchall()
     if rows > _MOST_ROWS:
@@ -133,7 +133,7 @@ def rows_to_table(
 
 
 def duckdb_column_types(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return, by column name, the DuckDB name of its type."""
+    """Return column name -> DuckDB's name of the column's type."""
     return {name: _DUCKDB_TYPES[kind] for name, kind in columns.items()}
 
 
@@ -144,14 +144,14 @@ def typed_columns_sql(columns: Mapping[str, str]) -> str:
 
 
 def none_for_missing_values(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table as Python objects with None for missing values, as DuckDB reads them."""
+    """Return the table as Python objects, with None for missing values, which DuckDB can read."""
     return table.astype(object).where(table.notna(), None)
 
 
 def write_parquet_table(
     table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
 ) -> None:
-    """Write these columns of a table as Parquet; the file is replaced as a whole.
+    """Write these columns of a table as Parquet. The new file replaces the old one as a whole.
 
     Raises:
         OSError: the file system is full; the old file is untouched.
@@ -181,7 +181,7 @@ def read_parquet_table(
 ) -> pd.DataFrame:
     """Return the table in a Parquet file, with these columns and types.
 
-    If a table of an earlier version lacks newer columns, they are empty; with `exact`, a table with
+    Newer columns that a table of an earlier version lacks are empty. With `exact`, a table with
     other columns or types is an error. `where` is the file's name, for error messages.
 
     Raises:

@@ -28,7 +28,7 @@ _MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 @dataclass(frozen=True)
 class ValueComparedWithNormal:
-    """A measured value of a node's own memory, and the value that is normal for the processor."""
+    """A measured value of a node's own memory, and the normal value for the processor."""
 
     metric: str  # BANDWIDTH or LATENCY
     value: float  # median over the nodes, in the metric's unit
@@ -38,15 +38,15 @@ class ValueComparedWithNormal:
 
     @property
     def loss(self) -> float:
-        """Return how much worse than normal the value is, as a share; negative if better."""
+        """Return how much worse than normal the value is, as a share; negative if it is better."""
         ratio = self.value / self.normal
         return ratio - 1.0 if less_is_better(self.metric) else 1.0 - ratio
 
     @property
     def is_clearly_worse(self) -> bool:
-        """Return whether the value is worse than normal by more than benchmark programs differ.
+        """Return whether the value is so much worse than normal that programs do not explain it.
 
-        Programs differ by up to 15 % in bandwidth and 25 % in latency.
+        Different benchmark programs differ by up to 15 % in bandwidth and 25 % in latency.
         """
         return self.loss > _MOST_LOSS[self.metric]
 
@@ -54,9 +54,9 @@ class ValueComparedWithNormal:
 def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[str | None, float]:
     """Return kernel -> typical value of the memory of a node for its own cores.
 
-    Of each node, the best median of its own initiators counts; the result is the median over the
-    nodes. Latency has no kernel, so its key is None. Loads with a given working set, which may fit
-    into caches, and co-running loads do not count.
+    For each node, the best median among the node's own initiators counts. The result is the median
+    over the nodes. Latency has no kernel, so its key is None. Co-running loads do not count, nor do
+    loads with a given working set, since such a working set may fit into caches.
     """
     alone = measurements.single_load_rows() if len(measurements) else measurements
     rows = alone.valid_rows().rows
@@ -73,10 +73,10 @@ def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[
 def compare_with_published_values(
     hosts: Iterable[Measurements], model: str | None, topology: Topology | None
 ) -> list[ValueComparedWithNormal]:
-    """Return each published value of the processor, with the median of these equal hosts.
+    """Return each published value of a processor, with the median of these equal hosts.
 
-    `model` is the processor model as the kernel reports it. Published values count only if they are
-    of a topology with the same number of nodes per package.
+    `model` is the processor model that the kernel reports. Published values count only if they are
+    from a topology with the same number of nodes per package.
     """
     if not model or topology is None or not topology.packages:
         return []
@@ -86,7 +86,7 @@ def compare_with_published_values(
         document = read_document(PROCESSORS, name, ProcessorsDocument, str(PROCESSORS))
         source = f"{document['method']}; {document['source']}; {document['url']}"
         for entry in document["values"]:
-            # Not "Gold 6140M" for "Gold 6140".
+            # The name "Gold 6140" must not match "Gold 6140M".
             is_model = re.search(rf"{re.escape(entry['model'])}(?!\w)", model)
             if is_model and entry["nodes_per_package"] == per_package:
                 normal = {metric: entry[metric] for metric in _CATEGORIES if metric in entry}
@@ -99,7 +99,7 @@ def compare_with_other_profiles(
 ) -> list[ValueComparedWithNormal]:
     """Return the values of a host, each with the median of other hosts' profiles in a database.
 
-    Profiles of this processor model and configuration count, except for that of the host itself.
+    Profiles of this processor model and configuration count, except the profile of the host itself.
     """
     profiles = find_profiles(database, cpu=model, configuration=configuration)
     others = [
@@ -127,8 +127,8 @@ def _compared(
         ]
         if not known:
             continue
-        # If the published kernel was not measured, the best measured kernel is the fairest
-        # comparison.
+        # If the published kernel was not measured, the comparison with the best measured kernel is
+        # the fairest one.
         common = set.intersection(*(set(own) for own in known))
         medians = {name: median(own[name] for own in known) for name in common}
         if medians:
