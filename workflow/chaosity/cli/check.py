@@ -59,7 +59,7 @@ class _CheckCommand(click.Command):
 @click.option(
     "--textfile",
     type=FILE,
-    help="File ending in .prom, also with the result, for node_exporter's textfile collector.",
+    help="Also write the result to this .prom file, for node_exporter's textfile collector.",
 )
 @click.option(
     "--ignore-load", is_flag=True, help="Check the host also while other programs use it."
