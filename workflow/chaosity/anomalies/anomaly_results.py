@@ -50,7 +50,7 @@ _SETTINGS = ConfigDict(
 
 
 def _digits(most: int) -> PlainSerializer:
-    """Return a serializer to JSON: a number gets `most` digits; one that is not finite is null."""
+    """Return a serializer to JSON: numbers get `most` digits; inf and NaN become null."""
 
     def _rounded(value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
@@ -67,7 +67,7 @@ _Noise = Annotated[float | None, _digits(3)]
 
 
 class _JsonResult:
-    """A dataclass of pydantic, which checks and reads JSON, and can be written as JSON."""
+    """A dataclass that pydantic checks, reads from JSON and writes as JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes as JSON values; an unknown value is null."""
@@ -86,34 +86,34 @@ class Anomaly(_JsonResult):
     """A loss that is statistically clear and large enough to matter, with the evidence."""
 
     kind: str  # an `AnomalyKind`
-    # initiator, target: where the loss was seen, as a node number or a place name; None when
-    # several initiators or targets are involved.
+    # initiator, target: where the loss was seen, as a node number or a place name. None if several
+    # initiators or several targets are involved.
     initiator: int | str | None
     target: int | str | None
-    # Names of the suspected components, as in the component files (node3, package0); a path is
-    # `node1->node3`.
+    # Names of the suspected components, as in the component files (node3, package0). A path has the
+    # form `node1->node3`.
     components: tuple[str, ...]
     metric: str  # name of the metric of `observed` and `expected`
     observed: _Quantity  # the measured median, in the metric's unit
     expected: _Quantity  # the value that follows from comparable cells, in the metric's unit
-    loss_percent: _Loss  # how much worse the observed value is, in per cent of the expected value
-    # loss_percent_low, loss_percent_high: ends of the loss's 95 % interval; None if the interval is
-    # unknown.
+    loss_percent: _Loss  # how much worse `observed` is, in per cent of `expected`
+    # loss_percent_low, loss_percent_high: ends of the 95 % interval of the loss; None if the
+    # interval is unknown.
     loss_percent_low: _LossOrNone
     loss_percent_high: _LossOrNone
     # Probability, 0 to 1, that the loss is not noise, adjusted for the number of comparisons. For a
-    # host, these are the comparisons of all its tests together.
+    # host, all comparisons of all its tests count.
     confidence: Annotated[float, _digits(6)]
     p_value: Annotated[float, _digits(3)] = (
         1.0  # probability that noise alone shows such a loss in any comparison of the same test
     )
-    n: int  # replicates of each cell behind `observed`; the smallest number if cells differ
+    n: int  # replicates of each cell behind `observed`; the smallest number if the cells differ
     compared_with: str  # description of the comparable cells
     sentence: str  # what is wrong, in one sentence
     advice: str  # what the reader should check on the machine
-    cells: tuple[CellNames, ...] = ()  # all cells (initiator, target) that the anomaly explains
-    # Column -> value of the analysed slice of the tidy table (experiment, kernel, ...); empty for a
-    # matrix that was analysed alone.
+    cells: tuple[CellNames, ...] = ()  # (initiator, target) of each explained cell
+    # Column -> value of the slice of the tidy table (experiment, kernel, ...) with the cells. Empty
+    # for a matrix that was analysed alone.
     where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()  # sentences with further evidence for the same fault
     doubt: str = ""  # why the anomaly is only a suspicion, as a sentence; empty for a finding
@@ -126,13 +126,13 @@ class Anomaly(_JsonResult):
 
     @property
     def is_on_drives(self) -> bool:
-        """Return whether accesses of the anomaly read or write drives."""
+        """Return whether the anomaly is about accesses to drives."""
         targets = (parse_place_name(str(target)) for _, target in self.cells)
         return any(target is not None and target.has_drives for target in targets)
 
     @property
     def suspected_words(self) -> str:
-        """What is suspected, as a heading such as "Slow component: node 3".
+        """Heading with the suspected part, such as "Slow component: node 3".
 
         For a path, the text says who accesses what, because data flows in one direction in reads
         and in the other direction in writes.
@@ -172,7 +172,7 @@ class Anomaly(_JsonResult):
         known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
         rows = measurements.where(**known).rows
         cells = {(str(initiator), str(target)) for initiator, target in self.cells}
-        # A node matrix names its cells by node numbers; all other cells have place names.
+        # A node matrix names its cells by node numbers. All other cells have place names.
         places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
         own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
         return rows[np.array(own, dtype=bool)]
@@ -183,7 +183,7 @@ def _node_name(place: int | str) -> str:
 
 
 def _drives_of_node(name: str) -> str:
-    """Return the name of a node's drives for the name of a node; another name as it is."""
+    """Return, for the name of a node, the name of its drives; any other name is unchanged."""
     place = parse_place_name(name)
     return f"{name}drives" if place is not None and place.kind == "node" else name
 
@@ -217,7 +217,7 @@ def no_problems_text(
 ) -> str:
     """Return the sentences for a host without findings: what was tested and what was not.
 
-    `detectable_loss_percent` is the smallest loss that every test detects, None if unknown.
+    `detectable_loss_percent` is the smallest loss that every test detects; None if unknown.
     """
     values = {"checked": checked, "untested": untested, "loss": detectable_loss_percent}
     return text_of_macro("anomalies", "no_problems", **values)
@@ -230,26 +230,26 @@ class Findings(_JsonResult):
     metric: str | None  # name of the matrix's metric; None for a host, which has several metrics
     verdict: str  # the result in one sentence
     structure: str  # description of which cells should be equal
-    # Nodes of each package, as given or learned; None if no packages explain the values.
+    # Nodes of each package, given or learned; None if no packages explain the values.
     packages: tuple[tuple[int, ...], ...] | None
-    # the cell groups of a matrix, the best first; empty for a host
+    # The cell groups of a matrix, the best first; empty for a host.
     groups: tuple[ComparableCells, ...]
-    # Anomalies without a doubt. Of a matrix: the largest loss first; of a host: the largest product
-    # of loss and confidence first.
+    # Anomalies without a doubt. Those of a matrix are sorted by loss, those of a host by the
+    # product of loss and confidence, the largest first.
     anomalies: tuple[Anomaly, ...]
-    # Smallest detectable loss of a single cell in per cent (95 % power); None if nothing could be
-    # compared.
+    # Smallest loss of a single cell that is detected with 95 % probability, in per cent; None if
+    # nothing could be compared.
     detectable_loss_percent: _Noise
     noise_percent: _Noise  # standard deviation of one value in per cent; None for a host
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made
-    suspicions: tuple[Anomaly, ...] = ()  # anomalies of a host with a doubt, sorted as `anomalies`
-    untested: tuple[str, ...] = ()  # kinds of places of a host, such as drives, that no test covers
+    suspicions: tuple[Anomaly, ...] = ()  # a host's doubtful anomalies, in the order of `anomalies`
+    untested: tuple[str, ...] = ()  # kinds of places, such as drives, that no test of a host covers
     unusable: str = ""  # why the results are useless and what to do; empty if they are usable
 
 
 def advice_text(name: str) -> str:
-    """Return the advice for a suspected part of a node, a path or a kind of finding."""
+    """Return the advice for a slow part of a node, a slow path or a kind of finding."""
     return str(texts_of_yaml_file("anomalies")["advice"][name])
 
 
@@ -278,27 +278,27 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
-# Kinds of anomalies that compare a value with one better value, and kinds that compare a value with
-# a group of values.
+# Kinds of anomalies whose expected value is that of one better cell. All other kinds expect the
+# value of a group of cells.
 _AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 _AGAINST_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-# If fewer than half of the replicates are disturbed or imprecise, the good replicates decide the
-# median.
+# If fewer than this share of the replicates are disturbed or imprecise, the good replicates decide
+# the median.
 _HALF = 0.5
-# Other programs and slow clocks cost a single run at most half of its speed. So a loss of 60 % or
-# more is taken for a fault, even in a single run.
+# Other programs and slow clocks cost a single run at most half of its speed. So a loss of at least
+# this share counts as a fault, even in a single run.
 _DISTURBANCE = 0.6
-# An interval includes zero if its half width is at least this share of the median.
+# Half width of an interval, as a share of the median, from which on the interval includes zero.
 _USELESS_PRECISION = 1.0
 
 
 def adjust_confidence_and_add_doubt(
     anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
 ) -> Anomaly:
-    """Return the anomaly with its confidence over all tests of the host, and with a doubt if any.
+    """Return the anomaly with its confidence over all tests of the host, and with any doubt.
 
     An anomaly is doubtful if its loss is not clear over all tests of the host together
-    (Bonferroni), or if its measurements are not reliable. `measurements` are the host's valid rows;
+    (Bonferroni), or if its measurements are not reliable. `measurements` has the host's valid rows.
     `unusable` says whether the host's results are useless.
     """
     p, low, doubt = min(1.0, anomaly.p_value * tests_count), anomaly.loss_percent_low, ""
@@ -326,7 +326,7 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
-    """Return a sentence that doubts an anomaly of one run of one cell; otherwise empty."""
+    """Return why an anomaly is doubtful if a single run of one cell shows it; otherwise empty."""
     one_value = anomaly.kind in _AGAINST_ONE_CELL or (
         anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
     )
@@ -335,10 +335,10 @@ def doubt_of_single_run(anomaly: Anomaly) -> str:
 
 
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
-    """Return the share of the anomaly's cells with remarks in at least half of the replicates.
+    """Return the share of the anomaly's cells with remarks in at least half of their replicates.
 
-    Such replicates may decide the median. A cell can have several points, such as one alone and one
-    with all cores; the point with the most remarks counts.
+    Such replicates may decide the median. A cell can have several points, for example one load
+    alone and one with all cores. The point with the most remarks counts.
     """
     rows = anomaly.rows_of_cells(measurements)
     remarked = rows["remarks"].notna()
@@ -350,7 +350,7 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
 def without_disturbed_replicates(measurements: Measurements) -> Measurements:
     """Return the valid rows without replicates that other programs or a slow clock disturbed.
 
-    A load of which all replicates were disturbed keeps them.
+    If all replicates of a load were disturbed, they are kept.
     """
     rows, disturbed = measurements.rows, disturbed_mask(measurements.rows)
     loads = [rows[name] for name in (*POINT, "load", "metric")]
@@ -361,8 +361,8 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     """Return why results are useless and what to do, as sentences; empty if they are usable.
 
     Results are useless if at least half of the replicates were disturbed, or if at least half of
-    the cells have an interval with a half width above the median. The intervals leave out disturbed
-    replicates if the cell has others. `measurements` are valid rows of rates and times.
+    the cells have an interval whose half width is the median or more. The intervals leave out
+    disturbed replicates if the cell has others. `measurements` has valid rows of rates and times.
     """
     if not len(measurements):
         return ""

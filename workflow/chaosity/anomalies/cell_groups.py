@@ -1,8 +1,8 @@
-"""Groups of cells that should be equal: their expected scores, departures, scatter and anomalies.
+"""Find anomalies in groups of cells that should be equal, and estimate how much cells scatter.
 
 The groups of a node matrix are learned from the matrix itself (`matrix_structure`). The groups of
-drives, cores and L3 domains follow from the topology: cells of the same relation and distance,
-initiators with the same number of threads, drives of the same model.
+drives, cores and L3 domains follow from the topology. Cells of a group have, for example, the same
+relation and distance, the same number of threads, or drives of the same model.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import texts_of_yaml_file
 
-# Of two comparable initiators or targets, either can be the faulty one.
+# In a group of at most this many initiators or targets, either one can be the faulty one.
 _TOO_FEW = 2
-# A suspect needs at least this many departing cells. A single departing cell is reported as a cell.
+# Fewest departing cells of a suspected component. A single departing cell is reported as a cell.
 _LEAST_CELLS = 2
 CELL = "cell"  # a single cell as a suspect
-# Share of a suspect's cells that have to depart; noise may hide the loss of the other cells.
+# Share of a suspect's cells that must depart. Noise may hide the loss of the other cells.
 _DEPARTING_SHARE = 0.75
-# Variance of the median of more than two values, divided by the variance of their mean.
+# Variance of the median of more than two values, divided by the variance of the mean.
 _MEDIAN_VARIANCE = np.pi / 2.0
 # Probability with which the smallest detectable loss is found.
 _POWER = 0.95
@@ -62,8 +62,9 @@ Labels = NDArray[np.int_]
 def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
     """Return the typical score of each group on a healthy machine.
 
-    The typical score is the median of the group; for an even number of cells, the better of the two
-    middle scores: faults make values worse, so the better score shows what the machine can do.
+    The typical score is the median of the group. For an even number of cells it is the better of
+    the two middle scores. Faults make values worse, so the better score shows what the machine can
+    do.
     """
     expected = np.full(labels.max() + 1, np.nan)
     for label in range(len(expected)):
@@ -75,7 +76,7 @@ def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) ->
 
 @dataclass(frozen=True)
 class ComparedCells(Generic[Name]):
-    """Cells, compared with their expected scores; `GroupedCells` explains the attributes."""
+    """Cells and their expected scores; `GroupedCells` explains the attributes."""
 
     cells: ScoredCells[Name]
     expected: Scores
@@ -84,9 +85,9 @@ class ComparedCells(Generic[Name]):
 
     @property
     def departing_mask(self) -> Mask:
-        """Mask of the cells whose loss is above half of the limit from which losses are reported.
+        """Mask of the cells that lose more than half of the smallest reported loss.
 
-        Noise may hide the other half of a loss.
+        The limit is only half of that loss, since noise may hide the other half.
         """
         departing: Mask = -self.departures > self.scatter.smallest_reported_loss / 2.0
         return departing
@@ -97,8 +98,8 @@ class ComparedCells(Generic[Name]):
         """Return the departure of the suspect's remaining cells if it is clear for most of them.
 
         A slow component limits its cells only to the bandwidth that the component carries. So if
-        some of the cells do not depart, only cells count that should get more than this bandwidth.
-        `remaining` is the mask of the cells that no other departure explains.
+        some of the suspect's cells do not depart, only those cells count whose expected bandwidth
+        is higher. `remaining` is the mask of the cells that no other departure explains.
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self.departing_mask
@@ -120,17 +121,18 @@ class ComparedCells(Generic[Name]):
 
 
 class GroupedCells(Generic[Name]):
-    """Cells in groups that should be equal, compared with the expected scores of these groups.
+    """Cells in groups that should be equal, compared with the expected score of each group.
 
     Attributes:
         cells: the cells.
         labels: number of each cell's group; -1 for a cell without a group.
         expected: expected score of each cell.
         departures: score of each cell minus its expected score.
-        scatter: how much departures scatter without faults.
-        where: the slice of the tidy table; empty for a matrix.
-        structural: difference of each cell from its group that the machine's structure explains.
-        limits: highest score of each cell that other measured values allow; NaN: no limit.
+        scatter: how much the departures differ without faults.
+        where: the slice of the tidy table that has the cells; empty for a matrix.
+        structural: part of each cell's departure from its group that the machine's structure
+        explains.
+        limits: highest score of each cell that other measurements allow; NaN without a limit.
     """
 
     def __init__(
@@ -148,13 +150,13 @@ class GroupedCells(Generic[Name]):
         self.compare_with_cells_without_fault(cells.measured_mask)
 
     def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
-        """Compare all cells with their groups' medians, taken over cells without a known fault.
+        """Compare all cells with the medians of their groups' cells without a known fault.
 
-        `unexplained` is the mask of the cells without a known fault: no departure found so far
-        explains them.
+        `unexplained` is the mask of these cells: those that no departure explains so far.
         """
         found = self._against(unexplained)
-        # A group in which all cells have a known fault is compared with its own median.
+        # A group in which all cells have a known fault is compared with the median of all its
+        # cells.
         itself = self.expected_scores(self.labels >= 0)
         self.expected: Scores = np.where(np.isnan(found.expected), itself, found.expected)
         self.departures: Scores = self.cells.log_score - self.expected
@@ -166,7 +168,7 @@ class GroupedCells(Generic[Name]):
         return ComparedCells(self.cells, self.expected, self.departures, self.scatter)
 
     def _against(self, references: Mask) -> ComparedCells[Name]:
-        """Return all cells, compared with their group's reference cells; NaN if there are none."""
+        """Return all cells, compared with their groups' reference cells; NaN without any."""
         expected = self.expected_scores(references)
         departures = self.cells.log_score - expected
         labels = np.where(references, self.labels, -1)
@@ -174,14 +176,15 @@ class GroupedCells(Generic[Name]):
         return ComparedCells(self.cells, expected, departures, scatter)
 
     def expected_scores(self, references: Mask) -> Scores:
-        """Return each cell's expected score: the median of its group, or the cell's limit if lower.
+        """Return the expected score of each cell: the median of its group, or its limit if lower.
 
-        The median is that of the group's reference cells, and NaN without such cells.
+        `references` is the mask of the cells that count for the median. Without any, the median is
+        NaN.
         """
         known = references & (self.labels >= 0)
         alike = pd.Series((self.cells.log_score - self.structural)[known])
         medians = alike.groupby(self.labels[known]).median()
-        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # label -1: the last
+        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # -1: the last
         of_groups[medians.index] = medians
         expected: Scores = of_groups[self.labels] + self.structural
         return np.where(self.limits < expected, self.limits, expected)
@@ -189,7 +192,7 @@ class GroupedCells(Generic[Name]):
     def loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
-        """Return a cell's loss against a cell that it should equal or exceed; None if unclear.
+        """Return the loss of one cell against another that should not be better; None if unclear.
 
         `error` is the standard deviation of the difference of the two scores.
         """
@@ -197,11 +200,11 @@ class GroupedCells(Generic[Name]):
         return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
-        """Return the smallest loss of a cell that is found with 95 % probability, in per cent.
+        """Return the smallest loss of a cell that is detected with 95 % probability, in per cent.
 
-        Losses below `scatter.smallest_reported_loss` are not reported, so the result is above it.
-        `tests_count` is the number of tests of one machine; each is one more chance of a false
-        alarm.
+        Losses below `scatter.smallest_reported_loss` are not reported, so the result is above this
+        limit. `tests_count` is the number of tests of one machine. Each test is one more chance of
+        a false alarm.
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
@@ -220,17 +223,17 @@ class GroupedCells(Generic[Name]):
     ) -> list[Departure]:
         """Return the departing suspects and single cells; those that explain most loss come first.
 
-        Cells that a departure explains are not tested again, and no other cell is compared with
+        Cells that a departure explains are not tested again, and other cells are not compared with
         them.
 
         Args:
-            suspects: components that may be slow. Of two that explain about as much loss, the first
-                is chosen.
+            suspects: components that may be slow. If two of them explain about as much loss, the
+                first is chosen.
             excluded: mask of the cells that are not reported.
-            tests_count: number of tests of one machine; each is one more chance of a false alarm.
+            tests_count: number of tests of one machine. Each is one more chance of a false alarm.
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
-        # Each suspect and each cell is a hypothesis; suspects with the same cells are one
+        # Each suspect and each cell is a hypothesis. Suspects with the same cells are one
         # hypothesis.
         masks = [suspect.cells & remaining for suspect in suspects]
         of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
@@ -251,10 +254,10 @@ class GroupedCells(Generic[Name]):
     def mask_of_explained_cells(
         self, departure: Departure, comparison: ComparedCells[Name]
     ) -> Mask:
-        """Return the mask of the cells that a departure explains: its own, and more of its suspect.
+        """Return the mask of the cells that a departure explains: its own and some of its suspect.
 
-        More cells of the suspect count as explained if they depart in `comparison`, which compares
-        them with cells outside of the suspect.
+        Other cells of the suspect count as explained if they depart in `comparison`, which compares
+        the suspect's cells with cells outside of the suspect.
         """
         assert departure.suspect is not None
         own = mask_of_cells(departure.cells, self.departures.shape)
@@ -269,8 +272,9 @@ class GroupedCells(Generic[Name]):
     ) -> tuple[Departure, Mask] | None:
         """Return the departure that explains most loss, and the mask of the cells that it explains.
 
-        The cells of a suspect are compared with cells outside of the suspect, because its own cells
-        show neither how fast the machine is without the fault nor how much healthy cells scatter.
+        The cells of a suspect are compared with cells outside of the suspect. The suspect's own
+        cells show neither how fast the machine is without the fault nor how much healthy cells
+        scatter.
         """
         best, most = None, 0.0
         for suspect in suspects:
@@ -281,7 +285,8 @@ class GroupedCells(Generic[Name]):
             if departure is None:
                 continue
             explained = self.mask_of_explained_cells(departure, outside)
-            # A larger suspect does not explain more by also including cells without a loss.
+            # Cells without a loss count as 0, so a larger suspect does not explain more by having
+            # such cells.
             losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
             if np.nansum(losses) > most * 1.05:
                 best, most = (departure, explained), float(np.nansum(losses))
@@ -290,8 +295,8 @@ class GroupedCells(Generic[Name]):
     def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
         """Return whether a suspect with the remaining cells `own` is worth a test.
 
-        A suspect is worth a test if enough of its cells depart, or if it has most cells of a group,
-        so that it decides the group's median.
+        A suspect is worth a test if enough of its cells depart. It is also worth a test if it has
+        most cells of a group, because then it decides the group's median.
         """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
@@ -314,14 +319,14 @@ class GroupedCells(Generic[Name]):
         cells: Sequence[Position] | None = None,
         seen_at: tuple[int | str | None, int | str | None] | None = None,
     ) -> Anomaly:
-        """Return the anomaly for a departure from the group or from a reference cell.
+        """Return the anomaly for a departure from a group or from a reference cell.
 
-        `text_key` is a key below `found` in ``templates/texts/anomalies.yaml``, where the kind, the
-        begin of the sentence and the advice are. `names` are inserted into the begin of the
-        sentence, which ends with `than`. `reference` is the position of the reference cell. `cells`
-        are the positions of the explained cells, by default those of the departure. `seen_at` is
-        the initiator and target that the anomaly names. By default, with a reference, these are the
-        ends of the first explained cell, and otherwise the ends that all explained cells share. The
+        `text_key` is a key below `found` in ``templates/texts/anomalies.yaml``, which has the kind,
+        the begin of the sentence and the advice. `names` are inserted into the begin of the
+        sentence. The sentence ends with `than`. `reference` is the position of the reference cell.
+        `cells` are the positions of the explained cells, by default those of the departure.
+        `seen_at` is the initiator and target that the anomaly names: by default those of the first
+        explained cell if there is a reference, or else those that all explained cells share. The
         other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
@@ -370,12 +375,11 @@ class GroupedCells(Generic[Name]):
 
 
 class TidyTableSliceCells(GroupedCells[str]):
-    """Cells of one slice of the tidy table, grouped by the values of columns.
+    """Cells of one slice of the tidy table, grouped by the values of some columns.
 
     Attributes:
         first_rows: (initiator, target) -> first row of the tidy table.
-        untested: mask of cells with so few comparable cells that any of these could be the slow
-            one.
+        untested: mask of cells with so few comparable cells that any of them could be the slow one.
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:

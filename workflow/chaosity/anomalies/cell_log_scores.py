@@ -1,12 +1,12 @@
 """Give each cell of a table of initiators and targets a score, and find clearly low scores.
 
-A score is the logarithm of a value, since disturbances and faults multiply values. For metrics of
-which less is better, the score is the negative logarithm. So a larger `log_score` is always better,
-and a difference of 0.1 is about 10 %.
+A score is the logarithm of a value, since disturbances and faults multiply values. For metrics in
+which less is better, the score is the negative logarithm. So a larger `log_score` is always better.
+A difference of 0.1 is about 10 %.
 
-A departure of a cell from its group counts when it is statistically clear, adjusted for all tested
-cells (Bonferroni), and large enough to matter. Departures of several cells that share an initiator,
-a target or a path have one cause and are reported together.
+A departure of a cell from its group counts if it is large enough to matter and statistically clear,
+adjusted for all tested cells (Bonferroni). Departures of several cells that share an initiator, a
+target or a path have one cause and are reported together.
 """
 
 from __future__ import annotations
@@ -32,40 +32,41 @@ from chaosity.statistics.estimates import (
 )
 from chaosity.store.measurements import less_is_better
 
-# Name of an initiator or a target: a node number in a node matrix, else a place name.
+# Name of an initiator or a target: a node number in a node matrix, else the name of a place.
 Name = TypeVar("Name", int, str)
 Position = tuple[int, int]  # row and column of a cell
-Mask = NDArray[np.bool_]  # which cells are meant
+Mask = NDArray[np.bool_]  # true for each cell that is meant
 Scores = NDArray[np.float64]  # scores of cells, or their differences or standard errors
-# Noise of a single run, which no replicates show, as a share of the value. Repeated runs of STREAM
-# and MLC on quiet servers differ by about 1 %; this assumes twice as much.
+# Assumed noise of a single run, which has no replicates to show it, as a share of the value.
+# Repeated runs of STREAM and MLC on quiet servers differ by about 1 %. The assumption is twice as
+# much.
 ASSUMED_NOISE = 0.02
-# Equal parts of a machine are not exactly equal: the two sockets of the published machines differ
-# by up to 1.6 %.
+# Assumed difference of equal parts of a machine, as a share. The two sockets of the published
+# machines differ by up to 1.6 %.
 NATURAL_SCATTER = 0.01
-# If less than this share of the cells has replicates, or is in a block, these cells were chosen by
-# their earlier values, so they do not represent all cells.
+# If less than this share of the cells has replicates, or values in a block, these cells were chosen
+# by their earlier values. So they do not represent all cells.
 _MOST = 0.5
-# Degrees of freedom of an assumed noise: so many that it counts as certain.
+# Degrees of freedom of an assumed noise. They are so many that the noise counts as certain.
 _CERTAIN = 1e6
-# Number of values -> factor that makes their median absolute deviation an unbiased standard
-# deviation, in addition to the factor for large samples (Croux and Rousseeuw, Time-efficient
-# algorithms for two highly robust estimators of scale, 1992).
+# Number of values -> factor for their median absolute deviation. With this factor and the factor
+# for large samples, the result is an unbiased standard deviation (Croux and Rousseeuw,
+# Time-efficient algorithms for two highly robust estimators of scale, 1992).
 _SMALL_SAMPLE_FACTORS = {
     **{2: 1.196, 3: 1.495, 4: 1.363, 5: 1.206},
     **{6: 1.2, 7: 1.14, 8: 1.129, 9: 1.107},
 }
 # Probability of at least one false alarm on a healthy host, in all its tests together. A loss that
-# keeps this level only in its own test, of all cells of one matrix or table, is a suspicion.
+# is clear only within its own test, of all cells of one matrix or table, is a suspicion.
 HOST_FALSE_ALARM_LEVEL = 0.01
-# Highest confidence in an anomaly, with replicates and with single runs.
+# Highest confidence in an anomaly: first with replicates, then with single runs.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
-# The scatter is estimated from at least this many cells.
+# Fewest cells from which the scatter is estimated.
 _MIN_CELLS = 6
 
 
 def mad_to_deviation_factor(count: int) -> float:
-    """Return the standard deviation divided by the median absolute deviation of `count` values.
+    """Return the ratio of standard deviation to median absolute deviation for `count` values.
 
     The values are assumed to be normally distributed.
     """
@@ -79,10 +80,10 @@ class ScoredCells(Generic[Name]):
     metric: str  # full name of the metric
     rows: tuple[Name, ...]  # initiators
     columns: tuple[Name, ...]  # targets
-    log_score: Scores  # score of each cell, NaN where nothing was measured; shape (rows, columns)
-    n: NDArray[np.intp]  # replicates of each cell; same shape
-    # noise, own_noise: standard deviation of the logarithm of a single replicate, over all cells
-    # and of each cell.
+    log_score: Scores  # score of each cell, NaN if not measured; shape (rows, columns)
+    n: NDArray[np.intp]  # number of replicates of each cell; shape (rows, columns)
+    # noise, own_noise: standard deviation of the logarithm of a single replicate. `noise` is for
+    # all cells together, `own_noise` has a number for each cell.
     noise: float
     own_noise: Scores
     freedom: float  # degrees of freedom of `noise`; 0 when the noise is assumed
@@ -121,7 +122,7 @@ class ScoredCells(Generic[Name]):
         return float(np.median(self.standard_error[self.measured_mask]))
 
     def limit_confidence(self, confidence: float) -> float:
-        """Return the confidence, limited to the highest that this number of replicates allows."""
+        """Return the confidence, but at most the highest that this number of replicates allows."""
         return min(confidence, MAX_CONFIDENCE if self.freedom else MAX_CONFIDENCE_OF_ONE_RUN)
 
     def value_of_score(self, log_score: float) -> float:
@@ -153,9 +154,9 @@ def score_cells(
     columns: Sequence[Name],
     blocks: ArrayLike | None = None,
 ) -> ScoredCells[Name]:
-    """Return the cells with the median scores of their replicates.
+    """Return scored cells: the score of a cell is the median score of its replicates.
 
-    The noise does not contain the drift that all cells of a replicate block share.
+    The noise does not include the drift that all cells of a replicate block share.
 
     Args:
         metric: full name of the metric.
@@ -174,21 +175,20 @@ def score_cells(
     sign = -1.0 if less_is_better(metric) else 1.0
     logs = pd.Series(sign * np.log(values.to_numpy(float)))
     if blocks is not None:
-        # The drift of a block is the typical departure of its values from the cells' medians. A
-        # block of few cells gets no drift: its cells may have been measured again because they were
-        # disturbed.
+        # The drift of a block is the typical departure of its values from the medians of their
+        # cells. A block with few cells gets no drift: these cells may have been measured again
+        # because earlier measurements were disturbed.
         own = (logs - logs.groupby(cells).transform("median")).groupby(np.asarray(blocks))
         whole = own.transform("size") >= _MOST * len(np.unique(cells))
         logs -= own.transform("median").where(whole, 0.0)
     known = logs.to_numpy()
     n = np.bincount(cells, minlength=number)
-    # The noise is assumed if most cells have one replicate.
+    # If most cells have a single replicate, the noise is assumed.
     measured = np.count_nonzero(n > 1) >= max(1.0, _MOST * np.count_nonzero(n))
     prior = VariancePrior(_CERTAIN, ASSUMED_NOISE**2, 1)
     if measured:
         # The cells are tested together, so their common noise counts. `estimate_noise` moderates
-        # the noise of each cell by the common noise, and finds the cells whose replicates
-        # contradict each other.
+        # the noise of each cell by the common noise, and finds cells with contradicting replicates.
         alone = estimate_noise(known, cells, number).own_variance
         prior = fit_common_variance(alone[n > 1], n[n > 1].astype(float) - 1.0)
     noise = estimate_noise(known, cells, number, prior)
@@ -211,23 +211,24 @@ class ScatterWithoutFaults:
 
     # Standard deviation of each cell's departure from its group; an array like the cells.
     error: Scores
-    own: Scores  # standard deviation of each cell's score alone
-    # Degrees of freedom of `error` and `own`; infinite if both are assumed. `NATURAL_SCATTER` is
-    # assumed, so the freedom grows with its share of the variance.
+    own: Scores  # standard deviation of the score, without that of the expected score
+    # Degrees of freedom of `error` and `own`; infinite if both are assumed. An assumed
+    # `NATURAL_SCATTER` counts as certain, so the freedom grows with the share that it has in the
+    # variance.
     freedom: float
-    # Standard deviation between equal parts of a healthy machine; 0 with single runs, since their
-    # `error` includes all scatter. All cells of a part differ by as much as the part.
+    # Standard deviation between equal parts of a healthy machine. All cells of a part share the
+    # difference of their part. 0 with single runs, since their `error` includes all scatter.
     natural: float
-    # standard deviation of one replicate, `natural` included, as a share of its value
+    # Standard deviation of one replicate, including `natural`, as a share of the value.
     deviation_of_one_replicate: float
-    # smallest loss that is reported, as a share of the expected value
+    # Smallest loss that is reported, as a share of the expected value.
     smallest_reported_loss: float
 
     def confidence_in_loss(self, loss: float, error: float, comparisons: int) -> float:
         """Return the probability that a loss is not noise; 0 for a loss too small to matter.
 
-        `loss` is a difference of logarithms and `error` its standard deviation, computed from the
-        scatter. `comparisons` is the number of tested cells and suspects.
+        `loss` is a difference of logarithms. `error` is the standard deviation of this difference,
+        computed from the scatter. `comparisons` is the number of tested cells and suspects.
         """
         if loss <= -np.log1p(-self.smallest_reported_loss):
             return 0.0
@@ -241,7 +242,7 @@ class ScatterWithoutFaults:
         error: float,
         comparisons: int,
     ) -> Departure | None:
-        """Return a departure with its interval; None if the loss is unclear or does not matter."""
+        """Return a departure with its interval; None if the loss is unclear or too small."""
         confidence = self.confidence_in_loss(loss, error, comparisons)
         if confidence <= 1.0 - HOST_FALSE_ALARM_LEVEL:
             return None
@@ -254,13 +255,13 @@ class SuspectedComponent:
     """A component that may be at fault, and the cells that depend on it."""
 
     part: str  # kind of the component, such as target or drive
-    name: int | str | tuple[int, int]  # node number, place name, or two packages or nodes
+    name: int | str | tuple[int, int]  # node number, place name, or pair of packages or nodes
     cells: Mask  # mask of its cells
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A suspect, or a single cell, that is worse than expected."""
+    """A suspected component or a single cell that is worse than expected."""
 
     suspect: SuspectedComponent | None  # the suspected component; None for a single cell
     cells: tuple[Position, ...]  # positions of the cells
@@ -287,8 +288,8 @@ def estimate_scatter_without_faults(
     """
     sizes = np.bincount(references[references >= 0], minlength=int(groups.max()) + 1)
     size = np.where(groups >= 0, sizes[np.maximum(groups, 0)], 0)
-    # In a group of one or two cells, the expected score is that of one cell, which always departs
-    # by 0.
+    # In a group of one or two cells, the expected score is the score of one of these cells, which
+    # then departs by 0.
     counts = (size > 2) & (references >= 0) & cells.measured_mask
     informative = departures[counts]
     spread = 0.0
@@ -301,21 +302,23 @@ def estimate_scatter_without_faults(
         typical = float(np.median(noise[cells.measured_mask]))
         natural = float(max(NATURAL_SCATTER, np.sqrt(max(0.0, spread**2 - typical**2))))
         single = float(np.hypot(cells.noise, natural))
-        # Satterthwaite, An approximate distribution of estimates of variance components, 1946. The
-        # natural scatter is as certain as a median of variances, unless it is assumed.
+        # Degrees of freedom by Satterthwaite, An approximate distribution of estimates of variance
+        # components, 1946. The natural scatter is as certain as a median of variances, unless it is
+        # assumed.
         share = typical**2 / (typical**2 + natural**2)
         inverse = share**2 / cells.freedom
         if natural > NATURAL_SCATTER:
             inverse += 2.0 * (1.0 - share) ** 2 / (len(informative) - 1)
         freedom = float(1.0 / inverse) if inverse else np.inf
     else:
-        # With one run, the spread includes all scatter. The assumed noise is its lower limit.
+        # Scores of single runs differ by all kinds of scatter. The assumed noise is the lower
+        # limit.
         single = max(ASSUMED_NOISE, spread)
         noise, natural = np.maximum(single, cells.standard_error), 0.0
         freedom = float(len(informative) - 1) if spread > ASSUMED_NOISE else np.inf
     total = noise**2 + natural**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The expected score varies too: it is a median over the group.
+        # The expected score scatters too, because it is a median over the group.
         error = np.sqrt(total * (1.0 + np.pi / 2.0 / np.maximum(size, 1)))
     matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
     return ScatterWithoutFaults(error, np.sqrt(total), freedom, natural, single, matters)

@@ -1,4 +1,4 @@
-"""Find slow drives, processing units, cores and L3 domains of a host, and links of its packages."""
+"""Find slow drives, processing units, cores, L3 domains, and slow links between packages."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from chaosity.units import format_count
 
 @dataclass
 class AnomalyTestResult:
-    """Result of the tests of one kind of component, of node matrices, or of sweeps over sizes."""
+    """Result of the tests of one kind of component, of node matrices, or of latency over sizes."""
 
-    noun: str = ""  # kind of component that `tested` counts; empty if it counts none
+    noun: str = ""  # kind of component that `tested` counts; empty for no count
     tested: str = ""  # what was tested; empty if nothing could be compared
     anomalies: list[Anomaly] = field(default_factory=list)  # the detected anomalies
-    # Names of the components that could be compared with others of their kind.
+    # Names of the components that were compared with others of their kind.
     compared: set[str] = field(default_factory=set)
-    # One function for each slice: it takes the number of tests of the host, and returns the
+    # One function for each slice. It takes the number of tests of the host, and returns the
     # smallest detectable loss of a single cell in per cent.
     detectable_losses: list[Callable[[int], float]] = field(default_factory=list)
-    tests_count: int = 0  # number of tests, each with its own adjustment for its comparisons
+    tests_count: int = 0  # number of tests; each is adjusted for its own comparisons
 
     def add_tested_cells(self, cells: TidyTableSliceCells, axis: int) -> None:
-        """Add the names and smallest detectable loss of the tested cells of a slice.
+        """Add the names of the tested components of a slice, and its smallest detectable loss.
 
-        The tested components are the initiators (axis 0) or the targets (axis 1).
+        The components are the initiators (axis 0) or the targets (axis 1) of the slice.
         """
         names = (cells.cells.rows, cells.cells.columns)[axis]
         tested = np.any(cells.tested_mask, axis=1 - axis).tolist()
@@ -76,9 +76,9 @@ def find_slow_initiators_and_memory(
     """Find slow processing units, cores and L3 domains, and memory that is slow for all initiators.
 
     `rows` must be valid rows of loads that ran alone and accessed one memory node each, from slices
-    with several initiators per node. `core_kinds` is the kind of core of each initiator, where the
-    host has several kinds; cores of different kinds are not comparable. `units` is the first
-    processing unit of each node.
+    with several initiators per node. `core_kinds` has the core kind of each initiator if the host
+    has several kinds. Cores of different kinds are not compared. `units` has the first processing
+    unit of each node.
     """
     check = AnomalyTestResult("initiator")
     for where, part in rows.comparable_slices():
@@ -105,15 +105,15 @@ def _slow_on_memory(
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     nodes = str(cells.first_rows[source, target]["initiator_nodes"])
-    # If cores of several nodes, among them the target's own node, find the target slow, the cause
-    # is what these cores share: the target's memory.
+    # If the initiator has cores of several nodes, also of the target's node, and finds the target
+    # slow, the cause is the memory of the target. These cores share nothing else.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         return cells.build_anomaly(departure, "memory", (target,), (target,))
     if departure.suspect is not None or on_one_target:
         unit = _single_unit(source, units) or source
         return cells.build_anomaly(departure, "processing_units", (unit,), (unit,))
-    # The path between the nodes is suspected, whichever unit of the node the initiator is.
+    # The path between the nodes is suspected, whichever unit of its node the initiator is.
     path = initiator_to_target_name(f"node{nodes}", target)
     return cells.build_anomaly(departure, "path_of_units", (source, target), (path,))
 
@@ -123,9 +123,9 @@ def find_slow_l3_domain_links(
 ) -> AnomalyTestResult:
     """Find slow links between L3 domains and the rest of the machine.
 
-    `rows` must be valid rows of L3 domains that read alone, from all nodes of their package at the
-    same time: a single node can be slower than the link. The initiator has the name of its node if
-    the node has no other domain.
+    `rows` must be valid rows of L3 domains that read alone. A domain must read from all nodes of
+    its package at the same time, since a single node can be slower than the link. If a node has
+    only one domain, the initiator has the name of the node.
     """
     names = {node_name(node): domain for domain, node in node_of_l3_domain.items()}
     check = AnomalyTestResult("L3 domain")
@@ -144,15 +144,15 @@ def find_slow_l3_domain_links(
 
 
 def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
-    """Return the processing unit of a name such as node3_threads1; None for several units."""
+    """Return the only processing unit of a name such as node3_threads1; None for several units."""
     count, nodes = thread_count_and_nodes_of_name(initiator)
     return units.get(nodes[0]) if count == 1 and nodes else None
 
 
 def thread_count_and_nodes_of_name(initiator: str) -> tuple[int, list[int]]:
-    """Return how many threads and which nodes a name such as node3_threads2 has; other names: 0.
+    """Return the threads and the nodes in a name such as node3_threads2; 0 for any other name.
 
-    The first thread runs on the first processing unit of the node.
+    The first of these threads runs on the first processing unit of the node.
     """
     name = parse_place_name(initiator)
     if name is None:
@@ -259,11 +259,12 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
             )
 
 
-# The factor with the direction of the data, and its levels: into the cores, and out of them.
+# The factor for the direction of the data, and its two levels: into the cores, and out of them.
 ACCESS, READS, WRITES = "access", "reads", "writes"
-# Columns that are equal in all cells of a link. Several kernels use a link, so `kernel` is not one.
+# Columns that are equal in all cells of a link. `kernel` is left out, since several kernels use a
+# link.
 _OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
-_Direction = tuple[int, int]  # the packages from which and to which data flows
+_Direction = tuple[int, int]  # the package that sends the data, the package that receives it
 
 
 def package_read_and_write_bandwidths(
@@ -271,9 +272,9 @@ def package_read_and_write_bandwidths(
 ) -> Measurements:
     """Return the rates at which all cores of a package read and write all memory of a package.
 
-    Adds the columns `access`, `source` (package of the initiator) and `package` (of the target). If
-    there are only reads or only writes, the result is empty. `memory` has only rows of loads that
-    ran alone.
+    The columns `access`, `source` (package of the initiator) and `package` (of the target) are
+    added. If the rows have only reads or only writes, the result is empty. `memory` must have only
+    rows of loads that ran alone.
     """
     of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
@@ -289,7 +290,7 @@ def package_read_and_write_bandwidths(
 
 
 def _nodes(text: Any) -> tuple[int, ...]:
-    """Return the nodes of a text such as 0-3; empty for a missing value."""
+    """Return the nodes of a text such as 0-3; an empty tuple for a missing value."""
     return () if pd.isna(text) else tuple(parse_cpu_list(str(text)))
 
 
@@ -308,7 +309,7 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
 
     Args:
         loads: rows of `package_read_and_write_bandwidths`.
-        weakest_nodes: package -> bandwidth that its slowest node gets from its own memory, as a
+        weakest_nodes: package -> bandwidth of its slowest node from the node's own memory, as a
             share of the usual bandwidth of a node of this machine.
     """
     check = AnomalyTestResult()
@@ -328,14 +329,15 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
 
 
 class PackageLinkCells(TidyTableSliceCells):
-    """Bandwidths of the links between packages: a row for each kernel and initiator.
+    """Bandwidths of the links between packages; each row is a kernel and an initiator.
 
     The cores of a package read and write the memory of another package, all nodes at the same time,
     so they fill the link. A read by package 0 from package 1 and a write by package 1 to package 0
     use the same direction of the link, so a slow direction shows in both. With two packages, a
-    direction is compared with the opposite direction; with more packages, with comparable links. A
-    node that lost a memory module slows the same loads. So the bandwidth that the memory allows is
-    the limit of each cell, and `host_anomalies` decides whether the node or the link is slow.
+    direction is compared with the opposite direction; with more packages, a direction is compared
+    with comparable links. A node that lost a memory module slows the same loads as a slow link. So
+    each cell is limited to the bandwidth that the memory allows, and `host_anomalies` decides
+    whether the node or the link is slow.
 
     Attributes:
         packages: numbers of the packages.
@@ -345,7 +347,7 @@ class PackageLinkCells(TidyTableSliceCells):
     def __init__(
         self, rows: pd.DataFrame, where: SliceKey, weakest_nodes: Mapping[int, float]
     ) -> None:
-        """Compare each cell with its group, and with the most that its packages can do."""
+        """Compare each cell with its group, and limit it by what its packages can do."""
         self.packages = sorted({*rows["source"], *rows["package"]})
         rows = rows.assign(kernel=rows["kernel"].fillna(""), reader=rows["initiator"])
         groups = [_comparable_links(own, where) for _, own in rows.groupby("kernel")]
@@ -369,9 +371,9 @@ class PackageLinkCells(TidyTableSliceCells):
     def _limits_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that both packages of a cell allow; NaN within a package.
 
-        The bandwidth of a package from its own memory is the limit that its memory and its cores
-        set. Pages lie on all nodes of the target in turn, so its slowest node limits the whole
-        load.
+        The limit is the bandwidth of a package from its own memory, which both memory and cores can
+        limit. The pages of a load lie in turn on all nodes of the target, so the slowest node of
+        the target limits the whole load.
         """
         most = np.full(self.labels.shape, np.nan)
         own: dict[str, dict[int, float]] = {}  # kernel -> package -> score on its own memory
@@ -390,8 +392,8 @@ class PackageLinkCells(TidyTableSliceCells):
     def suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each direction of each link as a suspect.
 
-        With more than two packages, suspects are also both directions of a link, and all links of a
-        package.
+        With more than two packages, two further kinds of suspects are both directions of a link,
+        and all links of a package.
         """
         suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
             ("link", pair, [pair]) for pair in permutations(self.packages, 2)
@@ -407,15 +409,15 @@ class PackageLinkCells(TidyTableSliceCells):
             yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
 
     def find_anomalies(self) -> Iterator[Anomaly]:
-        """Yield an anomaly for each slow link, and each path that is slow in one kernel only."""
-        opposite = len(self.packages) == 2  # the other direction is all there is to compare with
+        """Yield an anomaly for each slow link, and each path that is slow in a single kernel."""
+        opposite = len(self.packages) == 2  # then only the other direction is comparable
         for departure in self.find_departing_suspects_and_cells(
             list(self.suspects()), self.untested
         ):
             first = self.facts[departure.cells[0]]
             name: int | str | tuple[int, int] = (first["source"], first["package"])
             part = str(first["access"])
-            if departure.suspect is not None:  # else only reads or only writes are slow
+            if departure.suspect is not None:  # otherwise only reads or only writes are slow
                 part, name = departure.suspect.part, departure.suspect.name
             directions = dict.fromkeys(map(self.directions.__getitem__, departure.cells))
             anomaly = self.build_anomaly(
@@ -433,9 +435,9 @@ class PackageLinkCells(TidyTableSliceCells):
 
 
 def _comparable_links(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
-    """Return the group of the link of each row; groups are learned as in a matrix of nodes."""
+    """Return the link group of each row; the groups are learned as in a node matrix."""
     numbers = sorted({*rows["source"], *rows["package"]})
-    if len(numbers) == 2:  # there is nothing to learn
+    if len(numbers) == 2:  # with two packages there is nothing to learn
         return (rows["source"] != rows["package"]).astype(int)
     values = rows.set_index(["source", "package"])["value"]
     cells = score_cells(str(where["metric"]), values, numbers, numbers, rows["replicate"])
@@ -449,9 +451,9 @@ def _comparable_links(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
 def share_of_weakest_node_by_package(
     memory: Measurements, packages: PackageNodes | None
 ) -> dict[int, float]:
-    """Return package -> share of the usual bandwidth that its slowest node gets from its memory.
+    """Return package -> bandwidth of its slowest node from own memory, as a share of the usual one.
 
-    `memory` has only valid rows of loads that ran alone; see `find_slow_links`.
+    `memory` must have only valid rows of loads that ran alone. `find_slow_links` uses the result.
     """
     rows = memory.where(initiator_kind="node", relation="same_node").rows
     rows = rows[~rows["metric"].map(less_is_better).astype(bool)]

@@ -1,12 +1,12 @@
-"""Find drives that are slow only together, and drive sets that lose bandwidth by adding drives.
+"""Find drives that are slow only together, and sets that lose bandwidth when drives are added.
 
 A drive set reaches at most the sum of what its parts reach, and at most what comparable sets reach.
 Comparable sets have drives of the same models, on nodes of the same relations to the initiator. A
 set below both limits has a loss that no smaller set shows. The suspects are each set, read by all
-initiators or by those of one relation, and the way from one package to the drives of another. If
-nearly all sets that an initiator reads are slow, the drives are not at fault. If sets with the same
-departure involve all nodes of comparable sets, the departure is structural. Neither of these two
-cases is reported.
+initiators or by those of one relation, and the way from one package to the drives of another
+package. Two cases are not reported. If nearly all sets that an initiator reads are slow, the drives
+are not at fault. If sets with the same departure involve all nodes of comparable sets, the
+departure is structural.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count
 
-# Two losses are alike if the smaller is at least this share of the larger: both have noise.
+# Two losses count as similar if the smaller is at least this share of the larger, since both have
+# noise.
 _SIMILAR = 0.4
-_MOST_INITIATORS = 8  # most initiators that a sentence names
+_MOST_INITIATORS = 8  # largest number of initiators that a sentence names
 _FAST_ALONE = "None of these drives is slow alone, so replacing a drive does not help."
-_FEWEST_ALIKE = 3  # fewest drives of a model that show its speed
-# The parts of a machine that can be suspected.
+_FEWEST_ALIKE = 3  # fewest drives that show the speed of a model
+# The parts of a machine that this module can suspect.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
 
@@ -58,14 +59,15 @@ def find_slow_drive_sets(
     slow_drives: Sequence[Anomaly],
     drives: Mapping[int, Sequence[str]],
 ) -> AnomalyTestResult:
-    """Find drives that are slow together, and sets slower than a part of their drives.
+    """Find drives that are slow together, and sets that are slower than some of their drives alone.
 
     Args:
-        rows: valid rows of loads that ran alone on drives and drive sets, without stand-in files.
+        rows: valid rows of loads that ran alone on drives and drive sets, but not on stand-in
+        files.
         packages: nodes of each package; None when unknown.
         models: drive -> model.
-        slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
-        drives: node -> its drives, as far as they are known without a measurement.
+        slow_drives: anomalies of single drives. They explain losses of the sets with these drives.
+        drives: node -> the drives that are known to be on it without a measurement.
     """
     check = AnomalyTestResult("drive set")
     sets = drives_by_node_of_sets(rows, drives)
@@ -105,7 +107,7 @@ class DriveSetCells(TidyTableSliceCells):
         drives: drives of each column; empty if they are unknown.
         nodes: nodes of the drives of each column; empty if the drives are unknown.
         drives_of_node: node -> its drives.
-        parts: for each column, the columns of smaller sets that are parts of its set.
+        parts: for each column, the columns of those sets that are parts of the column's set.
         initiator_nodes: nodes of each row.
     """
 
@@ -120,7 +122,7 @@ class DriveSetCells(TidyTableSliceCells):
         compositions = _compositions(rows, sets, models)
         places = zip(rows["initiator"], rows["target"], strict=True)
         rows = rows.assign(composition=[compositions[place] for place in places])
-        # Smaller sets come first, because the loss of a set explains that of larger sets.
+        # Smaller sets come first, because the loss of a small set explains the loss of larger sets.
         super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
         columns = [sets.get(name, {}) for name in self.cells.columns]
         self.models = models
@@ -135,7 +137,7 @@ class DriveSetCells(TidyTableSliceCells):
         ]
         nodes_of = dict(zip(rows["initiator"], rows["initiator_nodes"], strict=True))
         self.initiator_nodes = [set(parse_cpu_list(nodes_of[name])) for name in self.cells.rows]
-        # Single drives have a test of their own.
+        # Another test covers single drives.
         self.labels = np.where([len(drives) > 1 for drives in self.drives], self.labels, -1)
         several = [
             label
@@ -148,12 +150,13 @@ class DriveSetCells(TidyTableSliceCells):
             self.compare_with_cells_without_fault(self.tested_mask)
 
     def _sums_of_parts(self) -> Scores:
-        """Return the score of each set's smallest sum of parts; infinite without parts."""
+        """Return the lowest sum of parts of each set, as a score; infinite without parts."""
         values = np.exp(self.cells.log_score)
         column_of = {drives: column for column, drives in enumerate(self.drives) if drives}
         least = np.full(values.shape, np.inf)
         for whole, column in column_of.items():
-            # On a large machine only some sets are measured, but the drives of each node are.
+            # On a large machine only some sets are measured, but always all drives of each node
+            # together.
             divisions = [{frozenset([drive]) for drive in whole}]
             divisions += [{whole & self.drives_of_node[node] for node in self.nodes[column]}]
             if len(self.nodes[column]) > 1:
@@ -167,11 +170,11 @@ class DriveSetCells(TidyTableSliceCells):
         return scores
 
     def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
-        """Yield what can be slow, smaller sets first.
+        """Yield each part that can be slow, smaller sets first.
 
-        The order: each drive set, read by all initiators; all sets of equally many nodes that one
-        package reads from another; each drive set, read by initiators of the same relation; each
-        initiator.
+        The order is: each drive set, read by all initiators; all sets of equally many nodes that
+        one package reads from another package; each drive set, read by initiators of one relation;
+        each initiator.
         """
         columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
         for column in columns:
@@ -200,7 +203,7 @@ class DriveSetCells(TidyTableSliceCells):
         return SuspectedComponent(part, self.cells.columns[column], cells & self.tested_mask)
 
     def has_all_drives_of_its_nodes(self, column: int) -> bool:
-        """Return whether a set has all drives of its nodes."""
+        """Return whether a set has all drives of the nodes that it has drives of."""
         every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
         return len(self.drives[column]) == every
 
@@ -208,7 +211,7 @@ class DriveSetCells(TidyTableSliceCells):
         """Return the mask of the cells that a departure explains.
 
         If drives are slow together, sets of some of these drives are slow too, and larger sets may
-        lose as much. For a slow path between packages, larger sets are not added, because their
+        lose as much. If a path between packages is slow, larger sets are not added, because their
         limit is the sum of their slow parts.
         """
         explained = super().mask_of_explained_cells(departure, comparison)
@@ -216,7 +219,7 @@ class DriveSetCells(TidyTableSliceCells):
         if departure.suspect.part == _INITIATOR:
             return explained
         slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
-        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # slow for all
+        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # slow for each row
         columns = [any(drives <= each for each in slow) for drives in self.drives]
         found = explained | np.logical_and.outer(rows, columns)
         if departure.suspect.part == _PACKAGES:
@@ -226,14 +229,14 @@ class DriveSetCells(TidyTableSliceCells):
         return found | (np.logical_and.outer(rows, columns) & alike)
 
     def mask_of_cells_explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
-        """Return the mask of the cells that lose no more than a slow drive of their set does.
+        """Return the mask of the cells that lose no more than a known slow drive of their set.
 
-        Several metrics can show the same slow drive, so its largest loss counts.
+        Several metrics can show the same slow drive. The largest of its losses counts.
         """
         most = np.full(self.labels.shape, -np.inf)
         for anomaly in slow_drives:
             columns = [not drives.isdisjoint(anomaly.components) for drives in self.drives]
-            # A slow path from one initiator says nothing about other initiators.
+            # A slow path from one initiator to a drive does not slow the other initiators.
             sources = {initiator for initiator, _ in anomaly.cells}
             is_path = anomaly.kind == AnomalyKind.SLOW_PATH
             rows = [not is_path or name in sources for name in self.cells.rows]
@@ -244,9 +247,9 @@ class DriveSetCells(TidyTableSliceCells):
         return explained
 
     def are_fast_alone(self, positions: Sequence[Position], slow_drives: Sequence[Anomaly]) -> bool:
-        """Return whether each drive of some cells is known to be as fast as others of its model.
+        """Return whether each drive of these cells is known to be as fast as others of its model.
 
-        The speed of a drive is its bandwidth from the initiator that reads it fastest.
+        The speed of a drive is its bandwidth for the initiator that reads it fastest.
         """
         drives = frozenset[str]().union(*(self.drives[column] for _, column in positions))
         alone: dict[str, float] = {}
@@ -275,7 +278,7 @@ class DriveSetCells(TidyTableSliceCells):
     def with_suspect(
         self, departure: Departure, suspects: Sequence[SuspectedComponent]
     ) -> Departure:
-        """Return the departure with its suspect; for a single cell, that is this cell alone."""
+        """Return the departure with its suspect; the suspect of a single cell is this cell."""
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
@@ -284,7 +287,7 @@ class DriveSetCells(TidyTableSliceCells):
         return replace(departure, suspect=next(same, alone))
 
     def is_no_fault_of_drives(self, departure: Departure) -> bool:
-        """Return whether a slow initiator, or how the machine is built, may be the cause."""
+        """Return whether the cause may be a slow initiator or the design of the machine."""
         assert departure.suspect is not None
         return (
             departure.suspect.part == _INITIATOR
@@ -293,14 +296,14 @@ class DriveSetCells(TidyTableSliceCells):
         )
 
     def _may_be_slow_initiator(self, departure: Departure) -> bool:
-        """Return whether one initiator has all slow cells, and should read no other set faster."""
+        """Return whether one initiator has all slow cells, and no other set should be faster."""
         rows, columns = map(list, zip(*departure.cells, strict=True))
         most = self.cells.log_score[rows, columns].max() + self.scatter.smallest_reported_loss / 2.0
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
     def _is_structural(self, departure: Departure) -> bool:
-        """Return whether sets of equally many nodes lose alike at all nodes of the machine."""
+        """Return whether sets of equally many nodes have similar losses at all nodes."""
         size = len(self.nodes[departure.cells[0][1]])
         alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
         departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)
@@ -314,10 +317,10 @@ class DriveSetCells(TidyTableSliceCells):
 def _compositions(
     rows: pd.DataFrame, sets: Mapping[str, DrivesByNode], models: Mapping[str, str]
 ) -> dict[tuple[str, str], str]:
-    """Return initiator and drive set -> a text that is equal for comparable sets.
+    """Return (initiator, drive set) -> a text that is equal for comparable sets.
 
-    The text has, for each node of the set, its relation to the initiator, its distance in the SLIT,
-    and the models of its drives. Drives of unknown model are not comparable.
+    For each node of the set, the text has the relation to the initiator, the distance in the SLIT,
+    and the models of the drives. Drives of an unknown model are not comparable.
     """
     columns = ["initiator", "target", "target_nodes", "relation", "distance"]
     cells = list(rows[columns].drop_duplicates(["initiator", "target"]).itertuples(index=False))
@@ -357,7 +360,7 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         found, components = "shared_drive_path", nodes
-        # If the drives were only read together, a single slow drive can be the reason.
+        # If the drives were read only together, a single slow drive can be the reason.
         read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == _DRIVES or not read_alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
@@ -394,12 +397,12 @@ def _readers_text(initiators: Sequence[str]) -> str:
 
 
 def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
-    """Yield the worst drive set of each node that has less bandwidth than a subset of its drives.
+    """Yield, for each node, the worst drive set that has less bandwidth than a part of its drives.
 
-    All sets with drives of several nodes count as one node here.
+    Here, all sets with drives of several nodes together count as one node.
     """
     scores, found = cells.cells.log_score, dict[frozenset[int], list[tuple[Departure, Position]]]()
-    # The best of several parts is selected, so noise alone can make it better than the whole set.
+    # The best part of several is chosen, so noise alone can make a part better than the whole set.
     comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)
     for column, parts in enumerate(cells.parts):
         gains = np.nan_to_num(scores[:, parts] - scores[:, [column]], nan=-np.inf)

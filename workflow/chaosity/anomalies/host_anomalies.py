@@ -50,7 +50,7 @@ from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
 
-# Kinds of places that tests cover, as sentences name them.
+# Kinds of places that the tests cover, in the words of the report.
 _KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "memory of the nodes",
     "links between packages",
@@ -65,14 +65,14 @@ class HostComponentFacts:
     """Facts about a host that are not measurements."""
 
     packages: PackageNodes | None = None  # nodes of each package; None when unknown
-    # Node, also one without processing units -> number of its package in `packages`.
+    # Node (with or without processing units) -> number of its package in `packages`.
     package_of_node: Mapping[int, int] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)  # component of each drive -> its model
     # Name of each processing unit -> its core kind; empty if there is only one kind.
     core_kinds: Mapping[str, str] = field(default_factory=dict)
-    # Node -> name of its first processing unit, which runs the loads of a single thread.
+    # Node -> name of its first processing unit, which runs the loads with a single thread.
     first_units: Mapping[int, str] = field(default_factory=dict)
-    # Name of each L3 domain that is within one node -> this node.
+    # Name of an L3 domain -> the node that contains the domain; only domains within one node.
     node_of_l3_domain: Mapping[str, int] = field(default_factory=dict)
     # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
@@ -130,8 +130,8 @@ def host_component_facts(
 def why_results_are_unusable(measurements: Measurements) -> str:
     """Return why the results of a host are useless and what to do; empty if they are not.
 
-    The report and all commands that show results say this first. `measurements` is the tidy table
-    of the host.
+    The report and all commands that show results begin with this text. `measurements` is the tidy
+    table of the host.
     """
     return reason_for_unusable_results(_valid_rates_and_times(measurements))
 
@@ -139,7 +139,8 @@ def why_results_are_unusable(measurements: Measurements) -> str:
 def _valid_rates_and_times(measurements: Measurements) -> Measurements:
     """Return the valid rows of rates and times, without percentiles.
 
-    A few slow accesses decide percentiles, so percentiles scatter more than medians.
+    Percentiles are left out because a few slow accesses decide them, so they scatter more than
+    medians.
     """
     performance = measurements.performance_rows()
     of_few = performance.rows["metric"].map(is_percentile).astype(bool)
@@ -173,8 +174,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         kinds[_MEMORY].append(find_slow_l3_domain_links(spread, parts.node_of_l3_domain))
         if _LINKS in kinds:
             kinds[_LINKS].append(find_slow_links(between, weakest))
-        # Rows with buffers on a third node are left out: the relation of cores and drives does not
-        # say how far the data has to go.
+        # Rows with buffers on a third node are left out. The relation of cores and drives does not
+        # say how far their data has to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
         kinds[_DRIVES], kinds[_SETS] = _check_drives(drives, parts)
@@ -228,7 +229,7 @@ def _check_memory(
     memory: Measurements, parts: HostComponentFacts
 ) -> tuple[str, list[AnomalyTestResult]]:
     """Test the node matrices, and the initiators that are parts of nodes."""
-    # Cells of a matrix with many gaps are compared by the topology instead, as those of drives are.
+    # A matrix with many gaps is not analysed as a matrix. Its cells are grouped by the topology.
     matrices = [
         (where, matrix)
         for where, matrix in memory.node_matrices()
@@ -239,8 +240,8 @@ def _check_memory(
     check = AnomalyTestResult()
     structures: list[str] = []
     for where, matrix in matrices:
-        # A SLIT is about time. Bandwidth is compared with a SLIT only where no latency was
-        # measured.
+        # The entries of a SLIT describe time. A bandwidth is compared with the SLIT only if no
+        # latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
         units = parts.first_units if where.get("initiator_kind") == "pu" else {}
         found, analysis, _ = analyse_one_of_matrices(
@@ -252,7 +253,8 @@ def _check_memory(
         structures += [analysis.structure.description] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:
-        # Two tests, each over all matrices: slow parts, and remote memory better than local memory.
+        # There are two tests over all matrices: slow parts, and remote memory better than local
+        # memory.
         check.tests_count += 2
         number = format_count(len(matrices), "node matrix", "node matrices")
         check.tested = f"{number}{' and the SLIT' if distances else ''}"
@@ -280,8 +282,8 @@ def _comparable(rows: Measurements) -> Measurements:
     """Return the rows of loads whose values can be compared between initiators.
 
     Of a sweep over sizes, only the largest size is kept, since it measures memory. Core-to-core
-    transfers are left out: they are between initiator and responder. Loads of published data that
-    ran at the same time as others are left out too; the factor `mode` shows them.
+    transfers are left out, since they are between initiator and responder. Loads of published data
+    that ran at the same time as others (factor `mode`) are left out too.
     """
     if not len(rows):
         return rows
@@ -295,14 +297,14 @@ def _comparable(rows: Measurements) -> Measurements:
 
 
 def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
-    """Return (initiator, target) -> entry of the SLIT, for pairs of nodes with one in the rows."""
+    """Return (initiator, target) -> SLIT entry, for pairs of nodes whose rows have an entry."""
     known = rows.node_to_node_rows().rows.dropna(subset="distance")
     entries = known[["initiator_node", "target_node", "distance"]]
     return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
 def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
-    """Return the anomaly with a sentence that describes the first component with a description."""
+    """Return the anomaly with a sentence on its first component that has a description."""
     for name in anomaly.components:
         if name in parts.descriptions:
             words = place_in_words(name)

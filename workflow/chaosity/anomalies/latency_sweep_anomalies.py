@@ -1,9 +1,9 @@
-"""Anomalies of latency over the working set: contention within a node, and inversions.
+"""Find contention within a node, and inversions, in latency over the working set.
 
 Contention: some initiators of a node are slower than the others when all run at the same time,
-although each of them is as fast as the others alone. Inversion: at one size, an initiator is
-clearly slower than the others of its node, although it was faster at smaller sizes. Document 003
-shows both on an EPYC: contention of half of the cores, and an inversion at the largest size.
+although each of them is as fast as the others alone. Inversion: an initiator is clearly slower than
+the others of its node at one size, although it was faster at smaller sizes. Document 003 shows both
+on an EPYC: contention of half of the cores, and an inversion at the largest size.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from chaosity.store.measurements import Measurements
 from chaosity.text_templates import text_of_macro
 
 SERIAL = "serial"
-# Levels of the factor `mode` in which loads run at the same time -> text for these loads.
+# Levels of the factor `mode` whose loads run at the same time -> text for these loads.
 TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
-# An initiator counts as usually faster only if it was faster at this many sizes with a clear lead.
+# Fewest sizes with a clear lead from which on an initiator counts as usually faster.
 _MIN_SIZES = 3
-# A lead, see `_inversions`, that is larger than the noise of a single run, in either direction.
+# A lead (see `_inversions`) that the noise of a single run does not explain, in either direction.
 _CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
 
 
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
     """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
 
-    `x` is the size in bytes, `level` is the level of the factor `mode`, and `rest` has the other
-    factors as JSON. `rows` must be valid rows of times.
+    `x` is the size in bytes. `level` is the level of the factor `mode`. `rest` has the levels of
+    the other factors as JSON. `rows` must be valid rows of times.
     """
     with_columns = rows.with_columns(
         x=pd.to_numeric(rows.factor_level_of_each_row("bytes"), errors="coerce"),
@@ -68,9 +68,9 @@ def find_contention_and_inversions(
     """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns.
 
     Returns:
-        The result of the tests: one for each node and mode with possible contention, and one for
-        inversions. The second result is kind of anomaly -> why it could not be found, as a
-        sentence.
+        Two results. The first is the result of the tests: one test for each node and mode with
+        possible contention, and one test for inversions. The second is kind of anomaly -> why this
+        kind could not be found, as a sentence.
     """
     columns = ["experiment", "load", "benchmark", "metric"]
     check = AnomalyTestResult(tests_count=1)
@@ -94,7 +94,7 @@ def find_contention_and_inversions(
 
 
 def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Yield an anomaly for each node with initiators that are slow only when all run."""
+    """Yield an anomaly for each node with initiators that are slow only while all run."""
     together = where["mode"]
     found = compare_latency_together_and_alone(Measurements(rows), together, SERIAL)
     if found.start is None:
@@ -107,11 +107,11 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         pairs = _log_ratios(own, own["initiator"].isin(alone), ["x", "replicate"])
         if len(pairs):
             ratios[str(nodes)] = pairs if one_run else pairs.groupby("replicate").mean()
-    # The nodes scatter alike, so their variances are pooled.
+    # All nodes scatter alike, so their variances are pooled.
     freedom = sum(len(each) - 1 for each in ratios.values())
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in ratios.values())
     for nodes, per_block in ratios.items():
-        if not freedom:  # a single ratio may be noise
+        if not freedom:  # a single ratio for each node may be noise
             continue
         error = np.sqrt(squares / freedom / len(per_block))
         low, high, p = _interval(float(per_block.mean()), error, freedom)
@@ -174,7 +174,7 @@ def _reasons_for_untested_kinds(
 
 
 def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
-    """Return, for each group, the mean log value of the chosen rows minus that of the others."""
+    """Return, for each group, the mean log of the chosen rows minus that of the other rows."""
     logs = rows.assign(log=np.log(rows["value"].astype(float)))["log"]
     keys = [rows[name] for name in by]
     above, below = (logs[part].groupby([key[part] for key in keys]) for part in (chosen, ~chosen))
@@ -183,7 +183,7 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
 
 
 def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
-    """Return both ends of the loss's 95 % interval in per cent, and the p-value of "no loss"."""
+    """Return both ends of the 95 % interval of the loss in per cent, and the p-value of no loss."""
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
     return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))
@@ -195,12 +195,12 @@ class _PossibleInversion:
 
     where: dict[str, str]  # experiment, load, benchmark, metric and mode
     rows: pd.DataFrame  # rows of all initiators of the node at all sizes
-    # Medians of the replicates; a row for each size, a column for each initiator.
+    # Medians of the replicates, with a row for each size and a column for each initiator.
     medians: pd.DataFrame
-    initiator: str  # the initiator that was faster at the last smaller sizes with a clear order
+    initiator: str  # initiator that was faster at the last smaller sizes with a clear order
     position: int  # row of the size in `medians`
-    lead: float  # its lead at this size, see `_inversions`
-    usual: pd.Series  # the leads of `initiator` at smaller sizes, from the first clear lead on
+    lead: float  # lead of the initiator at this size, see `_inversions`
+    usual: pd.Series  # its leads at smaller sizes, from the first clear lead on
 
 
 def _possible_inversions(
@@ -228,13 +228,14 @@ def _possible_inversions(
 def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> Iterator[Anomaly]:
     """Yield at most one inversion for each node.
 
-    An inversion is a size at which an initiator that is faster at smaller sizes is clearly slower.
+    An inversion is a size at which an initiator is clearly slower although it is faster at smaller
+    sizes.
 
-    The lead of an initiator is the logarithm of its latency, minus the mean logarithm of the other
-    initiators' latencies: negative if it is faster. The mean lead of an initiator at smaller sizes
-    must be clearly below zero, and its lead at this size clearly above this mean. The scatter is
-    computed from the differences between an initiator's leads at neighbouring smaller sizes, for
-    all initiators together. The two tests of an initiator are corrected for the number of all
+    The lead of an initiator is the logarithm of its latency minus the mean logarithm of the other
+    initiators' latencies. A faster initiator has a negative lead. The mean lead of an initiator at
+    smaller sizes must be clearly below zero, and the lead at this size clearly above this mean. The
+    scatter comes from the differences between leads of an initiator at neighbouring smaller sizes,
+    for all initiators together. The two tests of an initiator are corrected for the number of all
     comparisons (Bonferroni). The significance level is 5 % if the size was measured in a single
     block, else `HOST_FALSE_ALARM_LEVEL`.
     """
@@ -243,7 +244,8 @@ def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> It
         last = {case.initiator: case for case in possible}
         steps += [np.diff(case.usual) for case in last.values()]
     squares = np.square(np.concatenate([[], *steps]))
-    # Successive differences have twice the variance, and two thirds of the freedom (von Neumann).
+    # Successive differences have twice the variance and two thirds of the degrees of freedom (von
+    # Neumann).
     variance, freedom = float(squares.sum()) / 2.0 / max(len(squares), 1), len(squares) / 1.5
     count = sum(len(possible) for possible in possible_of_nodes)
     for possible in possible_of_nodes:
@@ -258,7 +260,7 @@ def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> It
 
 
 def _clear_inversion(case: _PossibleInversion, confidence: float) -> Anomaly | None:
-    """Return the inversion if its lead, confidence and replicates are clear; otherwise None."""
+    """Return the inversion if its lead, confidence and replicates are clear; None otherwise."""
     if case.lead < _CLEAR_LEAD:
         return None
     initiator, where = case.initiator, case.where

@@ -1,8 +1,8 @@
 """Find all anomalies of a matrix of initiator nodes and target nodes.
 
-`MatrixAnalysis._suspects` lists what can be slow: the memory of a node (TARGET), also only from
-other nodes (INTO), its cores (INITIATOR), links and paths. `host_anomalies` decides between
-findings of several matrices.
+`MatrixAnalysis._suspects` lists what can be slow: the memory of a node (TARGET), this memory only
+for other nodes (INTO), the cores of a node (INITIATOR), links and paths. `host_anomalies` decides
+between the findings of several matrices.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from chaosity.store.csv_tables import NodeMatrix
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity, join_with_and
 
-# Parts of a node matrix that can be suspected.
+# Parts of a node matrix that can be slow.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
 PROCESSING_UNITS = "processing_units"  # some units of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
-# The largest number of cells that a note names.
+# The largest number of cells that a note lists.
 _MAX_NAMED = 8
-# Noise makes equal losses different. So a loss is similar to a second loss if it is at least this
-# share of the second.
+# A loss counts as similar to a second loss if it is at least this share of the second loss. Noise
+# makes equal losses different.
 _SIMILAR = 0.4
 
 
 def analyse_matrix(
     matrix: NodeMatrix, packages: PackageNodes | None = None, distances: SlitEntries | None = None
 ) -> Findings:
-    """Return the findings of a machine from its matrix alone.
+    """Return the findings of a machine from a single matrix, without a tidy table.
 
-    The arguments are those of `analyse_one_of_matrices`.
+    The arguments are explained in `analyse_one_of_matrices`.
     """
     found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
     cells, structure = analysis.cells, analysis.structure
@@ -119,20 +119,20 @@ def analyse_one_of_matrices(
         matrix: bandwidth or latency from each initiator node to each target node.
         packages: nodes of each package. Default: learned from the matrix.
         distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
-        tests_count: number of tests of one machine, here of matrices; each is one more chance of a
-            false alarm.
-        units: node -> its only processing unit that ran the loads. Default: all units of each node
-            ran them.
+        tests_count: number of tests of one machine (here of matrices). Each test is one more chance
+            of a false alarm.
+        units: node -> the only processing unit of the node that ran the loads. Default: all units
+            of each node ran them.
 
     Returns:
-        The anomalies, the largest loss first; the analysis; the notes of the check of packages and
+        The anomalies, the largest loss first; the analysis; the notes from checking packages and
         SLIT.
     """
     values = pd.Series(dict(matrix.samples)).explode()
     blocks = None
     if matrix.blocks:
         blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
-    # The order of the nodes in the matrix has no meaning.
+    # The order of the nodes in the matrix has no meaning, so they are sorted.
     nodes = sorted(matrix.initiators), sorted(matrix.targets)
     cells = score_cells(matrix.metric, values, *nodes, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
@@ -167,7 +167,7 @@ def _notes(analysis: MatrixAnalysis) -> list[str]:
 
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
-    """Return cells as texts such as 0->1."""
+    """Return the cells of a mask as texts such as 0->1."""
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
@@ -180,9 +180,9 @@ def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[Com
 
 
 def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
-    """Add the anomaly to `found`, or its sentence to an anomaly with the same worse cell.
+    """Add the anomaly to `found`, or add its sentence to an anomaly with the same worse cell.
 
-    `anomaly` compares a cell with a better one.
+    `anomaly` must compare one cell with one better cell.
     """
     worse = anomaly.cells[-1]
     for number, each in enumerate(found):
@@ -221,10 +221,10 @@ class MatrixAnalysis(GroupedCells[int]):
 
     Attributes:
         structure, tests_count, units: the arguments of `analyse_one_of_matrices`.
-        remote_better: pairs of a remote cell and a worse local cell, see
-            `_remote_cells_better_than_local`.
-        labels: group of each cell; -1 if it was not measured or does not represent its group.
-        found: departures of components and of single cells.
+        remote_better: pairs of a remote cell and a worse local cell, as
+            `_remote_cells_better_than_local` returns them.
+        labels: group of each cell; -1 if not measured or not typical of a group.
+        found: the departures that were found, of components and of single cells.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class MatrixAnalysis(GroupedCells[int]):
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
             # A remote cell that is better than local memory and better than its group is an
-            # exception, so the other cells of the group are not compared with it.
+            # exception. So the other cells of the group are not compared with this cell.
             group = structure.labels == structure.labels[remote]
             group[remote] = False
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
@@ -257,11 +257,11 @@ class MatrixAnalysis(GroupedCells[int]):
 
     @property
     def has_comparable_cells(self) -> bool:
-        """Whether a group has several cells, so that a loss is detectable."""
+        """Whether a group has several cells. Without such a group, no loss is detectable."""
         return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
-        """Return the smallest detectable loss of a cell, in per cent.
+        """Return the smallest detectable loss of a single cell, in per cent.
 
         Each of the `tests_count` tests of the host covers all matrices.
         """
@@ -326,7 +326,7 @@ class MatrixAnalysis(GroupedCells[int]):
             yield replace(anomaly, also=self._opposite_direction(source, target, part))
 
     def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
-        """Return a sentence on the opposite direction of a slow path, unless it is slow too."""
+        """Return a sentence on the opposite direction of a slow path; nothing if it is slow too."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
         if part != PATH or not (opposite & ~self.comparison.departing_mask).any():
             return ()
@@ -336,7 +336,7 @@ class MatrixAnalysis(GroupedCells[int]):
         return (f"The opposite direction {verb} {shown}.",)
 
     def _compared_with(self, positions: Sequence[Position]) -> str:
-        """Return a text with the number of comparable cells and their groups."""
+        """Return a text with the number of comparable cells and the names of their groups."""
         groups = dict.fromkeys(
             self.structure.names[self.structure.labels[position]] for position in positions
         )
@@ -349,10 +349,10 @@ class MatrixAnalysis(GroupedCells[int]):
 def _remote_cells_better_than_local(
     cells: ScoredCells[int], structure: EqualCellGroups
 ) -> list[tuple[Position, Position]]:
-    """Return pairs of positions: a remote cell, and a local cell that is clearly worse.
+    """Return pairs of cells: a remote cell, and a local cell that is clearly worse.
 
-    A remote cell is compared with the local cell of its initiator and with that of its target.
-    Targets without processing units do not count, since memory of their kind (HBM) can be better
+    A remote cell is compared with the local cell of its initiator and with the local cell of its
+    target. Targets without processing units do not count: memory of such nodes (HBM) can be better
     than the memory of other nodes.
     """
     if structure.kind == NONE:
@@ -384,10 +384,11 @@ def losses_explained_by_node_position(
     labels: NDArray[np.int_],
     packages: PackageNodes | None,
 ) -> Scores:
-    """Return the part of each departure, at most 0, that the position of its nodes explains.
+    """Return the part of each departure (0 or below) that the position of its nodes explains.
 
     A node that is far from the links of its package is slightly slower as initiator and as target.
-    If every package has a far node, the loss is structural; if only one has, it is a fault.
+    If every package has such a node, the loss is structural. If only one package has one, the loss
+    is a fault.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:
@@ -407,10 +408,10 @@ def losses_explained_by_node_position(
 def _node_effects(
     part: Scores, incomplete: NDArray[np.bool_], nodes: tuple[int, ...], packages: PackageNodes
 ) -> Scores:
-    """Return the median departure of each row if every package has a similar node, else 0.
+    """Return the median departure of each row if every package has a similar node; 0 otherwise.
 
-    The loss is limited to what the worst nodes of all packages lose. A node that was not measured
-    counts as a similar node.
+    The departure is limited to a loss that every package has. A node that was not measured counts
+    as a similar node.
     """
     known = ~np.isnan(part).all(axis=1)
     effects = np.zeros(len(part))

@@ -1,10 +1,11 @@
-"""Learn the structure of a machine from its matrix: which cells should be equal.
+"""Learn the structure of a machine from its node matrix: which cells should be equal.
 
-There are several hypotheses: all cells are equal; local and remote; packages of neighbouring or of
-alternating nodes; steps of value that recur for every node, as in rings and meshes; hops between
-nearest neighbours; the distances of the firmware. The hypothesis that explains the cells with the
-fewest groups is selected. A fault must not be taken for structure. So a group has to recur: each of
-its initiators and targets has a cell in the group. And a cell that departs costs at most CAP.
+There are several hypotheses. All cells are equal. Local cells differ from remote cells. Packages
+have neighbouring or alternating nodes. Steps of value recur for every node, as in rings and meshes.
+Cells are equal after equally many hops between nearest neighbours. Cells are equal at equal
+distance of the firmware. The hypothesis that explains the cells with the fewest groups is selected.
+A fault must not be taken for structure. So a group must recur: each of its initiators and targets
+has a cell in the group. And a cell that is worse than its group costs at most CAP.
 """
 
 from __future__ import annotations
@@ -31,28 +32,32 @@ SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
 Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
-# Hops between nearest neighbours, where only a small gap of scores shows which nodes are nearest.
-# Noise alone may leave such a gap, so these groups get `KNOWN_BONUS` only if there are also HOPS.
+# Hops between nearest neighbours, if only a small gap of scores shows which nodes are nearest.
+# Noise alone may leave such a gap. So these groups get `KNOWN_BONUS` only if another hypothesis has
+# the kind HOPS.
 UNCLEAR_HOPS = "unclear hops"
-# A departure of more than three standard deviations is not noise; beyond that, its size says
-# nothing about the structure.
+# Largest cost of a departing cell. A departure of more than three standard deviations (cost 9) is
+# not noise, and its exact size says nothing about the structure.
 CAP = 9.0
-# Faults make values worse. A cell that is better than its group contradicts the group twice as much
-# as a worse cell.
+# Factor for the cost of a cell that is better than its group. Faults make values worse, so a better
+# cell contradicts its group twice as much as a worse cell.
 BETTER_COSTS = 2.0
-# Known packages, distances and hops are rejected only if more than one pair of nodes departs in
-# both directions. Hops count as known because nearest neighbours determine all of their groups.
+# Advantage of known packages, distances and hops: they are rejected only if more than one pair of
+# nodes departs in both directions. Hops count as known because nearest neighbours determine their
+# groups.
 KNOWN_BONUS = 2.0 * CAP + 2.0
-# Share of the cells that has to be measured to learn the structure; some points may have failed.
+# Share of the cells that must be measured to learn the structure, since some points may have
+# failed.
 ENOUGH_CELLS = 0.75
-# Differences below a few per cent are no structure that matters, however small the noise is.
+# Smallest standard deviation that is assumed. Differences of a few per cent are no structure that
+# matters.
 LEAST_SCALE = 0.03
-# Gaps between sorted scores that can separate groups. The near and far nodes of a four-socket
-# Opteron differ by 13 %; nodes of one group by less than 6 % on all published machines. A fault can
-# fill a small gap.
+# Gaps between sorted scores that can separate groups. Near and far nodes of a four-socket Opteron
+# differ by 13 %. Nodes of one group differ by less than 6 % on all published machines. There are
+# several gaps because a fault can fill a small one.
 GAPS = (0.06, 0.1, 0.2)
-# If more pairs of nodes were measured in neither direction, no such pair is tried as neighbours,
-# because each pair doubles the number of hypotheses.
+# Most pairs of nodes without any measurement that are tried as neighbours. Each such pair doubles
+# the number of hypotheses, so with more pairs none is tried.
 _MOST_UNKNOWN_PAIRS = 2
 
 
@@ -61,8 +66,8 @@ class EqualCellGroups:
     """A hypothesis about which cells should be equal."""
 
     kind: str  # one of the constants of this module, such as PACKAGES
-    labels: Labels  # group of each cell, -1 where nothing was measured
-    names: tuple[str, ...]  # names of the groups, by their numbers
+    labels: Labels  # number of each cell's group; -1 if not measured
+    names: tuple[str, ...]  # names of the groups, in the order of their numbers
     packages: PackageNodes | None = None  # nodes of each package, if `kind` is PACKAGES
 
     @property
@@ -85,8 +90,8 @@ def learn_matrix_structure(
 ) -> EqualCellGroups:
     """Return the hypothesis that explains a node matrix best.
 
-    Given packages and entries of the SLIT are tried too. If packages are given, no other packages
-    are tried.
+    Hypotheses from the given packages and SLIT entries are tried too. If packages are given, no
+    other packages are tried.
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
     best, least = hypotheses[0], np.inf
@@ -100,7 +105,7 @@ def learn_matrix_structure(
         cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
-    # Of several hypotheses with the same groups, the first is returned: packages say more than
+    # If several hypotheses have the same groups, the first is returned: packages say more than
     # steps.
     return _ordered(cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels)))
 
@@ -115,10 +120,11 @@ def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float
     """Return unexplained departures plus a penalty for each group; smaller is better."""
     scale = max(LEAST_SCALE, cells.typical_standard_error if cells.freedom else cells.noise)
     of_groups = best_middle_score_of_each_group(cells, structure.labels)
-    expected = np.append(of_groups, np.nan)[structure.labels]  # label -1 takes the NaN
+    expected = np.append(of_groups, np.nan)[structure.labels]  # the label -1 takes the last item
     departures = (cells.log_score - expected)[cells.measured_mask]
     groups = len(np.unique(structure.labels[cells.measured_mask]))
-    # Twice the penalty of Schwarz's criterion: one group too few is better than one too many.
+    # The penalty is twice that of Schwarz's criterion: one group too few is better than one too
+    # many.
     penalty = 2.0 * np.log(max(2, len(departures)))
     costs = np.minimum((departures / scale) ** 2, CAP)
     costs *= np.where(departures > 0.0, BETTER_COSTS, 1.0)
@@ -175,7 +181,7 @@ def _structure(kind: str, groups: Groups, packages: PackageNodes | None = None) 
 def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     """Return the structure for an unknown machine: local cells are one group.
 
-    Each other cell is a group alone, so nothing is compared with it.
+    Each other cell is a group of its own, so it is compared with nothing.
     """
     groups = {"local": local & cells.measured_mask}
     for position in cell_positions_in_mask(~local & cells.measured_mask):
@@ -185,7 +191,7 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
 
 
 def _one_sided(cells: ScoredCells[int]) -> Mask:
-    """Return the mask of cells of one-sided nodes, which lack processing units or memory."""
+    """Return the mask of cells with a node that lacks processing units or memory (one-sided)."""
     columns = ~np.isin(cells.columns, cells.rows)
     rows = ~np.isin(cells.rows, cells.columns)
     if columns.all() or rows.all():
@@ -195,10 +201,11 @@ def _one_sided(cells: ScoredCells[int]) -> Mask:
 
 
 def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Labels:
-    """Return the rank of each cell of a one-sided node by its score (0 is best); other cells: -1.
+    """Return the rank by score of each cell of a one-sided node (0 is best); -1 for other cells.
 
-    The nearest initiators of all such nodes are comparable, then the second nearest, and so on. If
-    there is only one such node, no node is comparable, so each of its cells is a group of its own.
+    The nearest initiators of all one-sided nodes are comparable with each other, then the second
+    nearest ones, and so on. A single one-sided node is comparable with no node, so each of its
+    cells is a group of its own.
     """
     ranks = np.full(one_sided.shape, -1)
     lines: list[tuple[slice | int, slice | int]] = [
@@ -232,7 +239,7 @@ def _packages_of_nearest_nodes(
 
 
 def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
-    """Yield two groups, same package and other package; then both divided where values differ."""
+    """Yield the groups same package and other package; then both divided where values differ."""
     same = np.zeros(remote.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
@@ -250,7 +257,7 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
 
 
 def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
-    """Return whether each group within packages has better values than each between packages."""
+    """Return whether every group within packages is better than every group between packages."""
     level = dict(
         zip(structure.names, best_middle_score_of_each_group(cells, structure.labels), strict=False)
     )
@@ -262,10 +269,10 @@ def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualC
 def _by_steps(
     cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield groups of remote cells, for two models of a machine.
+    """Yield groups of remote cells for two models of a machine.
 
     In the first model, the cells of a group have similar values (a step). In the second model, the
-    nodes of each cell of a group are the same number of hops apart; a hop leads to a nearest
+    cells of a group have the same number of hops between their nodes. A hop leads to a nearest
     neighbour.
     """
     for steps in of_value:
@@ -276,24 +283,24 @@ def _by_steps(
         measured = [step & remote for step in steps]
         yield STEPS, dict(zip(names, measured, strict=True))
         yield from _by_hops(cells, remote, steps[0])
-    # A slow node closes gaps between steps, but which node is nearest to each node stays the same.
+    # A slow node can close gaps between steps, but does not change which node is nearest to a node.
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _by_hops(cells, remote, remote & (remote_scores == best))
-    # The nearest nodes also stay the same if noise closes the gaps. But among equal nodes, noise
-    # alone makes one the nearest, so hops between them are unclear.
+    # The nearest nodes also stay the same if noise closes the gaps. But among equally near nodes,
+    # noise alone makes one the nearest, so these hops are unclear.
     for nearest in (_nearest_in_one_direction(cells, remote), *near):
         yield from _by_hops(cells, remote, nearest, UNCLEAR_HOPS)
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
-    """Return one nearest node for each node, as in a one-way ring.
+    """Return one nearest node for each node, as in a one-way ring, each node used once.
 
-    The sum of their scores is highest.
+    The choice has the highest sum of scores.
     """
     scores = np.where(remote, cells.log_score, np.nan)
     best, least = np.nanmax(scores), np.nanmin(scores)
-    # A node is not near to itself, and a node that lacks units or memory is near to no other node.
+    # No node is near to itself or to a node that lacks processing units or memory.
     far = least - len(cells.rows) * (best - least + 1.0)
     scores = np.where(remote, cells.log_score, far)
     nearest = np.median(scores.max(axis=1)) - 2.0 * cells.typical_standard_error
@@ -304,7 +311,7 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
-    """Yield, for each gap of scores that noise seldom leaves, the node pairs above this gap."""
+    """Yield the node pairs above a gap of scores, for each gap that noise alone seldom leaves."""
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
@@ -326,7 +333,7 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
 def _by_hops(
     cells: ScoredCells[int], remote: Mask, nearest: Mask, kind: str = HOPS
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield a group for each number of hops, unless more hops have better scores.
+    """Yield a group for each number of hops, but nothing if more hops have better scores.
 
     A hop leads to a nearest neighbour.
     """
@@ -339,7 +346,7 @@ def _by_hops(
 def _by_distances(
     cells: ScoredCells[int], remote: Mask, distances: SlitEntries | None
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield one group for each distance of the SLIT, if the SLIT has all pairs of nodes."""
+    """Yield one group for each distance of the SLIT if the SLIT has all pairs of nodes."""
     known = distances or {}
     table = np.array([[known.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     if not np.isnan(table[remote]).any():
@@ -348,11 +355,12 @@ def _by_distances(
 
 
 def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask]]:
-    """Yield steps of value that join both directions of a node pair, then steps by direction.
+    """Yield steps of value with both directions of a pair joined, then steps of single directions.
 
-    The better direction of a node pair decides the step of both directions, so a direction that
-    became slow stays in its group, and a direction that was not measured gets a group. Steps that
-    differ by direction, as in a one-way ring, count only if they recur, see `_recurs`.
+    In joined steps, the better direction of a node pair decides the step of both directions. So a
+    direction that became slow stays in its group, and a direction that was not measured gets a
+    group. Steps of single directions, as in a one-way ring, count only if they recur (see
+    `_recurs`).
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
@@ -369,11 +377,11 @@ def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask
 
 
 def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
-    """Return the masks of a part's cells in steps of score, best first.
+    """Return masks of the cells of `part`, one for each step of score, the best step first.
 
-    A step ends where scores differ by more than `gap`. Each step has cells of all initiators and
-    targets of the part. Cells of a step that does not recur are joined to the next worse step if
-    `join_worse`, otherwise to the better step, since faults make values worse.
+    A step ends where sorted scores differ by more than `gap`. Each step has cells of all initiators
+    and targets of the part. A step that does not recur is joined to the next worse step if
+    `join_worse` is true. Otherwise it is joined to the better step, since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
@@ -398,10 +406,10 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
 
 
 def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
-    """Return whether each initiator and target of the part has a cell in the step.
+    """Return whether each initiator and each target of `part` has a cell in the step.
 
-    An unmeasured cell may be in the step. At least half of the initiators and targets must have a
-    measured cell there.
+    An unmeasured cell counts as a cell in the step. But at least half of the initiators and targets
+    must have a measured cell in the step.
     """
     for axis in (0, 1):
         has, needs = step.any(axis=axis), part.any(axis=axis)
@@ -411,10 +419,10 @@ def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
 
 
 def _cells_by_hops(nearest: Mask) -> Groups:
-    """Return the cells of each number of hops; empty if nearest neighbours do not explain them.
+    """Return number of hops -> its cells; empty if nearest neighbours do not explain all cells.
 
-    Each node must have a node two hops away. Not every node needs a node at three or more hops: in
-    the middle of a row or of a mesh there may be none.
+    Each node must have a node two hops away. Not every node needs a node at three or more hops: a
+    node in the middle of a row or mesh may have none.
     """
     if nearest.shape[0] != nearest.shape[1]:
         return {}

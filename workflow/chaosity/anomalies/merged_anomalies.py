@@ -1,9 +1,9 @@
 """Merge the anomalies of a host that have one cause.
 
-A finding explains a second one if all cells of the second finding use the component of the first,
-and lose no more than this component costs them. There is one rule for each way in which cells use a
-component. The rules decide for example whether a link is slow, or the memory of a node, since a
-module is missing.
+A finding explains a second finding if all cells of the second finding use the component of the
+first, and lose no more than this component costs them. There is one rule for each way in which
+cells use a component. For example, the rules decide whether a link is slow, or a node that lost a
+memory module.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_in_words
 
-# Anomalies of one place by several kernels, metrics or experiments are merged into one, which has
-# at most this many sentences on the anomalies merged into it.
+# Anomalies of one place by several kernels, metrics or experiments are merged into one anomaly. It
+# has at most this many sentences on the others.
 _MAX_ALSO = 3
-# A path that loses more than this many times what its slow node loses has a fault of its own.
+# A path that loses more than this many times the loss of its slow node has a fault of its own.
 _MORE_LOSS = 1.5
-# A path that gets less than this share of what a slow link carries is slow for another reason than
-# the link. Somewhat less is normal for other kernels, and for data of which less is in caches.
+# A path that gets less than this share of what a slow link carries has another fault than the link.
+# Somewhat less is normal for other kernels, and for data of which caches hold a smaller part.
 _SAME_RATE = 0.75
-# Triad counts three quarters of the bytes that it moves, and its rate has noise.
+# Triad counts only three quarters of the bytes that it moves. The limit is lower, since rates have
+# noise.
 _COUNTED_BY_TRIAD = 0.7
-# If the paths of a node lose as much as a link, or less by at most this many percentage points, the
-# node is the reason for both losses.
+# A node causes the loss of a link if its own paths lose as much as the link, or less by at most
+# this many percentage points.
 _SAME_LOSS_PERCENT = 5.0
 # Kinds of anomalies that explain no other anomaly.
 _NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
@@ -46,7 +47,7 @@ _NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKi
 class HostPlaces:
     """Which places of a host lie within which other places."""
 
-    # Node, or name of an initiator or target -> its package, see `packages_of_places`.
+    # Node number, or name of an initiator or target -> package; see `packages_of_places`.
     packages: Mapping[int | str, int]
     first_units: Mapping[int, str]  # node -> its first processing unit
     node_of_l3_domain: Mapping[str, int]  # only of domains that are within one node
@@ -55,7 +56,7 @@ class HostPlaces:
 def packages_of_places(
     rows: Measurements, package_of_node: Mapping[int, int]
 ) -> dict[int | str, int]:
-    """Return node, or name of an initiator or target -> its package; only places in one package."""
+    """Return place (node number, or name of an initiator or target) -> its package, if only one."""
     found: dict[int | str, int] = dict(package_of_node.items())
     for end in ("initiator", "target"):
         places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
@@ -65,7 +66,7 @@ def packages_of_places(
 
 
 def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Keep one anomaly of each kind and place: if possible one without doubt, with most cells.
+    """Keep one anomaly of each kind and place, if possible one without doubt and with many cells.
 
     One slow component can cause several anomalies: one kernel shows that a node's memory is slow
     for all nodes, and another kernel shows that this memory is slow for its own node.
@@ -74,7 +75,7 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
     for anomaly in found:
         suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
         place = () if suspected else (anomaly.initiator, anomaly.target)
-        # A node whose memory is slow can be another finding than a node that reads drives slowly.
+        # Slow memory of a node, and slow reads of drives by this node, can be two findings.
         key = anomaly.kind, anomaly.components, place, anomaly.is_on_drives
         by_place.setdefault(key, []).append(anomaly)
     merged = []
@@ -89,10 +90,10 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
 
 
 def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, float]:
-    """Sort key: without doubt first, then links of L3 domains, then most cells and confidence.
+    """Return a sort key: first anomalies without doubt, then links of L3 domains, then most cells.
 
     Whole nodes come before parts of them. Of paths to drives, the largest loss comes first, since
-    sets of drives show more of it than single drives.
+    sets of drives show more of the loss than single drives.
     """
     by_units = isinstance(anomaly.initiator, str)
     on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and anomaly.is_on_drives
@@ -108,14 +109,14 @@ def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, 
 
 
 def _source_text(anomaly: Anomaly) -> str:
-    """Return metric, kernel and experiment: "bandwidth (triad) of memory_bandwidth"."""
+    """Return metric, kernel and experiment as text: "bandwidth (triad) of memory_bandwidth"."""
     kernel = anomaly.where.get("kernel")
     metric = metric_in_words(anomaly.metric).lower()
     return f"{metric}{f' ({kernel})' if kernel else ''} of {anomaly.where.get('experiment')}"
 
 
 def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
-    """Return the anomalies that no other anomaly explains, with sentences on what each explains."""
+    """Return the anomalies that no other one explains, with sentences on what each one explains."""
     causes_of = {
         number: [
             cause
@@ -127,7 +128,8 @@ def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) ->
     shown = [number for number, causes in causes_of.items() if not causes]
     sentences: dict[int, list[str]] = {number: [] for number in shown}
     for number, causes in causes_of.items():
-        # A suspicion explains no finding, and an explained anomaly explains no other anomaly.
+        # A suspicion never explains a finding, and an explained anomaly never explains another
+        # anomaly.
         usable = [
             cause
             for cause in causes
@@ -163,14 +165,14 @@ def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) ->
 
 
 def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow component (`cause`) limits all cells of an anomaly with fewer cells.
+    """Return whether a slow component (`cause`) limits all cells of a smaller anomaly.
 
     Slow memory limits all paths to it, and all cores that use it.
     """
     if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
         return False
     if _is_l3_domain_of_all_cells(anomaly, cause, places):
-        return False  # the cores get what the link carries, so they are not the reason
+        return False  # the cores get what the link carries, so they are not the cause
     if less_is_better(cause.metric) != less_is_better(anomaly.metric):
         return False
     ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
@@ -188,7 +190,7 @@ def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
 
 
 def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow unit (`cause`) runs a thread of an anomaly that loses no more."""
+    """Return whether a slow unit (`cause`) runs a thread of an anomaly with no larger loss."""
     _, nodes = thread_count_and_nodes_of_name(anomaly.components[0])
     is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
     loss = cause.loss_as_share_of_better_value
@@ -196,7 +198,7 @@ def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces)
 
 
 def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as it is."""
+    """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as this."""
     across = _is_across(cause, anomaly, places, both_ways=False)
     return across and anomaly.observed >= _SAME_RATE * cause.observed
 
@@ -204,8 +206,8 @@ def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) 
 def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether paths of one node (`cause`) lose as much as a link (`anomaly`) seems to lose.
 
-    The package of this node has several nodes, and the loads that test the link have pages on all
-    of them, so a slow node also slows these loads. The paths may have either direction of the link.
+    The package of the node has several nodes. The loads that test the link have pages on all of
+    them, so a slow node slows these loads too. The paths may use either direction of the link.
     """
     if (
         _is_across(cause, anomaly, places, both_ways=False)
@@ -221,9 +223,9 @@ def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -
 
 
 def _is_across(link: Anomaly, anomaly: Anomaly, places: HostPlaces, *, both_ways: bool) -> bool:
-    """Return whether all reads of an anomaly use a link in its slow direction, or in any direction.
+    """Return whether all reads of an anomaly use the slow direction of a link (`link`).
 
-    Any direction counts with `both_ways`.
+    With `both_ways`, reads that use the opposite direction count too.
     """
     slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
     slow += [pair[::-1] for pair in slow if both_ways]
@@ -241,7 +243,7 @@ def _has_several_nodes(node: int, places: HostPlaces) -> bool:
 def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether all accesses of an anomaly use the slow link of an L3 domain (`cause`).
 
-    The accesses are as fast as this link, and by cores of the domain or of its node.
+    The accesses must be as fast as the link, and come from cores of the domain or of its node.
     """
     if not _is_l3_domain_link(cause):
         return False
@@ -253,9 +255,10 @@ def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPla
 
 
 def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow link of an L3 domain (`cause`) slows all cores of its package together.
+    """Return whether the slow link of an L3 domain (`cause`) also slows its package as a whole.
 
-    Only packages with more than two domains are tested, so the cores lose less than half as much.
+    Only packages with more than two domains are tested, so the package loses less than half as
+    much.
     """
     if not _is_l3_domain_link(cause):
         return False
@@ -266,18 +269,18 @@ def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlac
 
 
 def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
-    """Return whether slow memory (`cause`) has the buffers for slow reads of drives (`anomaly`)."""
+    """Return whether the buffers of slow drive reads (`anomaly`) lie in slow memory (`cause`)."""
     if cause.kind != AnomalyKind.SLOW_COMPONENT or cause.is_on_drives or not anomaly.is_on_drives:
         return False
     memory, readers = _ends(cause.cells)[1], _ends(anomaly.cells)[0]
     if anomaly.kind == AnomalyKind.REMOTE_BETTER:
-        readers = _ends(anomaly.cells[-1:])[0]  # the slow reader; the cell before it is the better
+        readers = _ends(anomaly.cells[-1:])[0]  # the last cell is the slow reader
     loses_more = cause.loss_as_share_of_better_value >= anomaly.loss_as_share_of_better_value
     return len(memory) == 1 and memory == readers and loses_more
 
 
 def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
-    """Return whether a slow drive alone gets what it gets together with others (`cause`)."""
+    """Return whether a drive alone is as fast as a slow set (`cause`) that contains the drive."""
     among = set(anomaly.components) < set(cause.components) and anomaly.is_on_drives
     same_metric = anomaly.metric == cause.metric and cause.is_on_drives
     return among and same_metric and anomaly.observed >= _SAME_RATE * cause.observed
@@ -289,7 +292,7 @@ def _is_l3_domain_link(anomaly: Anomaly) -> bool:
 
 
 def _node_of_initiator(name: str, places: HostPlaces) -> int | None:
-    """Return the node of a node's name, of some threads of one node, or of its first unit."""
+    """Return the node of an initiator, which is a node, some of its threads, or its first unit."""
     place = parse_place_name(name)
     if place is None:
         return None
@@ -309,7 +312,7 @@ _OF_SLOW_PARTS: tuple[_Rule, ...] = (
     _is_memory_of_its_buffers,
     _is_shared_by_its_drive,
 )
-# Kind of an anomaly -> the rules by which another anomaly may explain it.
+# Kind of an anomaly -> the rules by which another anomaly may explain an anomaly of this kind.
 _RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
     AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
     AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,

@@ -1,12 +1,12 @@
-"""Check whether the firmware's distances (ACPI's SLIT) and packages agree with the measurements.
+"""Check whether the firmware's packages and distances (SLIT) agree with the measurements.
 
 The distances and packages are compared with the structure that is learned from the matrix alone.
 Each distance of the SLIT stands for a group of cells: the group in which most pairs of nodes with
 this distance were measured. The group of a distance is never better than the group of a smaller
-distance. The entry of a pair in another group is wrong. What can be wrong: one pair; all pairs of a
-distance that is out of order; or, in a SLIT with only one distance, the far pairs. A SLIT is about
-time: memory of another kind (HBM, CXL) has another bandwidth at any distance, so bandwidths are
-only compared within one kind.
+distance. The SLIT entry of a pair in another group is wrong. Wrong can be one pair, all pairs of a
+distance that is out of order, or the far pairs of a SLIT with only one distance. A SLIT is about
+time. Memory of another kind (HBM, CXL) has another bandwidth at any distance, so bandwidths are
+compared only within one kind of memory.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
 
-# The given packages are rejected when they cost this much more than the learned structure: the
-# cost of one more group and of one departing cell.
+# The given packages are rejected if they cost this much more than the learned structure. This is
+# the cost of one more group and of one departing cell.
 _CLEARLY_WORSE = 20.0
-# Smallest difference between the scores of two groups that a SLIT can express: its entries are in
-# steps of a tenth of the local distance.
+# Smallest difference between the scores of two groups that a SLIT can express, since its entries
+# have steps of a tenth of the local distance.
 _SLIT_STEP = 0.1
-# A node is the reason for wrong pairs if its pairs with at least this many other nodes are wrong.
+# A node is the cause of wrong pairs if its pairs with at least this many other nodes are wrong.
 _SEVERAL = 3
-# Most pairs that a sentence names.
+# Largest number of pairs that a sentence names.
 _MAX_NAMED = 6
 
 
 @dataclass(frozen=True)
 class PackagesAndSlitCheck:
-    """What the comparison of the firmware's packages and SLIT with the measurements found."""
+    """Result of comparing the firmware's packages and SLIT with the measurements."""
 
     anomalies: tuple[Anomaly, ...] = ()  # anomalies of the kind slit_mismatch
-    # Structure to use instead of the given structure; None to keep the given structure.
+    # Structure that replaces the given structure; None if the given structure is kept.
     structure: EqualCellGroups | None = None
     notes: tuple[str, ...] = ()  # observations that are not anomalies
 
@@ -75,7 +75,7 @@ def check_packages_and_slit(
 
     Args:
         cells: the matrix.
-        structure: learned from the matrix, with these packages and distances among the hypotheses.
+        structure: structure that was learned from the matrix, these packages and these distances.
         packages: nodes of each package, as the firmware reports.
         distances: (initiator, target) -> entry of the SLIT.
     """
@@ -89,14 +89,14 @@ def check_packages_and_slit(
     notes: list[str] = []
     instead = None
     if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
-        # The given packages were not selected, or only with groups that contradict them.
+        # The structure has no packages, or has the given packages but values that contradict them.
         rejected = structure.kind != PACKAGES or not are_values_better_within_packages(
             cells, structure
         )
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
         if rejected or gain > _CLEARLY_WORSE:
             instead = measured
-            # A difference of costs is twice a difference of log likelihoods.
+            # A difference of costs is twice the difference of log likelihoods.
             confidence = 1.0 - float(np.exp(-max(gain, 0.0) / 2.0))
             anomalies.append(_wrong_packages(cells, measured.packages or (), packages, confidence))
     if distances:
@@ -119,7 +119,7 @@ def check_packages_and_slit(
 
 
 def _differ(learned: PackageNodes, given: PackageNodes) -> bool:
-    """Return whether two divisions of the same nodes into packages differ."""
+    """Return whether two divisions of the same nodes into packages are different."""
     same_nodes = set(chain(*learned)) == set(chain(*given))
     return same_nodes and set(map(frozenset, learned)) != set(map(frozenset, given))
 
@@ -127,7 +127,7 @@ def _differ(learned: PackageNodes, given: PackageNodes) -> bool:
 def _wrong_packages(
     cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes, confidence: float
 ) -> Anomaly:
-    """Return the anomaly of node pairs in one given package but in different measured packages."""
+    """Return the anomaly of node pairs that share a given package but not a measured package."""
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
     apart = [pair for pair in given_pairs if pair not in together]
@@ -154,11 +154,11 @@ def _mismatch(
     compared_with: str,
     others: Sequence[NodePair] = (),
 ) -> Anomaly:
-    """Return a SLIT mismatch of node pairs; its initiator and target are those of the first pair.
+    """Return a SLIT mismatch of node pairs, with initiator and target of the first pair.
 
-    The loss is what a program loses when it places memory by the firmware's table: the difference
-    of the `scores`. `others` are the pairs that the `pairs` are compared with. If only some pairs
-    access memory without processing units, the advice names this and no cable.
+    The loss is the difference of the `scores`: what a program loses if it places memory by the
+    firmware's table. `others` are the pairs with which the `pairs` are compared. If only some pairs
+    access memory without processing units, the advice names this fact and does not suggest a cable.
     """
     kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
     worse, better = sorted(scores)
@@ -184,10 +184,10 @@ def _mismatch(
 
 
 def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
-    """Return few nodes of which each pair has at least one, or all if any may be the reason.
+    """Return a few nodes that together are in all pairs; all nodes if any can be the cause.
 
-    If a node changed places with another, all wrong pairs contain it. So each returned node must be
-    in at least three pairs; otherwise either node of a pair can be the reason.
+    If two nodes are interchanged, each wrong pair contains one of them. So each returned node must
+    be in at least three pairs. Otherwise either node of a pair can be the cause.
     """
     remaining = {frozenset(pair) for pair in pairs}
     found = []
@@ -202,16 +202,16 @@ def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
 
 
 def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
-    """Return whether the target is memory without processing units, among nodes that have some."""
+    """Return whether the target lacks processing units and other nodes have some."""
     return pair[1] not in cells.rows and bool(set(cells.columns) & set(cells.rows))
 
 
 def _pairs_to_compare(
     cells: ScoredCells[int], distances: SlitEntries
 ) -> list[dict[NodePair, Position]]:
-    """Return pair -> position, for measured pairs with an entry in the SLIT.
+    """Return dictionaries of pair -> position, for measured pairs with an entry in the SLIT.
 
-    Each dictionary has the pairs that are compared with each other.
+    Only pairs of the same dictionary are compared with each other.
     """
     positions = cell_positions_in_mask(cells.measured_mask)
     named = {cells.initiator_and_target(position): position for position in positions}
@@ -227,10 +227,10 @@ def _pairs_to_compare(
 def _wrong_entries(
     groups: GroupedCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
 ) -> Anomaly | None:
-    """Return one anomaly of all pairs that are not in the group of their distance.
+    """Return one anomaly for all pairs that are not in the group of their distance.
 
-    A pair counts only if its score is nearer to its own group than to that of its distance: a slow
-    path is not an error of the SLIT.
+    A pair counts only if its score is nearer to the typical score of its own group than to that of
+    the group of its distance. A slow path is not an error of the SLIT.
     """
     cells = groups.cells
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
@@ -276,10 +276,10 @@ def _wrong_entries(
 def _group_of_each_distance(
     labels: Mapping[NodePair, int], distances: SlitEntries, typical: Mapping[int, float]
 ) -> dict[float, int]:
-    """Return distance -> the group of its pairs, so that the fewest pairs are in another group.
+    """Return distance -> its group, so that as few pairs as possible are in another group.
 
-    The group of a larger distance is not better. Groups whose difference does not matter count as
-    one. `typical` is the score of each group.
+    The group of a larger distance is never better than that of a smaller distance. Groups whose
+    difference does not matter count as one. `typical` has the typical score of each group.
     """
     of_distance: dict[float, Counter[int]] = {}
     for pair, label in labels.items():
@@ -290,8 +290,8 @@ def _group_of_each_distance(
         for label, number in counts.items()
         if number == max(counts.values())
     }
-    # Group -> number of right pairs, number of different groups, and the groups chosen so far. Of
-    # two choices with equally many right pairs, the one with more groups is taken.
+    # Group -> number of right pairs, number of different groups, and the groups chosen so far. If
+    # two choices have equally many right pairs, the choice with more groups is taken.
     best: dict[int, tuple[int, int, tuple[int, ...]]] = dict.fromkeys(usual, (0, 0, ()))
     for _, counts in sorted(of_distance.items()):
         right = {
