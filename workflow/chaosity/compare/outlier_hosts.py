@@ -1,20 +1,21 @@
-"""Find outlier hosts: hosts that differ from other hosts, although they should be equal.
+"""Find outlier hosts: hosts that differ from the other hosts although all should be equal.
 
-Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So a host is
-compared, cell by cell, with the scatter of the *other* hosts and not with that of its own
-replicates. The scatter of hosts is taken as at least the scatter that follows from their
-replicates. The comparison works with one replicate too.
+Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So the comparison
+of a host, cell by cell, uses the scatter of the *other* hosts and not the scatter of the host's own
+replicates. But the scatter of hosts counts as at least the scatter that their replicates cause. One
+replicate is enough for the comparison.
 
-A host is an outlier if one of its cells deviates from the median of the others by 5 % or more, and
-if chance would cause this in less than one of twenty comparisons of *all* hosts in *all* cells
-(Holm). The limit is strict, since a healthy host that is named by mistake costs a person a day.
+A host is an outlier if one of its cells deviates from the median of the other hosts by 5 % or more,
+and if chance would cause such a deviation in less than one of twenty comparisons of *all* hosts in
+*all* cells (Holm). The limit is strict, since a healthy host that is named by mistake costs a
+person a day.
 
-Outlier hosts are named one by one, the clearest first. The other hosts are then tested without the
-named host, since a named host shifts their median and scatter.
+Outlier hosts are named one by one, the clearest first. After each, the remaining hosts are tested
+without the named host, since a named host shifts their median and scatter.
 
-With three hosts, only two other hosts show how much equal hosts differ in a cell: a test with one
-degree of freedom finds nothing. But all cells of a metric scatter similarly, so variances are
-moderated.
+With three hosts, only two other hosts show how much equal hosts differ in a cell. A test with one
+degree of freedom finds nothing. But all cells of a metric scatter similarly, so their variances are
+combined (moderated).
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ _Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _HostDeviations:
-    """Deviations of hosts; each array is (cells, hosts), NaN where a host was not tested."""
+    """Deviations of hosts; each array has the shape (cells, hosts), with NaN if not tested."""
 
     deviation: _Values  # logarithm of (host's value / median of the other hosts)
-    p: _Values  # probability of the deviation by chance, adjusted for all cells of all hosts
+    p: _Values  # p-value of the deviation, adjusted for all cells of all hosts
     detectable: _Values  # smallest detectable deviation, as a logarithm
 
     @property
@@ -79,19 +80,19 @@ def _find_outliers_one_by_one(
 ) -> tuple[set[int], _HostDeviations]:
     """Return the outlier hosts, named one after the other, and the deviations of all hosts.
 
-    The deviations of an outlier host are those from the round in which it was named. The deviations
-    of the other hosts are those from the last round. The arguments are those of
+    The deviations of an outlier host come from the round in which the host was named. The
+    deviations of the other hosts come from the last round. For the arguments, see
     `scatter_and_median_of_other_hosts`.
     """
     hosts = logs.shape[1]
     remaining = np.full(hosts, True)
     result = current = _deviations(logs, groups, within)
-    # The majority defines what is right, so at most a minority is named.
+    # The majority of the hosts defines what is right, so only a minority can be named.
     for _ in range((hosts - 1) // 2):
         clear = current.large_and_significant_mask
         if not clear.any():
             break
-        # If p-values are equally small, the host with the larger deviation comes first.
+        # If several p-values are equally small, the host with the largest deviation is named first.
         p = np.where(clear, current.p, np.inf).min(axis=0)
         largest = np.where(clear, np.abs(current.deviation), 0.0).max(axis=0)
         remaining[np.lexsort((-largest, p))[0]] = False
@@ -117,23 +118,23 @@ def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> _Ho
 def scatter_and_median_of_other_hosts(
     logs: _Values, groups: NDArray[np.str_], within: _Values, hosts: Collection[int] | None = None
 ) -> tuple[_Values, _Values, _Values]:
-    """Return the value to expect of each host in each cell from the other hosts, and its scatter.
+    """Return the expected value of each host in each cell, from the other hosts, and its scatter.
 
-    The cells of a group share variances. Each result has the shape (cells, hosts): the degrees of
-    freedom of the spread; the spread, which is the standard deviation of the difference of an equal
-    host to the expected value; and the expected value, the median of the other hosts' logarithms.
-    Freedom and spread are NaN where too few other hosts have a value.
+    Returns three arrays of the shape (cells, hosts). First, the degrees of freedom of the spread.
+    Second, the spread: the standard deviation of the difference between an equal host and the
+    expected value. Third, the expected value: the median of the other hosts' logarithms. Freedom
+    and spread are NaN where too few other hosts have a value. The cells of a group share variances.
 
     Args:
-        logs: logarithms, shape (cells, hosts); NaN where a host has no value.
+        logs: logarithms of the values, shape (cells, hosts); NaN where a host has no value.
         groups: group of each cell.
-        within: variance of a host's value that its own replicates cause, for each cell.
-        hosts: the tested hosts; all other hosts get NaN as freedom and spread. Default: all hosts
-            are tested.
+        within: for each cell, the variance of a host's value that its replicates cause.
+        hosts: numbers of the tested hosts. For all other hosts, freedom and spread are NaN.
+            Default: all hosts are tested.
     """
     own = ~np.isnan(logs)
     others = own.sum(axis=1, keepdims=True) - own
-    # The prior too is fitted without the tested host; otherwise an outlier would make its own
+    # The prior too is fitted without the tested host. Otherwise an outlier would make its own
     # deviation look usual.
     scatter = _variance_of_others(logs)
     variance, freedom = np.full(logs.shape, np.nan), np.full(logs.shape, np.nan)
@@ -144,15 +145,15 @@ def scatter_and_median_of_other_hosts(
             known = others[place] - 1.0
             prior = fit_variance_prior(scatter[place], known)
             variance[place], freedom[place] = prior.shrink_variances(scatter[place], known)
-    # Hosts that differ less than their own replicates scatter are so equal only by chance.
+    # If hosts differ less than their own replicates scatter, they are so equal only by chance.
     variance = np.fmax(variance, np.where(np.isnan(variance), np.nan, within[:, np.newaxis]))
-    # The tested host's value and the median of the other hosts scatter too.
+    # The difference includes the scatter of the tested host and the scatter of the others' median.
     spread = np.sqrt(variance * (1.0 + variance_of_median(others)))
     return freedom, spread, _medians_of_others(logs)
 
 
 def _variance_of_others(values: _Values) -> _Values:
-    """Return, for each value, the variance of the others of its row; NaN without two others."""
+    """Return, for each value, the variance of the other values of its row; NaN without two."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -166,10 +167,10 @@ def _variance_of_others(values: _Values) -> _Values:
 def _medians_of_others(values: _Values) -> _Values:
     """Return, for each value of a row, the median of the other values of this row.
 
-    Each row is sorted once, since a median for each of 200 hosts would take minutes. NaN is no
-    value.
+    Each row is sorted only once, since computing a median for each of 200 hosts would take minutes.
+    NaN counts as no value.
     """
-    ordered = np.sort(values, axis=1)  # NaN comes last
+    ordered = np.sort(values, axis=1)  # NaNs are at the end
     rank = np.argsort(np.argsort(values, axis=1), axis=1)
     own = ~np.isnan(values)
     others = own.sum(axis=1, keepdims=True) - own
@@ -187,15 +188,15 @@ def _medians_of_others(values: _Values) -> _Values:
 def _find_cells_where_hosts_differ(
     n: _Values, medians: _Values, means: _Values, variances: _Values
 ) -> pd.DataFrame:
-    """Find cells in which hosts differ more than their replicates scatter, the widest range first.
+    """Find cells whose hosts differ more than their replicates scatter, the widest range first.
 
-    Returns a row for each such cell: its number `cell`, and the lowest and highest value of a host,
-    divided by the hosts' median (`low` and `high`).
+    Returns a row for each such cell: its number `cell`, and the lowest and the highest value of any
+    host, divided by the hosts' median (`low` and `high`).
 
-    Example: one half of the hosts has other memory modules than the other half. Then the scatter is
-    so large that no host is an outlier, but the analysis of variance finds the difference. The
-    analysis needs two replicates on each of three hosts. Each argument describes the logarithms of
-    the replicates and has the shape (cells, hosts).
+    Example: one half of the hosts has other memory modules than the other half. Then hosts scatter
+    so much that no host is an outlier, but the analysis of variance finds the difference. The
+    analysis needs at least two replicates on each of three hosts. Each argument describes the
+    logarithms of the replicates and has the shape (cells, hosts).
     """
     tested = np.flatnonzero(np.count_nonzero(n > 1, axis=1) >= MIN_HOSTS)
     n, medians, means, variances = (
@@ -209,7 +210,7 @@ def _find_cells_where_hosts_differ(
     low, high = np.exp(np.nanmin(away, axis=1)), np.exp(np.nanmax(away, axis=1))
     with np.errstate(invalid="ignore", divide="ignore"):
         p = stats.f.sf(between / inside, hosts - 1.0, values - hosts)
-    # Values without any scatter are compared exactly.
+    # If the values have no scatter at all, any difference counts.
     p = np.where(inside > 0.0, p, low == high)
     clear = adjust_family_wise_error(p) < LEVEL
     clear &= np.maximum(high, 1.0 / low) >= 1.0 + MATTERS
@@ -218,11 +219,12 @@ def _find_cells_where_hosts_differ(
     return found.iloc[order]
 
 
-# 200 hosts with eight nodes and 30 drives take a minute of processor time and 1.3 GB.
+# Most hosts in one comparison. Already 200 hosts with eight nodes and 30 drives take a minute of
+# processor time and 1.3 GB.
 MAX_HOSTS = 1000
 _OTHER = "all other loads"
-# If there are more places of a kind, they are grouped by node, or else by package, so that a row of
-# the table fits on a page.
+# Largest number of places of a kind in a row of the table of hosts. More places are grouped by
+# node, or else by package, so that a row fits on a page.
 _MOST_PLACES = 16
 
 
@@ -231,20 +233,20 @@ class HostVerdict:
     """The verdict on one host."""
 
     host: str  # name of the host
-    # Median over the host's cells of its speed divided by the other hosts' median speed; below 1 is
-    # slower, for latency too. None if no cell was compared.
+    # Median, over the host's cells, of its speed divided by the other hosts' median speed. Below 1
+    # is slower, also for latency. None if no cell was compared.
     speed: float | None
-    # low, high: 95 % interval over the cells.
+    # low, high: 95 % interval of the speed over the cells.
     low: float | None
     high: float | None
     cells: int  # number of compared cells
     missing: int  # number of cells that most hosts have and this host lacks
-    clear: int  # number of clear deviations
-    worst: str  # description of the cell with the largest deviation, if possible a clear one
-    # The host's value in the worst cell divided by the median of the others.
+    clear: int  # number of cells with a clear deviation
+    worst: str  # description of the cell with the largest (if possible clear) deviation
+    # Value of the host in the worst cell, divided by the median of the other hosts.
     worst_ratio: float | None
     # Smallest p-value of the host's large deviations, adjusted for all cells of all hosts; None
-    # where there was no test.
+    # without a test.
     p_adjusted: float | None
     differs: bool  # whether the host is an outlier host
 
@@ -254,12 +256,13 @@ class ResourceSpeeds:
     """The speed of each host in one resource."""
 
     group: str  # for example "memory bandwidth of own node"
-    # For example "node3", "0 -> 1" (packages), the node of several drives; "" for all other loads.
+    # For example "node3", "0 -> 1" (packages), or the node of several drives. "" for all other
+    # loads.
     place: str
-    # For each host, its value in the cell of this resource that deviates most, as a share of the
-    # other hosts' median; below 1 is slower, for latency too; None without a value.
+    # For each host, its value in the most deviating cell of this resource, divided by the other
+    # hosts' median. Below 1 is slower, also for latency. None without a value.
     speeds: tuple[float | None, ...]
-    # For each host, whether a cell of the resource has a significant, large deviation.
+    # For each host, whether any cell of the resource has a large and significant deviation.
     clear: tuple[bool, ...]
 
 
@@ -268,14 +271,14 @@ class OutlierHosts:
     """The verdicts on all hosts."""
 
     matched_by: str  # PLACE or CLASS
-    sentences: tuple[str, ...]  # the overall verdict
+    sentences: tuple[str, ...]  # the overall verdict, as sentences
     compared: int  # number of cells that at least three hosts have
-    # Smallest detectable deviation of a host in a typical cell, as a share, or None.
+    # Smallest detectable deviation of a host in a typical cell, as a share; None if unknown.
     detectable: float | None
-    detectable_at_worst: float | None  # smallest detectable deviation in the most scattered cell
+    detectable_at_worst: float | None  # the same share in the cell with most scatter
     hosts: tuple[HostVerdict, ...]  # verdicts; outlier hosts first, then the slowest first
-    # A row for each clear deviation of an outlier host: `host`, `group`, `where`, `asked_words`,
-    # `ratio`, `p_adjusted`.
+    # A row for each clear deviation of an outlier host, with the columns `host`, `group`, `where`,
+    # `asked_words`, `ratio` and `p_adjusted`.
     cells: pd.DataFrame
     names: tuple[str, ...]  # names of the hosts, in the order of `resources`
     # The speed of each host in each resource, for a table of hosts by resources.
@@ -327,7 +330,7 @@ def find_outlier_hosts(
     if cells.empty:
         raise UserError("no cell was measured on three hosts", None, "compare two of the hosts")
     groups = cells["group"].to_numpy(dtype=str)
-    # How much replicates make the median of a host scatter; 0 if unknown.
+    # The variance that replicates cause in the median of a host; 0 if it is unknown.
     within = pd.DataFrame(variances * variance_of_median(n)).mean(axis=1).fillna(0.0).to_numpy()
     named, deviations = _find_outliers_one_by_one(medians, groups, within)
     verdicts = [
@@ -370,7 +373,7 @@ def find_outlier_hosts(
 
 
 def _detectable(deviations: _HostDeviations) -> tuple[float | None, float | None]:
-    """Return the smallest detectable deviation in a typical cell, and in the most scattered one."""
+    """Return the smallest detectable deviation in a typical and in the most scattered cell."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
@@ -434,10 +437,10 @@ def _resource_speeds(
     """Return the resources of equal hosts: nodes, paths, drives, and last all other cells.
 
     A resource is what one part of a host limits: the memory of a node from its own cores, a drive
-    from its own node, the paths between two packages. Of several loads on one place, the load with
-    the highest value counts, since the part limits this load, and not a core. All other cells are
-    one resource. `logs` are the logarithms of the hosts' values, shape (cells, hosts); without
-    `packages`, paths are grouped by relation.
+    from its own node, the paths between two packages. If several loads use one place, the load with
+    the highest value counts: the part limits this load, but a core may limit the others. All other
+    cells together are one resource. `logs` are the logarithms of the hosts' values, shape (cells,
+    hosts). Without `packages`, paths are grouped by relation.
     """
     typical = np.nanmedian(logs, axis=1)  # of the hosts, as a logarithm
     chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
@@ -447,8 +450,9 @@ def _resource_speeds(
             key = *found, "{initiator_nodes} {target_nodes}".format_map(cell)
             if key not in chosen or typical[number] > typical[chosen[key]]:
                 chosen[key] = number
-    # An outlier in a cell that no resource shows must not be lost, and noise of a thousand cells
-    # must not look like one: of the other cells only clear deviations count.
+    # An outlier in a cell without a resource of its own must not be lost, and the noise of a
+    # thousand cells must not look like an outlier. So of these other cells only clear deviations
+    # count.
     clear = deviations.large_and_significant_mask
     speed = deviations.deviation * signs_of_improvement(cells)[:, np.newaxis]
     columns: dict[tuple[str, str], list[int]] = {}
@@ -470,7 +474,7 @@ def _resource_speeds(
 def _speeds(
     group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
 ) -> ResourceSpeeds:
-    # A clear deviation comes before a larger deviation that chance may explain.
+    # A clear deviation counts more than a larger deviation that chance may explain.
     rank = np.where(np.isnan(speed), -1.0, np.abs(speed) + 100.0 * clear)
     worst = np.take_along_axis(speed, rank.argmax(axis=0)[np.newaxis], axis=0)[0]
     shares = tuple(None if np.isnan(one) else float(np.exp(one)) for one in worst)
@@ -480,7 +484,7 @@ def _speeds(
 def _place_of_single_part(
     facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the group of a cell, and its place from fine to coarse; None without a single part."""
+    """Return the group of a cell, and its place from fine to coarse; None for several parts."""
     sources, targets = (_nodes(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
@@ -509,7 +513,7 @@ def _place_of_single_part(
 def _place_of_packages(
     words: str, sources: Sequence[int], targets: Sequence[int], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the group and the place of a load by a package on a package; None for other loads."""
+    """Return group and place of a load by one package on one package; None for any other load."""
     ends = [{packages.get(node) for node in nodes} for nodes in (sources, targets)]
     if None in ends[0] | ends[1] or not len(ends[0]) == len(ends[1]) == 1:
         return None
@@ -520,14 +524,14 @@ def _place_of_packages(
 
 
 def _nodes(text: object) -> Sequence[int]:
-    """Return the nodes in a text such as 0-3; none if a damaged table has another text."""
+    """Return the nodes in a text such as 0-3; no nodes if the text is damaged."""
     with suppress(ValueError):
         return parse_cpu_list(str(text))
     return ()
 
 
 def _level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
-    """Return the finest level of names at which there are few enough places, or the coarsest."""
+    """Return the finest level of names that has few enough places, or else the coarsest level."""
     levels = list(zip(*places, strict=True))
     return next(
         (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES),

@@ -1,7 +1,7 @@
-"""Read selections to compare, and match in one table the cells of them that can be compared.
+"""Read selections of tidy tables, and match their comparable cells in one table.
 
 Matched cells ask the same question: experiment, load and its co-running loads, benchmark, kernel,
-levels and metric are equal. In addition they are matched
+levels and metric are equal. In addition cells are matched in one of two ways:
 
 - by **place** (initiator and target by name), where the hosts are built alike: equal hosts, the
   same host before and after a repair, two kernels of one run;
@@ -9,7 +9,7 @@ levels and metric are equal. In addition they are matched
   mode the name `node1` means another place. All places of a class are one cell; its value in a
   replicate block is their geometric mean.
 
-Ratios of two sides and the search for an outlier host are computed from this table.
+The ratios of two sides, and the search for outlier hosts, start from this table.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _MAX_SUGGESTED = 40
 class Selection:
     """A part of a tidy table."""
 
-    name: str  # name in sentences, such as "epyc1 nps4"
-    measurements: Measurements  # its rows
-    requested_values: Mapping[str, str]  # requested column -> its value
+    name: str  # name for use in sentences, such as "epyc1 nps4"
+    measurements: Measurements  # the rows of the selection
+    requested_values: Mapping[str, str]  # column of a condition -> requested value
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
-        """Return the selection of the rows whose columns have the values in `conditions`.
+        """Return the selection of those rows that have the values in `conditions`.
 
         Raises:
             UserError: a column is unknown, or no row has these values.
@@ -78,13 +78,13 @@ class Selection:
 def read_selections(texts: Iterable[str]) -> list[Selection]:
     """Read the selections that the texts name.
 
-    A text that names a database can give several selections: one for each profile.
+    A text that names a database can give several selections, one for each profile.
 
     Args:
-        texts: each a tidy table (measurements.parquet, history.parquet), a folder with one, the
-            folder of a host with all its configurations, or a database of profiles. After a ``#``
-            conditions can follow: ``column=value&column=value``; for a database they are a query.
-            For folders, the condition ``era`` selects history.parquet.
+        texts: each text names a tidy table (measurements.parquet, history.parquet), a folder with a
+            tidy table, the folder of a host with all its configurations, or a database of profiles.
+            Conditions can follow after a ``#``: ``column=value&column=value``. For a database the
+            conditions are a query. For a folder, the condition ``era`` selects history.parquet.
 
     Raises:
         UserError: a file is missing or is not a tidy table, a column is unknown, or no row meets
@@ -124,7 +124,7 @@ def _read(text: str) -> list[Selection]:
 
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
-    """Return a selection for each profile of a database that meets the conditions."""
+    """Return a selection for each profile in a database that meets the conditions."""
     query = {key: value for key, value in conditions.items() if key in PROFILE_FILTERS}
     rest = {key: value for key, value in conditions.items() if key not in PROFILE_FILTERS}
     profiles = find_profiles(path, **query)
@@ -152,7 +152,7 @@ def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
 
 
 def parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
-    """Return column -> value of texts such as "kernel=triad"; `place` is named in errors."""
+    """Return column -> value from texts such as "kernel=triad"; errors name the `place`."""
     conditions = {}
     for text in texts:
         column, equals, value = text.partition("=")
@@ -179,7 +179,7 @@ def _filter(measurements: Measurements, conditions: Mapping[str, str], place: st
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as a person writes it, such as 2 instead of 2.0."""
+    """Return a value as a person would write it, such as 2 instead of 2.0."""
     if value is None or pd.isna(value):
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -198,7 +198,7 @@ _CORUNNING = {
     PLACE: ("load", "initiator", "target", "kernel", "asked"),
     CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
 }
-# Columns that describe a cell besides its key, taken from its first row.
+# Columns that describe a cell in addition to its key. Their values come from the cell's first row.
 _DESCRIPTION = (
     *(*_GROUP, *QUESTION, "load_parameters"),
     *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
@@ -213,26 +213,27 @@ _USED = {
 _OWN_RELATIONS = ("same_node", "same_nodes")
 Key = tuple[object, ...]
 # Degrees of freedom from which on the variance of a cell is moderated. Two values do not show that
-# their cell is disturbed: if cells with two values were moderated too, and a quarter of the cells
-# scatters four times as much as the others, 14 of 60 comparisons of equal hosts at n = 2 would
-# report a difference. At n = 3 it is 3 of 60, and at n = 5 it is 5 of 60.
+# their cell is disturbed. If a quarter of the cells scatters four times as much as the others,
+# moderation at n = 2 would report a difference in 14 of 60 comparisons of equal hosts. At n = 3
+# there are 3 such reports in 60 comparisons, and at n = 5 there are 5.
 _LEAST_FREEDOM = 2
 
 
 @dataclass(frozen=True)
 class MatchedCells:
-    """The values of all cells on all sides; cells and sides are numbered from 0."""
+    """The values of all cells on all sides. Cells and sides have numbers from 0 on."""
 
-    # A row for each cell: the columns of its key, those that describe it, and four texts: `group`
-    # ("memory latency with co-running loads"), `company` (its co-running loads, "" without any),
-    # `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages thp").
+    # A row for each cell: the columns of its key, the columns that describe it, and four texts. The
+    # texts are `group` ("memory latency with co-running loads"), `company` (its co-running loads,
+    # or ""), `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages
+    # thp").
     cells: pd.DataFrame
-    # The logarithm `log` of each value; the index has `cell`, `side` and `block`. For a class,
-    # `log` is the mean over its places.
+    # The logarithm `log` of each value, with the index `cell`, `side` and `block`. If cells are
+    # classes, `log` is the mean over the places of the class.
     values: pd.DataFrame
-    # A row for each cell and side with a value: `n` blocks, `median`, `mean` and `variance` of
-    # their logarithms, the variance's degrees of `freedom`; the number of `places`; the `threads`
-    # ("12", or "6-12" for places of a class; None if unknown).
+    # A row for each cell and side with a value: the number `n` of blocks; `median`, `mean` and
+    # `variance` of the logarithms of the blocks; the variance's degrees of `freedom`; the number of
+    # `places`; the `threads` ("12", or "6-12" for places of a class; None if unknown).
     samples: pd.DataFrame
     keys: tuple[str, ...]  # columns of the key
 
@@ -240,13 +241,13 @@ class MatchedCells:
 def prepare_sides_for_matching(
     tables: Iterable[Measurements], by: str | None, ignore: Collection[str] = ()
 ) -> tuple[str, list[Measurements], list[str]]:
-    """Return how cells are matched, the sides with the columns for matching, and the key columns.
+    """Return how cells are matched, the sides with columns for matching, and the key columns.
 
-    Cells are matched by PLACE or CLASS, by default by PLACE where all sides are built alike. The
-    sides differ on purpose in the columns `ignore`, such as `kernel`.
+    Cells are matched by PLACE or CLASS, by default by PLACE if all sides are built alike. The
+    columns `ignore` (such as `kernel`) are those in which the sides differ on purpose.
 
     Raises:
-        UserError: some sides are simulated, and other sides are measured.
+        UserError: some sides are simulated and others are measured.
     """
     sides = [_with_matching_columns(table) for table in tables]
     Measurements.refuse_mixed_origins(sides)
@@ -268,10 +269,10 @@ def prepare_sides_for_matching(
 
 
 def _with_matching_columns(measurements: Measurements) -> Measurements:
-    """Return the performance rows of a selection with the columns that matching needs.
+    """Return the performance rows of a selection, with the columns for matching.
 
-    Adds `asked` (the levels of the load; in a history also the fingerprint of the request),
-    `context` (factors that do not name a place) and `part` (the relation).
+    The added columns are `asked` (levels of the load; in a history also the fingerprint of the
+    request), `context` (factors that do not name a place) and `part` (the relation).
     """
     side = measurements.performance_rows()
     rows = side.rows
@@ -288,17 +289,16 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
 
 
 def _context(factors: object) -> str:
-    """Return the factors that do not name a place, so they mean the same for every load."""
+    """Return the factors that do not name a place: they have the same meaning for every load."""
     levels = parse_levels_json(factors).items()
     return json.dumps({k: v for k, v in levels if parse_place_name(str(v)) is None}, sort_keys=True)
 
 
 def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
-    """Return the column `configuration` if only cells of equal configurations are comparable.
+    """Return the column `configuration` if cells are matched only within a configuration.
 
-    Only cells of equal configurations are comparable if a side has several configurations and
-    another side has one of them. Otherwise the list is empty, and configurations are compared with
-    each other.
+    This is so if a side has several configurations and another side has one of them. Otherwise the
+    list is empty, and configurations are compared with each other.
     """
     found = [set(side.rows["configuration"]) for side in sides]
     several = any(len(names) > 1 for names in found)
@@ -308,9 +308,9 @@ def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
 def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Sequence[str]) -> bool:
     """Return whether a name means the same place on all sides.
 
-    Each initiator and target that several sides have must have the same number of threads, nodes
-    and relation. Where the number of threads is unknown, as in published data, all sides must have
-    the same initiators and targets.
+    Each initiator and target that several sides have must have equal numbers of threads, nodes and
+    relations on these sides. If the number of threads is unknown, as in published data, all sides
+    must have the same initiators and targets.
     """
     pair = [*configuration, "initiator", "target"]
     facts = ["threads", "initiator_nodes", "target_nodes", "part"]
@@ -327,7 +327,8 @@ def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Seq
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     """Return the side with a shorter `part` for targets that are nodes.
 
-    In these rows, `part` becomes "own node" or "other nodes" instead of the exact relation.
+    In rows whose target is a node, `part` becomes "own node" or "other nodes" instead of the exact
+    relation.
     """
     rows = side.rows
     own = rows["relation"].isin(_OWN_RELATIONS).map({True: "own node", False: "other nodes"})
@@ -339,8 +340,8 @@ def columns_equal_in_matched_cells(
 ) -> list[str]:
     """Return the names of the columns that have equal values in comparable cells.
 
-    Cells are matched by PLACE or CLASS. The sides differ on purpose in the columns `ignore`.
-    Without `question`, cells need the same category and metric, but not the same question.
+    Cells are matched by PLACE or CLASS. The columns `ignore` are those in which the sides differ on
+    purpose. Without `question`, cells need equal category and metric, but not the same question.
     """
     columns = [*_GROUP, "corunning", *_PLACE_COLUMNS[by]]
     columns += [*QUESTION, "file_backed"] if question else []
@@ -348,7 +349,7 @@ def columns_equal_in_matched_cells(
 
 
 def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCells:
-    """Return the cells of prepared sides; the first side that has a cell describes it.
+    """Match the cells of prepared sides; the first side that has a cell describes the cell.
 
     Cells match if they have equal values in the columns `keys`.
     """
@@ -360,13 +361,14 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
     for number, side in enumerate(sides):
         valid = side.valid_rows().rows
         own = valid.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
-        own = pd.factorize(own)[0]  # pandas may number groups with a missing value last
+        own = pd.factorize(own)[0]  # pandas may put a group with a missing value last
         first = _without_nan(valid.loc[~pd.Series(own, valid.index).duplicated(), columns])
         known = len(numbers)
         found = np.array(
             [numbers.setdefault(key, len(numbers)) for key in keys_of_rows(first, keys)], dtype=int
         )
-        # Descriptions of all cells of all hosts of a fleet would fill the memory.
+        # Only new cells are kept: descriptions of all cells of all hosts of a fleet would fill the
+        # memory.
         described.append(first[found >= known])
         for tables, table in zip((values, facts), _values_and_facts(valid, own), strict=True):
             cell = found[table["cell"].to_numpy(dtype=int)]
@@ -382,12 +384,12 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
 
 
 def signs_of_improvement(cells: pd.DataFrame) -> NDArray[np.float64]:
-    """Return, for each cell, 1 if a larger value is better, and -1 for times."""
+    """Return, for each cell, 1 if a larger value is better, or -1 for times."""
     return np.array([-1.0 if less_is_better(metric) else 1.0 for metric in cells["metric"]])
 
 
 def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
-    """Return `n`, `median`, `mean`, `variance` and its degrees of `freedom` of each group."""
+    """Return `n`, `median`, `mean`, `variance` and the variance's degrees of `freedom` by group."""
     names = {"count": "n", "median": "median", "mean": "mean", "var": "variance"}
     samples = groups.agg(list(names)).rename(columns=names)
     return samples.assign(freedom=samples["n"] - 1.0)
@@ -405,7 +407,7 @@ def _without_nan(rows: pd.DataFrame) -> pd.DataFrame:
 def _values_and_facts(
     valid: pd.DataFrame, cells: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the logarithm of each cell and block of a side, and facts on each cell."""
+    """Return the logarithm for each cell and block of a side, and the facts on each cell."""
     place = valid.groupby([*POINT, *LOAD], sort=False, dropna=False).ngroup().to_numpy()
     rows = pd.DataFrame(
         {
@@ -416,8 +418,8 @@ def _values_and_facts(
             "threads": valid["threads"].to_numpy(dtype=float),
         }
     )
-    # A place without a value in a block would shift the mean of that block. So only places with all
-    # blocks of their cell count, unless there are none.
+    # A place without a value in a block would shift the mean of that block. So only places with
+    # values in all blocks of their cell count. If a cell has no such place, all its places count.
     blocks = rows.groupby("cell")["block"].transform("nunique")
     complete = rows.groupby(["cell", "place"])["block"].transform("nunique") == blocks
     counted = rows[complete | ~complete.groupby(rows["cell"]).transform("any")]
@@ -438,7 +440,7 @@ def _range_text(low: float, high: float) -> str | None:
 
 
 def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells with the texts that `MatchedCells.cells` names."""
+    """Return the cells with the four texts that `MatchedCells.cells` explains."""
     cells = cells.assign(company=cells.get("corunning", ""))
     records = cells.to_dict("records")
     return cells.assign(
@@ -470,7 +472,7 @@ def cell_class_text(description: Mapping[Any, Any]) -> str:
 
 
 def _place_text(cell: Mapping[Any, Any]) -> str:
-    """Return initiator and target, or the class; of several configurations, with their names."""
+    """Return initiator and target, or the class; of several configurations also their names."""
     known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
     place = f" {ARROW} ".join(known) or cell_class_text(cell)
     configuration = cell.get("configuration")
@@ -487,9 +489,9 @@ def _load_text(cell: Mapping[Any, Any]) -> str:
 
 
 def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of one side with moderated variances.
+    """Return the samples of one side, with moderated variances.
 
-    `cells` describes the same cells in the same order.
+    `cells` must describe the same cells in the same order.
     """
     kinds = cells.groupby([name for name in KIND if name in cells], dropna=False).ngroup()
     variance, freedom = (samples[name].to_numpy(float) for name in ("variance", "freedom"))
@@ -502,11 +504,11 @@ def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.D
 def ratios_with_intervals(*samples: pd.DataFrame) -> pd.DataFrame:
     """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
 
-    A single table has differences within a replicate block, so drift between blocks cancels. Two
-    tables have the values of two runs. The values of two runs are not pairs: hours or days, and
-    often a reboot, are between them (Welch's test). The interval includes the scatter within the
-    runs, but not the differences between one run and the next. The ratio is that of the medians, so
-    swapped sides have the reciprocal ratio.
+    One table in `samples` has differences within replicate blocks, so drift between blocks cancels.
+    Two tables have the values of two runs. Values of two runs are not pairs, since hours or days,
+    and often a reboot, are between the runs. They are compared by Welch's test. The interval
+    includes the scatter within the runs, but not the differences between one run and the next. The
+    ratio is the ratio of the medians, so swapping the tables gives the reciprocal ratio.
     """
     median, mean = (
         samples[0][name] - samples[1][name] if len(samples) > 1 else samples[0][name]

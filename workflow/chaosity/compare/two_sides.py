@@ -1,8 +1,8 @@
 """Compare two selections of the tidy table, cell by cell, with an overall verdict.
 
-Published data was measured with other programs, so its cells answer other questions. If two sides
-share a category and a metric but no question, the largest group of comparable cells of each side is
-matched, by class.
+Published data was measured with other programs, so its cells answer other questions. If both sides
+have a category and metric but no question in common, the largest group of comparable cells of each
+side is matched by class.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from chaosity.units import metric_in_words
 BETTER, WORSE = "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
 _MAX_LISTED = 3  # most kinds of cells without a partner that a sentence names
-# Columns that describe a cell in the table of cells; a cell may lack some of them.
+# Columns that describe a cell in the table of cells. A cell may lack some of them.
 _DESCRIBED = (
     *("group", "company", "where", "asked_words"),
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
-# Columns with the kind of initiator, and with the numbers of threads on both sides.
+# Columns with the kind of initiator, and with the numbers of threads of the left and right side.
 _THREADS = ["initiator_kind", "threads_left", "threads_right"]
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
@@ -67,7 +67,7 @@ class MetricVerdict:
     # better, worse: number of cells in which the left side is clearly better, or worse.
     better: int
     worse: int
-    unsaid: int  # number of cells with too few replicates for a test
+    unsaid: int  # number of cells that have too few replicates for a test
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,18 @@ class SelectionComparison:
     right: str
     matched_by: str  # PLACE or CLASS
     paired: bool  # whether replicates are paired, which needs both sides from one run
-    sentences: tuple[str, ...]  # the overall verdict
+    sentences: tuple[str, ...]  # the overall verdict, as sentences
     notes: tuple[str, ...]  # facts that a reader needs to interpret the ratios
-    # A verdict for each metric of each category, alone and with co-running loads.
+    # A verdict for each metric of each category; loads alone and co-running loads are separate.
     groups: tuple[MetricVerdict, ...]
-    # A row for each cell, clear losses first: `group`, the columns of the tidy table that describe
-    # it, `company` (text of the co-running loads), `where` (text of the places), `asked_words`
-    # (text of kernel and levels), `median_left`, `median_right` (in the metric's unit), `ratio`,
-    # `low`, `high`, `n_left`, `n_right`, `places_left`, `places_right`, `threads_left`,
-    # `threads_right`, `p`, `p_adjusted` and `verdict` (better, worse, no difference detected, not
-    # tested).
+    # A row for each cell, clear losses first. Columns: `group`, the columns of the tidy table that
+    # describe the cell, `company` (text of the co-running loads), `where` (text of the places),
+    # `asked_words` (text of kernel and levels), `median_left`, `median_right` (in the metric's
+    # unit), `ratio`, `low`, `high`, `n_left`, `n_right`, `places_left`, `places_right`,
+    # `threads_left`, `threads_right`, `p`, `p_adjusted` and `verdict` (better, worse, no difference
+    # detected, not tested).
     cells: pd.DataFrame
-    # only_left, only_right: cells that the other side lacks: description -> number of cells.
+    # only_left, only_right: cells that the other side lacks, as description -> number of cells.
     only_left: Mapping[str, int]
     only_right: Mapping[str, int]
 
@@ -112,7 +112,7 @@ def compare_selections(
     """Compare two selections of the tidy table, or of the history, cell by cell.
 
     Args:
-        left: the side that is judged.
+        left: the side that the verdicts are about.
         right: the reference; ratios are left divided by right.
         names: names of the sides, for the sentences.
         by: PLACE or CLASS. Default: PLACE where both sides are built alike.
@@ -139,7 +139,7 @@ def compare_selections(
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
-    # A third host of the configuration would show which of the two hosts differs.
+    # With two hosts, only a third host of the same configuration would show which of them differs.
     is_of_two_hosts = hosts[0] != hosts[1] and modes[0] == modes[1]
     is_of_two_hosts = is_of_two_hosts and bool({BETTER, WORSE} & set(table["verdict"]))
     return SelectionComparison(
@@ -177,9 +177,9 @@ def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
 def _of_one_run(sides: _Sides) -> bool:
     """Return whether both sides come from one run, so that replicates of equal number are pairs.
 
-    Both sides come from one run if they are of one host in one configuration and were measured in
-    turns, in the random order of a run. Periods of a history do not come from one run: they were
-    measured one after the other.
+    Both sides come from one run if one host in one configuration was measured in turns, in the
+    random order of a run. Periods of a history do not come from one run, since they were measured
+    one after the other.
     """
     left, right = (side.valid_rows().rows for side in sides)
     hosts = pd.concat([left, right])[["host", "configuration"]].drop_duplicates()
@@ -192,10 +192,10 @@ def _of_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield (category, metric), and the ratios of cells that the sides measured by other programs.
+    """Yield (category, metric) and the ratios of cells that other programs measured on each side.
 
-    The programs or their settings differ, so the cells are matched by class. With the ratios is
-    each side's program as text.
+    The programs or their settings differ, so the cells are matched by class. Each item also has the
+    programs of both sides as texts.
     """
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
@@ -210,8 +210,8 @@ def _loose_matches(
             reduce_relations_to_own_or_other_node(_largest_group(side, kernels)) for side in both
         ]
         kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
-        # A latency load waits for one cache line at a time. So the latency from a node is the
-        # latency from one of its units.
+        # A latency load waits for one cache line at a time. So its value does not depend on whether
+        # a node or one unit of the node runs the load.
         any_kind = less_is_better(str(group[1])) and not kinds
         keys = columns_equal_in_matched_cells(
             CLASS, ["initiator_kind"] if any_kind else (), question=False
@@ -230,7 +230,7 @@ def _program_text(row: Mapping[str, Any]) -> str:
 
 
 def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
-    """Return the largest group of rows of one question, if possible with one of `kernels`."""
+    """Return the largest group of rows with one question, if possible with one of `kernels`."""
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:
         first, median = part.rows.iloc[0], float(part.rows["value"].median())
@@ -243,11 +243,11 @@ def _largest_group(side: Measurements, kernels: Collection[object]) -> Measureme
 
 
 def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
-    """Return the table of the cells that both sides have, without the columns on verdicts.
+    """Return the table of the cells that both sides have, still without verdicts.
 
-    Cells of one run are paired by equal blocks: drift between blocks cancels. If a cell has no
-    common block (each side failed where the other did not), its sides are tested as two runs
-    (Welch), between which hours, and often a reboot, lie.
+    Cells of one run are paired by equal blocks, so drift between blocks cancels. If the sides of a
+    cell have no common block (each side failed where the other did not), the sides are tested as
+    two runs (Welch's test), with hours, and often a reboot, between them.
     """
     samples = matched.samples
     left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
@@ -271,7 +271,7 @@ def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with verdicts, sorted from the largest clear loss to the clear gains."""
+    """Return the table with verdicts: clear losses first (the largest on top), clear gains last."""
     p_values = [None if pd.isna(p) else p for p in table["p"]]
     p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * signs_of_improvement(table)
@@ -296,7 +296,7 @@ def _group(name: str, cells: pd.DataFrame) -> MetricVerdict:
 def _unmatched(
     matched: MatchedCells, side: int, other: Measurements, loose: Collection[_Group]
 ) -> dict[str, int]:
-    """Return description -> number of the cells that only this side has."""
+    """Return description -> number of cells, for the cells that only this side has."""
     own, others = (matched.samples.xs(each, level="side").index for each in (side, 1 - side))
     alone = matched.cells.loc[own.difference(others)]
     attempted = set(keys_of_rows(other.rows, matched.keys))
@@ -315,7 +315,7 @@ def _verdict_sentences(
     groups: Sequence[MetricVerdict],
     unmatched: Sequence[Mapping[str, int]],
 ) -> list[str]:
-    """Return the overall verdict, a sentence for each group, and those on cells without partner."""
+    """Return the overall verdict, then sentences on each group and on cells without a partner."""
     counts = cells["verdict"].value_counts()
     described = []
     for group in groups:
@@ -343,7 +343,7 @@ def _verdict_sentences(
 
 
 def _content_text(side: Measurements) -> str:
-    """Return a text with the metrics and experiments of a side, for an error message."""
+    """Return the metrics and experiments of a side as text for an error message."""
     kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
         f"{metric_in_words(metric)} of {experiment}"

@@ -16,8 +16,8 @@ should be. bench/interval_coverage.py simulates the limits below.
 Intervals use Student's t with the noise of a sample alone, or with the noise of a cell among cells
 of its kind (see `cell_summary`). Order statistics would fit the median better. But their widest
 interval goes from the smallest to the largest replicate and contains the median with probability 1
-- 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order statistics have no 95
-% interval, and machines rarely have six replicates.
+- 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order statistics have no
+95 % interval, and machines rarely have six replicates.
 
 Positive quantities are analysed as logarithms, for three reasons. Disturbances multiply values: a
 share of the bandwidth is lost, not a fixed number of bytes. Intervals of logarithms become
