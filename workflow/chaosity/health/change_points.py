@@ -1,11 +1,11 @@
-"""Find the nights at which a series of values changes, and how sure each date is.
+"""Find the nights at which a series of values changes, and how certain each date is.
 
-A series is divided into segments, each of them a level or a straight line (a drift), so that the
-sum of squared distances and of a penalty for each segment is smallest: optimal partitioning
-(Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is the exact minimum,
-and does not depend on chance. PELT (Killick and others, 2012) finds the same minimum, and is faster
-only where changes are many; the libraries that have it know no segments of both kinds, so a drift
-would be a staircase of changes.
+A series is divided into segments. Each segment is a level or a straight line (a drift). The
+division has the smallest sum of squared distances plus a penalty for each segment: optimal
+partitioning (Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is the
+exact minimum, and does not depend on chance. PELT (Killick and others, 2012) finds the same
+minimum, but is faster only if changes are many. Libraries with PELT have only one kind of segment,
+so they would show a drift as a staircase of changes.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from chaosity.statistics.estimates import MAD_TO_DEVIATION
 Numbers = NDArray[np.float64]
 Positions = int | NDArray[np.int_]
 
-# Penalties for each segment, and for the slope of a line, in variances of a value. With them, a
-# healthy host with 57 values has less than one false change in a year (`make bench
+# Penalties for each segment, and for the slope of a line, in variances of a value. With these
+# penalties, a healthy host with 57 values has less than one false change in a year (`make bench
 # BENCH_ARGUMENTS=history`).
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
 # A change that lasts for fewer nights is not reported, so two disturbed nights are not a change. A
-# drift needs a month.
+# drift must last for a month.
 LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
-# A value that is farther from the running median than this many standard deviations counts as at
-# this distance, so a single disturbed night is not a change. The running median has this many
-# nights.
+# A value farther from the running median than this many standard deviations is replaced by a value
+# at this distance, so a single disturbed night is not a change. The second number is the number of
+# nights in the running median.
 _CLIP, _MEDIAN_NIGHTS = 3.5, 7
-# Standard deviation from night to night that is assumed at first, and the number of nights as which
-# this assumption counts. Runs of a machine differ by 1 to 2 % from boot to boot.
+# Standard deviation from night to night that is assumed at first, and the number of nights that
+# this assumption weighs. Runs of a machine differ by 1 to 2 % from boot to boot.
 _NIGHTLY, _NIGHTLY_COUNTS = 0.015, 8
-# How much larger the sum of squares may be, in variances, with the change at another night than
-# with the change at the best night: in 95 of 100 series the true night is below this limit. The
-# limit is twice the 95 % point of the larger of two exponential variables, which are the maxima of
-# a random walk to either side (Yao 1987).
+# Limit of the date's interval: how much larger the sum of squares may be, in variances, with the
+# change at another night instead of the best night. In 95 of 100 series the true night is below
+# this limit. The limit is twice the 95 % point of the larger of two exponential variables, which
+# are the maxima of a random walk to either side (Yao 1987).
 _DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a series whose fitted value is constant or drifts steadily."""
+    """A part of a series whose fitted value is constant or drifts at a constant rate."""
 
-    # begin, end: positions of its first value, and of the first one after it.
+    # begin, end: positions of the first value in the segment, and of the first value after it.
     begin: int
     end: int
-    # first, last: fitted values at both ends; they differ in a drift.
+    # first, last: fitted values at both ends. They differ only in a drift.
     first: float
     last: float
-    # For each position in the series, how much worse the fit is if the segment began there, in
-    # variances; infinite where no segment can begin; empty for the first segment.
+    # For each position in the series, how much worse the fit would be if the segment began there,
+    # in variances. Infinite where no segment can begin. Empty for the first segment.
     excess: Numbers
 
     @property
@@ -66,12 +66,12 @@ class Segment:
 
     @property
     def date_interval(self) -> tuple[int, int]:
-        """Return the first and last position at which the segment may begin, with 95 %."""
+        """Return the first and last position of the 95 % interval in which the segment begins."""
         return date_interval(self.excess)
 
 
 def date_interval(excess: Numbers) -> tuple[int, int]:
-    """Return the first and last position in a change's 95 % interval, see `Segment.excess`."""
+    """Return the first and last position in the 95 % interval of a change, see `Segment.excess`."""
     [inside] = np.nonzero(excess <= excess.min() + _DATE_LIMIT)
     return int(inside[0]), int(inside[-1])
 
@@ -82,7 +82,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
     `days` has the time of each value in days, ascending.
     """
     raw, x = np.array(values), np.array(days) - days[0]
-    steps = np.diff(raw)  # a change moves a single difference, so it does not widen the variance
+    steps = np.diff(raw)  # a change moves only one difference, so it hardly adds variance
     total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_from_neighbour_differences(steps)
     variance = total / (_NIGHTLY_COUNTS + len(steps))
     middle = median_filter(raw, _MEDIAN_NIGHTS, mode="mirror")
@@ -104,7 +104,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
 
 
 def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, bool]]:
-    """Return begin and end of each segment of `number` values, and whether a line fits it."""
+    """Return begin, end and whether a line fits, for each segment of `number` values."""
     costs, is_line = np.full(number + 1, np.inf), np.zeros(number + 1, bool)
     costs[0], before = -_PENALTY, np.zeros(number + 1, int)
     for end in range(min(LEAST_NIGHTS, number), number + 1):
@@ -122,18 +122,18 @@ def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, boo
 
 
 def variance_from_neighbour_differences(differences: ArrayLike) -> float:
-    """Return the variance of values, from the differences of neighbours; 0 if there are none.
+    """Return the variance of values from the differences of neighbours; 0 without differences.
 
-    A difference of two values has twice their variance. Distances from the median would give far
-    too little for three to five values, since these lie closer to their own median than to the
-    true value.
+    A difference of two values has twice the variance of one value. Distances from the median would
+    give a far too small variance for three to five values, since these lie closer to their own
+    median than to the true value.
     """
     sizes = np.abs(differences)
     return (MAD_TO_DEVIATION * float(np.median(sizes))) ** 2 / 2.0 if sizes.size else 0.0
 
 
 class _RunningSums:
-    """Gives the sum of squared distances of any part of a series to its mean or fitted line."""
+    """Sums that give the squared distances of any part of a series to its mean or fitted line."""
 
     def __init__(self, x: Numbers, y: Numbers, variance: float) -> None:
         self.x, self.variance = x, variance
@@ -141,7 +141,7 @@ class _RunningSums:
         self.sums = np.concatenate([np.zeros((6, 1)), np.cumsum(parts, axis=1)], axis=1)
 
     def _moments(self, begin: Positions, end: Positions) -> tuple[Numbers, ...]:
-        """Return the means of x and y, and the sums of squares xx, xy, yy about them."""
+        """Return the means of x and y, and the sums of xx, xy and yy about these means."""
         n, x, y, xx, xy, yy = np.atleast_2d(self.sums[:, end].T - self.sums[:, begin].T).T
         return x / n, y / n, xx - x * x / n, xy - x * y / n, np.maximum(yy - y * y / n, 0.0)
 

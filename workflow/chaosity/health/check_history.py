@@ -1,8 +1,8 @@
-"""Keep the values of a host's checks, and find since when it is slower and what changed then.
+"""Keep the values of a host's checks, and find when the host became slower and what changed.
 
-The values of each checked point, in order of time, are divided where their level changed. Changes
-of several points whose dates can be the same night are reported as one, with the component that
-explains them all.
+The series of a point has its values in order of time. A series is divided where its level changed.
+Changes of several points that can be of the same night are reported as one change, with the
+component that explains all of them.
 """
 
 from __future__ import annotations
@@ -60,19 +60,20 @@ COLUMNS = [
     "limit",
     "clear",
 ]
-# A line has about 150 bytes, so this is a century of nights.
+# Largest size of the file. With 150 bytes a line and 60 lines a night, this is about 80 years.
 _MOST_BYTES = 2**28
 _SECONDS_A_DAY = 86400.0
-# Older checks do not count for the comparison with equal hosts: a host can have been repaired.
+# Days whose checks count for the comparison with equal hosts. Before, a host can have been
+# repaired.
 _DAYS = 14
-# More than the lines of 14 nights: a check measures about 60 points.
+# Bytes that surely hold the lines of 14 nights. A check measures about 60 points.
 _NEWEST_BYTES = 2**18
 
 
 def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
-    """Return the rows of the checks of ``results/HOST/CONFIGURATION``, oldest first.
+    """Return the rows of the checks in ``results/HOST/CONFIGURATION``, the oldest first.
 
-    Of the newest rows, at most `newest_bytes` bytes are read.
+    At most the last `newest_bytes` bytes of the file are read.
 
     Raises:
         UserError: the file is not a series of checks.
@@ -87,7 +88,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
             text = stream.readline()
             if stream.seek(0, os.SEEK_END) - len(text) > newest_bytes:
                 stream.seek(-newest_bytes, os.SEEK_END)
-                stream.readline()  # the rest of a row
+                stream.readline()  # skip the rest of a row
             else:
                 stream.seek(len(text))
             text += stream.read()
@@ -127,10 +128,10 @@ def _is_simulated_host(folder: Path) -> bool:
 def earlier_normal_values(
     rows: Sequence[Mapping[str, str]], mapped_at: Mapping[PointKey, str]
 ) -> dict[PointKey, list[float]]:
-    """Return experiment and point -> values of earlier checks, without slow and disturbed values.
+    """Return experiment and point -> values of earlier checks that were neither slow nor disturbed.
 
     `mapped_at` has the time of each point's last measurement in the map. Checks before this time
-    belong to another map, for example from before a repair.
+    are left out: they were compared with another map, for example from before a repair.
     """
     found: dict[PointKey, list[float]] = {}
     for row in rows:
@@ -143,16 +144,16 @@ def earlier_normal_values(
 def recent_values(
     rows: Sequence[Mapping[str, str]], moment: str, mapped_at: Mapping[PointKey, str]
 ) -> RecentValues:
-    """Return the values of checks in the two weeks before a moment, by experiment and point.
+    """Return experiment and point -> values of the checks in the two weeks before a moment.
 
-    See `earlier_normal_values` for the values that count.
+    The same values count as in `earlier_normal_values`.
     """
     first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
     return earlier_normal_values([row for row in rows if row["time"] >= first], mapped_at)
 
 
 def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:
-    """Return the values of the two weeks before a moment, for each host equal to that of `folder`.
+    """Return, for each host equal to that of `folder`, the values of two weeks before a moment.
 
     Equal hosts have the same processor model, are in the same configuration, and have results below
     the same folder.
@@ -164,25 +165,25 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         other = path.parent
         is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
         if other != folder and is_equal and _is_simulated_host(other) == is_simulated:
-            # The page of all hosts reports a series that cannot be read. Such a series must not
-            # stop this check.
+            # A series that cannot be read must not stop this check. The page of all hosts reports
+            # it.
             with suppress(UserError):
                 found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
     return [values for values in found if values]
 
 
 def time_of_last_check_by_point(rows: Sequence[Mapping[str, str]]) -> dict[PointKey, str]:
-    """Return experiment and point -> time of the last check that measured it."""
+    """Return experiment and point -> time of the last check that measured this point."""
     return {(row["experiment"], row["point"]): row["time"] for row in rows}
 
 
 def append_check(
     folder: Path, moment: str, values: Sequence[CheckedValue], records: Sequence[Record]
 ) -> None:
-    """Append the values of a check to the series of a folder, and write all its records.
+    """Append the values of a check to the series of a folder, and write all records of the check.
 
-    The records come first, and the lines of the series in a single write, so that a check that is
-    killed leaves no part of itself in the series. `moment` is when the check began, in UTC.
+    The records are written first, and all lines of the series in a single write. So a killed check
+    leaves no part of its lines in the series. `moment` is when the check began, in UTC.
     """
     path = folder / RECORDS_FOLDER / f"{time_in_file_name(moment)}.json.gz"
     write_atomically(path, gzip.compress(json.dumps(records).encode(), mtime=0))
@@ -192,7 +193,8 @@ def append_check(
         writer.writerow(COLUMNS)
     for value in values:
         tonight = value.tonight
-        # Values that were measured beside other programs would widen the scatter, and hide a loss.
+        # Values that other programs disturbed are marked, as they would widen the scatter and hide
+        # a loss.
         clear = "yes" if tonight.is_clear else "disturbed" if value.disturbed else "no"
         numbers = (f"{each:.6g}" for each in (value.expected, tonight.loss, tonight.limit))
         measured = (repr(value.value), len(value.values))
@@ -205,10 +207,9 @@ def append_check(
         os.close(handle)
 
 
-# With fewer checks, a few odd nights would be most of the series.
+# Fewest checks of a series. In a shorter series, a few odd nights would be most of the values.
 _FEWEST_CHECKS = 7
-# If the last median is worse than the best running median by less than this, there is no loss to
-# report.
+# If the last median is worse than the best running median by less than this, no loss is reported.
 _LIKELY = 0.9 * MATTERS
 _TABLE = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
@@ -220,13 +221,13 @@ _NO_CHANGE = (None, math.nan, None, None, None, None)
 
 @dataclass(frozen=True)
 class ValueSeries:
-    """The values of one metric of a point over time, while the same component was in its place."""
+    """The values of one metric of a point over time, while the same component was in place."""
 
-    check: CheckPoint  # the point, its metric and its components
+    check: CheckPoint  # the point, the metric and the components
     times: tuple[str, ...]  # when each check began, in UTC, ascending
     values: tuple[float, ...]  # in the metric's unit
-    segments: tuple[Segment, ...]  # the parts of the series without a change, see `find_segments`
-    replaced: str | None  # if a replaced component begins the series, its name and serial numbers
+    segments: tuple[Segment, ...]  # parts without a change, see `find_segments`
+    replaced: str | None  # the replacement that begins the series, as text; None without one
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -241,14 +242,14 @@ class ValueSeries:
 
 @dataclass(frozen=True)
 class _Event:
-    """A step between the checks `earliest` and `last`, or a drift from one to the other."""
+    """A step between the checks `earliest` and `last`, or a drift from `earliest` to `last`."""
 
     series: ValueSeries
-    # before, after: fitted values on both sides of the step, or at both ends of the drift.
+    # before, after: fitted values before and after the step, or at both ends of the drift.
     before: float
     after: float
     is_drift: bool
-    segment: Segment  # the segment that begins with the step, or that drifts
+    segment: Segment  # the segment after the step, or the segment that drifts
     earliest: str
     last: str
 
@@ -259,7 +260,7 @@ class _Event:
 
     @property
     def judged(self) -> CheckedValue:
-        """Return the change as the loss of the worse side against the better one."""
+        """Return the change as a judged value: the loss of the worse against the better side."""
         worse, better = (self.after, self.before) if self.kind[1] else (self.before, self.after)
         return CheckedValue(self.series.check, (worse,), better, 0.0)
 
@@ -268,28 +269,28 @@ class _Event:
 class Change:
     """A change of one or several values that a component explains."""
 
-    # Names of components; several if the values fit each of them, none if most of the host changed.
+    # Names of components; several if any one explains the values; none if most of the host changed.
     parts: tuple[str, ...]
-    # Series, value before and value after, the largest change first.
+    # Series, value before and value after the change; the largest change first.
     values: tuple[tuple[ValueSeries, float, float], ...]
     is_worse: bool  # whether the values are worse afterwards
-    is_drift: bool  # whether the values drift from `since` to `last`, and not step
+    is_drift: bool  # whether the values drift from `since` to `last` instead of one step
     since: str  # the first check after the change
-    # first, last: 95 % interval of the date, as times of checks.
+    # first, last: 95 % interval of the date, as the times of two checks.
     first: str
     last: str
-    components: tuple[str, ...]  # changes of components between the checks around it, as text
+    components: tuple[str, ...]  # changes of components around this date, as texts
 
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """What the checks of a host found: values over time, their changes, and those of components."""
+    """Result of a host's checks: values over time, their changes, and changes of components."""
 
     series: tuple[ValueSeries, ...]  # the series of all points
     changes: tuple[Change, ...]  # the newest first
-    # Time of the first check after each change of components, and what changed, the oldest first.
+    # Time of the first check after each change of components, and the change as text; oldest first.
     component_changes: tuple[tuple[str, str], ...]
-    unknown: tuple[str, ...]  # points with checks that are not in the plan any more
+    unknown: tuple[str, ...]  # checked points that are no longer in the plan
     is_simulated: bool  # whether the host does not exist
 
     @property
@@ -304,9 +305,9 @@ class CheckHistory:
         return list(found.values())
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each change and replaced component, and what was checked."""
+        """Return a sentence for each change and replaced component, and on what was checked."""
         times = self.check_times
-        # Days are enough unless a day has several checks.
+        # Dates are shown as days, or with times if a day has several checks.
         letters = 10 if len({time[:10] for time in times}) == len(times) else 16
         texts = [
             text_of_macro(
@@ -321,7 +322,8 @@ class CheckHistory:
             for own, before, after in change.values[:1]
         ]
         if not texts:
-            # A change divides a series into two parts, and each part needs `LEAST_NIGHTS` checks.
+            # A change divides a series into two parts, and each part needs `LEAST_NIGHTS` checks or
+            # more.
             longest = max((len(each.times) for each in self.series), default=0)
             values: dict[str, object] = {"longest": longest, "least": LEAST_NIGHTS}
             texts = [text_of_macro("history", "no_change", **values)]
@@ -336,15 +338,15 @@ class CheckHistory:
     def table(self) -> pd.DataFrame:
         """Return a row for each value: time, place, value, fitted value, segment and change.
 
-        The columns of a change are filled in the first row after it: the value's change in per
-        cent, the 95 % interval of the date, the components that explain the change, and how
-        components changed then. A drift is written where it begins; the interval then ends at the
-        end of the drift.
+        Only the first row after a change has values in the columns of the change. These are the
+        change of the value in per cent, the 95 % interval of the date, the components that explain
+        the change, and how components changed then. A drift is in the row where it begins, and its
+        interval ends at the end of the drift.
         """
         written: dict[tuple[int, str], list[object]] = {}
         for change in self.changes:
             for series, before, after in change.values:
-                # A common date can lie between two checks of this value.
+                # The common date of a change can lie between two checks of this value.
                 at = min(bisect_left(series.times, change.since), len(series.times) - 1)
                 written[id(series), series.times[at]] = [
                     *("drift" if change.is_drift else "step", 100.0 * (after / before - 1.0)),
@@ -370,15 +372,15 @@ class LastingLoss:
     """A loss of a point that began between two checks and lasts until the end of the series."""
 
     point: str  # the point whose values became worse
-    since: str  # time of the first check after the step, or of the begin of a drift, in UTC
+    since: str  # UTC time of the first check after the step, or when the drift began
     loss: float  # how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency
 
 
 def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     """Return the losses that last until the end of a series of checks, the largest first.
 
-    The page of all hosts shows these losses. `rows` are those of `read_series`; no points are
-    needed.
+    The page of all hosts shows these losses. `rows` has the result of `read_series`. The points of
+    the plan are not needed.
 
     Raises:
         UserError: a time does not have the form of ISO 8601.
@@ -386,15 +388,16 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     found = []
     for (_, point, metric), values in _values_of_points(rows).items():
         sign = 1.0 if less_is_better(metric) else -1.0
-        logs = [sign * math.log(value) for value in values.values()]  # larger is worse
+        logs = [sign * math.log(value) for value in values.values()]  # a larger number is worse
         if len(logs) < _FEWEST_CHECKS:
             continue
-        # Most series have no loss at their end. This test saves the search for a loss in such
-        # series, which takes 40 ms for a year of checks.
+        # Most series have no loss at their end. For these, this test saves the search for changes,
+        # which takes 40 ms for a year of checks.
         if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
             continue
         segments = find_segments(logs, _days_of_times(values))
-        # Fitted value before the change, value after it, and position of the first check after it.
+        # Fitted values before and after each change, and position of the first check after the
+        # change.
         changes = [(one.last, two.first, two.begin) for one, two in pairwise(segments)]
         changes += [(each.first, each.last, each.begin) for each in segments if each.is_drift]
         end = segments[-1].last
@@ -409,7 +412,7 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
 def _values_of_points(
     rows: Sequence[Mapping[str, str]],
 ) -> dict[tuple[str, str, str], dict[str, float]]:
-    """Return experiment, point and metric -> time of the check -> value, by time."""
+    """Return (experiment, point, metric) -> time of the check -> value, in order of time."""
     values: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in sorted(rows, key=lambda row: row["time"]):
         key = row["experiment"], row["point"], row["metric"]
@@ -452,7 +455,7 @@ def read_check_history(folder: Path) -> CheckHistory:
 
 
 def _component_words(difference: tuple[str, str]) -> str:
-    """Return a change as text, with the component's name; a change of the system has no name."""
+    """Return a change as text with the component's name, or without it if the system changed."""
     name, text = difference
     return text if name == SYSTEM else f"{name} {text}"
 
@@ -460,7 +463,7 @@ def _component_words(difference: tuple[str, str]) -> str:
 def _series_of_parts(
     check: CheckPoint, values: dict[str, float], log: ComponentLog
 ) -> Iterator[ValueSeries]:
-    """Yield the series of a point, one for each part that was in its place."""
+    """Yield the series of a point: one series for each component that was in place."""
     replaced = sorted(
         (since, f"{part} was replaced, {words}")
         for part in check.parts
@@ -494,11 +497,11 @@ def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
 
 
 def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
-    """Yield the changes of all series; those of one night with a common component are one."""
+    """Yield the changes of all series; changes in one night by a common component are merged."""
     groups: list[list[_Event]] = []
     for event in sorted(_events(series), key=lambda each: (each.kind, each.earliest, each.last)):
         group = groups[-1] if groups else []
-        # All changes of a group can have been at the same time.
+        # Changes are merged only if all of them can have been at the same time.
         same = group and group[0].kind == event.kind and event.earliest < min(e.last for e in group)
         if same and all(event.series is not each.series for each in group):
             group.append(event)
@@ -518,7 +521,7 @@ def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Chang
 
 
 def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog) -> Change:
-    """Return the change of some values of a component, with their common date."""
+    """Return the change of some values by one component, with the common date of the values."""
     times = sorted({time for event in events for time in event.series.times})
     is_drift, is_worse = events[0].kind
     if is_drift:

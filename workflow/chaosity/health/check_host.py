@@ -1,4 +1,4 @@
-"""Measure the points of a check on a host within its time, and judge them."""
+"""Measure the points of a check on a host within a limited time, and judge the values."""
 
 from __future__ import annotations
 
@@ -72,28 +72,28 @@ from chaosity.store.tidy_table_from_records import read_points, status_and_value
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import read_topology
 
-# Slurm ends a HealthCheckProgram after 60 s. Ten seconds are left for start, end and a slow
-# measurement.
+# Time of a check. Slurm ends a HealthCheckProgram after 60 s, so ten seconds are left for start,
+# end and a slow measurement.
 CHECK_SECONDS = 50.0
-# Share of the time that the first measurements may take; the rest is for repeating slow values.
+# Share of this time for measuring each point once. The rest is for measuring slow values again.
 _FIRST_SHARE = 0.85
 # A host is busy if other programs use more than this share of its processors.
 _MOST_BUSY_SHARE = 0.10
 _BUSY_MEASURED_SECONDS = 1.0
-# Longest wait for a host's description of itself, which takes a second. A check is too short to
-# wait for a hung driver.
+# Longest wait for a host's description of itself, which takes a second. A check has no time to wait
+# for a driver that hangs.
 _DESCRIBE_SECONDS = 10.0
-# Number of undisturbed measurements by which a slow value is judged.
+# Number of undisturbed measurements that judge a slow value.
 REPLICATES_OF_SLOW_VALUE = 3
-# Largest number of measurements of one point. If other programs disturb too many of them, a loss is
-# only a warning.
+# Largest number of measurements of one point. If too many of them were disturbed by other programs,
+# a loss is only a warning.
 MOST_REPLICATES = 6
 
 MAP_REMEDY = "measure the host first, for example with make run; the check compares with this map"
 
 
 class HostBusyError(UserError):
-    """Somebody works on the host, so a check would disturb them and have no meaning."""
+    """An error: somebody uses the host, so a check would disturb them and give wrong values."""
 
 
 @dataclass
@@ -103,17 +103,17 @@ class HostCheckResult:
     host: str  # name of the host
     moment: str  # when the check began, in UTC
     seconds: float = 0.0  # how long it took
-    values: list[CheckedValue] = field(default_factory=list)  # all values
-    # points that did not fit into the time
+    values: list[CheckedValue] = field(default_factory=list)  # all measured values
+    # Points for which the time was too short.
     left_for_next_check: list[CheckPoint] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)  # point -> why it has no valid value
-    # Components that this user may not read, and which were not checked.
+    # Components that were not checked because this user may not read them.
     unreadable: list[str] = field(default_factory=list)
     is_simulated: bool = False  # whether the host does not exist
 
     @property
     def status(self) -> int:
-        """Return 0 for fine, 1 for a warning, 2 for a fault."""
+        """Return the exit status: 0 for fine, 1 for a warning, 2 for a fault."""
         return max(exit_status_of_values(self.values), 1 if self.failed else 0)
 
     @property
@@ -148,19 +148,19 @@ def measure_and_judge(
     measure: Callable[[CheckPoint, int], tuple[float | None, bool]],
     has_time: Callable[[CheckPoint], bool],
 ) -> list[CheckedValue]:
-    """Measure each point once, and slow ones again; return all values with what was expected.
+    """Measure each point once, and slow points again; return all values with expected values.
 
-    Disturbed measurements of a slow point count only if there are fewer than three undisturbed
-    ones.
+    Disturbed measurements of a slow point count only if fewer than three measurements are
+    undisturbed.
 
     Args:
         points: the points.
-        expectation: what the map and earlier checks say.
-        measure: measures a replicate (1, 2, ...) of a point; returns the value, or None if it is
-            not valid, and whether other programs disturbed it.
-        has_time: whether there is time for another measurement of a point.
+        expectation: the values to expect from the map and from earlier checks.
+        measure: function that measures a replicate (1, 2, ...) of a point. It returns the value
+            (None if not valid), and whether other programs disturbed the measurement.
+        has_time: function that returns whether there is time for another measurement of a point.
     """
-    # The values of each point, each with whether it was disturbed.
+    # Point -> its values; each value has a mark whether it was disturbed.
     taken: dict[PointKey, list[tuple[float, bool]]] = {}
 
     def judged(check: CheckPoint) -> CheckedValue:
@@ -171,7 +171,7 @@ def measure_and_judge(
         return expectation.judge(check, used, len(taken), disturbed=not enough)
 
     def is_open(value: CheckedValue, replicate: int) -> bool:
-        # A point that was slow once is measured three times, so that its median is of three values.
+        # A point that was slow once is measured three times, so its median has three values.
         begun = len(value.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
         complete = len(value.values) >= REPLICATES_OF_SLOW_VALUE and not value.disturbed
         return begun or (value.tonight.is_clear and not complete)
@@ -190,7 +190,7 @@ def measure_and_judge(
 class HostCheck:
     """A check of the host whose map is in ``results/HOST/CONFIGURATION``.
 
-    `with_equal_hosts`: whether to compare also with the recent checks of equal hosts.
+    `with_equal_hosts` says whether recent checks of equal hosts are compared too.
 
     Raises:
         UserError: the folder has no map.
@@ -225,11 +225,12 @@ class HostCheck:
         hosts = Counter(chain(time_of_last_check_by_point(self.series), *self.equals))
         medians = {key: value.median for key, value in known.items()}
         chosen = choose_check_points(points, medians, topology, hosts)
-        # On a remote host, the check has the same user as the map, who could read all drives.
+        # On a remote host, the check has the same user as the map, and this user could read all
+        # drives.
         here = self.transport in (LOCAL, SLURM)
         self.points = [check for check in chosen if not here or may_read_drives(check)]
         self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
-        # Time of the measurements so far, as planned and as spent.
+        # Time of the measurements so far: the planned time and the spent time.
         self.planned = self.spent = 0.0
         self.records: list[Record] = []
         if not self.points:
@@ -243,21 +244,21 @@ class HostCheck:
         *,
         ignore_load: bool = False,
     ) -> HostCheckResult:
-        """Measure, judge, append the values to the series, and return the result.
+        """Measure the points, judge and store the values, and return the result of the check.
 
         Args:
-            seconds: time of the check, from reading the map on.
-            progress: gets the point before each measurement.
-            ignore_load: check the host also while other programs use it.
+            seconds: time of the check, counted from reading the map on.
+            progress: function that is called with the name of each point before its measurement.
+            ignore_load: whether to check the host even if other programs use it.
 
         Raises:
-            HostBusyError: somebody works on the host.
+            HostBusyError: somebody uses the host.
             UserError: no measurement is valid, or the host is lost.
         """
         if self.transport == SSH:
-            # discovery made this folder, but the last boot can have emptied /tmp
+            # Discovery made this folder, but a reboot can have emptied /tmp since then.
             control_socket_folder()
-        if self.transport in (LOCAL, SLURM):  # measured here
+        if self.transport in (LOCAL, SLURM):  # this machine is checked
             self._refuse_another_machine()
             if not ignore_load:
                 refuse_busy_host(lock_files.lock_file_path(lock_files.MEASURING))
@@ -302,7 +303,7 @@ class HostCheck:
 
     @property
     def _seconds(self) -> float:
-        """Return how long the check takes so far; a simulated one takes the plan's time."""
+        """Return the duration of the check so far; for a simulated host, the planned duration."""
         is_simulated = self.transport == SIMULATED
         return self.planned if is_simulated else time.monotonic() - self.begin
 
@@ -330,7 +331,7 @@ class HostCheck:
         # position: replicates are counted over all nights.
         point: Point = {**check.point, "orders": [0] * replicate}
         try:
-            before = spent_processor_seconds()  # by earlier points, too
+            before = spent_processor_seconds()  # also includes the time of earlier points
             results = self.folder.resolve().parent
             record = measure_replicate(self.host, point, replicate, results, before)
         except (HostLostOrChangedError, ValueError) as error:
@@ -348,7 +349,7 @@ def _present_components(host: DiscoveredHostDocument, folder: Path) -> Component
         if transport["kind"] == SIMULATED:
             topology = read_topology(folder / "topology.json")
             return make_component_documents(topology) if topology else None
-        if transport["kind"] == SLURM:  # the check runs on the node
+        if transport["kind"] == SLURM:  # this program runs on the node itself
             transport = {**transport, "way": []}
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             subprocess.run(
@@ -374,9 +375,9 @@ def _points_of_plan(folder: Path) -> list[Point]:
 
 
 def may_read_drives(check: CheckPoint) -> bool:
-    """Return whether this user may read the drives of a point; a missing drive counts as readable.
+    """Return whether this user may read the drives of a point; true for a missing drive.
 
-    The measurement of a missing drive reports that it is missing.
+    The measurement will report that the drive is missing.
     """
     for drive in check.load["target"]["drives"]:
         with suppress(MeasurementError):
@@ -387,7 +388,7 @@ def may_read_drives(check: CheckPoint) -> bool:
 
 
 def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
-    """Return experiment and point -> what the map says about its first metric."""
+    """Return experiment and point -> what the map says about the first metric of the point."""
     found: dict[PointKey, MapValue] = {}
     for row in cells.drop_duplicates(["experiment", "point"]).to_dict("records"):
         value = MapValue(float(row["median"]), int(row["n"]), float(row["variance"]))
@@ -397,7 +398,7 @@ def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
 
 
 def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, str | None, bool]:
-    """Return the value of a record or None, why it is None, and whether the host was disturbed."""
+    """Return the value of a record (or None), why it is None, and whether it was disturbed."""
     outcome = status_and_values_of_record(record)
     if outcome.status != VALID:
         return None, outcome.reason, False
@@ -407,13 +408,13 @@ def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, s
 
 
 def refuse_busy_host(lock: Path, seconds: float = _BUSY_MEASURED_SECONDS) -> None:
-    """Refuse the check of this machine if a measurement runs, or other programs use it.
+    """Refuse the check of this machine if a measurement runs here or other programs use it.
 
-    `lock` is the lock file of measurements. For `seconds` seconds it is measured how much the
-    processors are used.
+    `lock` is the lock file of measurements. The function watches the use of the processors for
+    `seconds` seconds.
 
     Raises:
-        HostBusyError: somebody works on the host.
+        HostBusyError: somebody uses the host.
     """
     handle = lock_files.open_lock_file(lock)
     try:

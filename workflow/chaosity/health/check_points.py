@@ -1,17 +1,18 @@
-"""Choose the points of a check, and judge their values by map, earlier checks and equal hosts.
+"""Choose the points of a check, and judge values by the map, earlier checks and equal hosts.
 
 A load of one node against one node or one drive shows the whole loss by a fault of this node or
-drive. Of two of these loads, the one that moves more data, or waits longer, is limited by the part
-more often than by a core or a cache. So the values of the map decide which points are chosen, and
-not a list of experiments.
+drive. If several such loads use the same part, the load that moves most data or waits longest is
+chosen. The part, and not a core or a cache, limits this load most often. So the values of the map
+decide which points are chosen, and not a list of experiments.
 
-The logarithm of a value divided by the map's median scatters for three reasons: a single
-measurement scatters, which the map's replicates show; the median is not exact; and sessions differ,
-which the earlier checks show. A loss is clear if it exceeds the scatter by so much that a healthy
-host, checked every night, has one false alarm a year over all its values.
+The logarithm of a value divided by the map's median scatters for three reasons. A single
+measurement scatters, which the replicates of the map show. The median is not exact. And sessions
+differ, which earlier checks show. A loss is clear if it exceeds this scatter by so much that a
+healthy host with a check every night has one false alarm a year over all its values.
 
-A loss that hides in the scatter of a night shows in the mean of several nights. So the last checks
-are also compared with the first checks after the map, since a slow drift does not move these.
+The mean of several nights shows a loss that the scatter of a single night hides. So the last checks
+are also compared with the first checks after the map, because a slow drift does not change the
+first checks.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ from chaosity.statistics.estimates import lost_share, variance_of_median
 from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
 from chaosity.topology.topology_model import Topology
 
-# A check measures shorter than the map. Below 0.4 s, a load has too few samples for an interval.
+# Limits for the time of a load in a check, which is shorter than in the map. Below 0.4 s, a load
+# has too few samples for an interval.
 _MIN_SECONDS, _MAX_SECONDS = 0.4, 0.6
-# Seconds for starting a load and writing its record, which the estimate of the point lacks.
+# Seconds for starting a load and writing its record. The estimated time of a point lacks them.
 OVERHEAD_SECONDS = 0.25
 
-# If two medians of a map have at least this ratio, the same part limits both loads.
+# If the smaller of two medians of a map is at least this share of the larger, one part limits both
+# loads.
 _NEARLY_EQUAL = 0.97
 
 PointKey = tuple[str, str]
@@ -52,10 +55,10 @@ PointKey = tuple[str, str]
 class CheckPoint:
     """A point of a check."""
 
-    point: Point  # the point of the map; of those that are chosen, with a shorter stopping rule
-    load: Load  # its only load
+    point: Point  # point of the map; once chosen, with a shorter stopping rule
+    load: Load  # the only load of the point
     metric: str  # the metric that is judged
-    # The components that limit it: a node, a drive, or a path such as node0->node4.
+    # Names of the components that limit the load: a node, a drive, or a path such as node0->node4.
     parts: tuple[str, ...]
 
     @property
@@ -75,17 +78,17 @@ def choose_check_points(
     topology: Topology,
     popularity: Mapping[PointKey, int] = MappingProxyType({}),
 ) -> list[CheckPoint]:
-    """Return a point for each part and kind of load: local ones and drives first, then paths.
+    """Return a point for each part and kind of load, first local ones and drives, then paths.
 
     Args:
         points: the points of the map, in the order of its plan.
-        medians: experiment and point -> median of its first metric in the map; points without a
-            median are left out.
+        medians: experiment and point -> median of the point's first metric in the map. Points
+            without a median are left out.
         topology: the host's topology.
-        popularity: experiment and point -> in the checks of how many equal hosts it is. Of points
-            with nearly equal medians, the one that most equal hosts check is taken, or else the
-            first of the plan. The best of nearly equal medians would be the luckiest one, and the
-            check would expect too much.
+        popularity: experiment and point -> number of equal hosts that check this point. If points
+            of a part have nearly equal medians, the point that most equal hosts check is chosen, or
+            else the first in the plan. The point with the best of these medians may only have been
+            lucky in the map, and the check would expect too much.
     """
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
@@ -95,7 +98,7 @@ def choose_check_points(
             continue
         place: tuple[object, ...] = check.parts
         if len(check.parts) > 1:
-            # Paths within and between packages are alike, so one of each kind is enough.
+            # All paths of a kind (in a package, between packages) are alike, so one is enough.
             ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
             place = tuple(map(topology.package_of_node.get, ends))
         signature = check.load["category"], check.metric, len(check.parts), *place
@@ -112,10 +115,10 @@ def choose_check_points(
 def split_by_available_time(
     points: Iterable[CheckPoint], checked: Mapping[PointKey, str], seconds: float
 ) -> tuple[list[CheckPoint], list[CheckPoint]]:
-    """Divide points into those that fit into a time and those left for the next check.
+    """Divide points into those that fit into the time and those for the next check.
 
-    Points that no check has measured come first, then those whose last check is longest ago, each
-    in the given order. `checked` has the time of each point's last check.
+    Points that no check has measured come first, then those whose last check was longest ago. Equal
+    points keep their order. `checked` has the time of each point's last check.
     """
     taken, left, spent = list[CheckPoint](), list[CheckPoint](), 0.0
     for check in sorted(points, key=lambda check: checked.get(check.key, "")):
@@ -145,7 +148,7 @@ def check_point_of_single_part(point: Point) -> CheckPoint | None:
 
 
 def _shortened(point: Point) -> Point:
-    """Return the point with the stopping rule of a check, and so with another definition."""
+    """Return the point with the shorter stopping rule of a check, so with another definition."""
     own = point["stopping"]
     stopping: PointStoppingRule = {
         **own,
@@ -161,22 +164,22 @@ def _shortened(point: Point) -> Point:
     }
 
 
-# Standard deviation between sessions of a healthy host, and the number of earlier deviations that
-# it counts as. Runs of a machine differ by 1 to 2 % from boot to boot.
+# Standard deviation between sessions that is assumed for a healthy host, and the number of earlier
+# deviations that this assumption weighs. Runs of a machine differ by 1 to 2 % from boot to boot.
 _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
-# A smaller loss is not reported, however clear: it is within what a boot changes.
+# A smaller loss is not reported, even if it is clear: a reboot can change values by as much.
 MATTERS = 0.02
-# A false alarm in this many checks.
+# A healthy host has one false alarm in this many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
-# Number of last checks that are judged together, and number of first checks with which the last
-# ones are compared.
+# Number of last checks that are judged together, and number of first checks that they are compared
+# with.
 RECENT, _REFERENCE = 7, 14
-# A loss that is a fault, and not only a warning: a single part that loses so much is broken.
+# From this loss on, a confirmed loss of a single part is a fault and not only a warning.
 _FAULT = 0.10
-# If at least this share of values of several parts is slow, the cause is common to all of them.
+# If at least this share of the values of several parts is slow, all parts have a common cause.
 _COMMON_SHARE = 0.7
 
-# Fewer hosts do not show how much equal hosts differ.
+# Fewer other hosts than this do not show how much equal hosts differ.
 _FEWEST_OTHERS = 4
 
 FINE, WARNING, FAULTY = 0, 1, 2
@@ -185,7 +188,7 @@ RecentValues = Mapping[PointKey, Sequence[float]]
 
 @dataclass(frozen=True)
 class MapValue:
-    """What the map says about a value: the median, n, and the variance of a value's logarithm."""
+    """What the map says about a value: median, n, and the variance of one value's logarithm."""
 
     median: float
     n: int
@@ -194,13 +197,13 @@ class MapValue:
 
 @dataclass(frozen=True)
 class LossEvidence:
-    """A loss by one kind of evidence, as a share: 0.1 is 10 % less bandwidth.
+    """A loss that one comparison shows, as a share: 0.1 is 10 % less bandwidth.
 
-    A latency of twice the expected one is a loss of 1.0. A better value is a negative loss.
+    A latency of twice the expected latency is a loss of 1.0. A better value is a negative loss.
     """
 
     loss: float = 0.0
-    limit: float = math.inf  # the smallest loss that chance does not explain
+    limit: float = math.inf  # smallest loss that chance does not explain
     hosts: int = 0  # number of equal hosts that were compared
 
     @property
@@ -211,20 +214,20 @@ class LossEvidence:
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """What a check measured at a point, the value expected there, and the evidence of a loss."""
+    """The values of a check at one point, the expected value, and the evidence of a loss."""
 
-    check: CheckPoint  # the point
-    # The measured values in the metric's unit; more than one if the first was slow.
+    check: CheckPoint  # the point of the check
+    # The measured values in the metric's unit. A slow first value is measured again.
     values: tuple[float, ...]
     expected: float  # the median of the map, corrected by the earlier checks
-    limit: float  # the smallest loss of tonight that would be clear, as a share
-    disturbed: bool = False  # whether other programs used the processors meanwhile
-    # the last `RECENT` checks together, of which this is the last
+    limit: float  # smallest clear loss of this check, as a share
+    disturbed: bool = False  # whether other programs used the processors
+    # The last `RECENT` checks together, including this check.
     recent: LossEvidence = LossEvidence()
-    equals: LossEvidence = LossEvidence()  # the recent checks of this host and of equal hosts
-    # Whether the host is a virtual machine and the value one of its memory. A hypervisor can run
-    # two of its processors on one core for minutes, which halves the bandwidth and shows in no
-    # counter of the machine.
+    equals: LossEvidence = LossEvidence()  # recent checks of this host against those of equal hosts
+    # Whether the host is a virtual machine and the value is of its memory. A hypervisor can run two
+    # virtual processors on one core for minutes. This halves the bandwidth, and no counter of the
+    # virtual machine shows it.
     hypervisor_may_explain: bool = False
 
     @property
@@ -234,40 +237,40 @@ class CheckedValue:
 
     @property
     def tonight(self) -> LossEvidence:
-        """Return the loss against the expected value."""
+        """Return the loss of this check against the expected value."""
         ratio = self.value / self.expected
         is_time = less_is_better(self.check.metric)
         return LossEvidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
 
     @property
     def clear_losses(self) -> list[LossEvidence]:
-        """Return the clear losses, tonight's loss first.
+        """Return the clear losses: first that of this check, then that of the recent checks.
 
-        The loss of the recent checks is second, and the loss against equal hosts third.
+        The loss against equal hosts comes last.
         """
         return [each for each in (self.tonight, self.recent, self.equals) if each.is_clear]
 
     @property
     def reported_loss(self) -> float:
-        """Return the loss that a check reports: the first clear one, 0 without any."""
+        """Return the loss that a check reports: the first clear loss, or 0 if no loss is clear."""
         return self.clear_losses[0].loss if self.clear_losses else 0.0
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether repeated measurements show the loss, undisturbed by other programs."""
+        """Return whether repeated measurements, undisturbed by other programs, show the loss."""
         return self.tonight.is_clear and len(self.values) > 1 and not self.disturbed
 
     @property
     def is_fault(self) -> bool:
-        """Return whether the loss is confirmed and so large that a part is broken."""
+        """Return whether the loss is confirmed and so large that a part must be broken."""
         is_large = self.tonight.loss >= _FAULT
         return self.is_confirmed and is_large and not self.hypervisor_may_explain
 
 
 def probability_of_false_alarm(number: int) -> float:
-    """Return the probability at which a test of one of `number` values may give a false alarm.
+    """Return the false-alarm probability that one test may have if `number` values are tested.
 
-    Each value has three tests: tonight's, that of the last checks, and that against equal hosts.
+    Each value has three tests: of this check, of the last checks together, and against equal hosts.
     All tests of a host together give one false alarm in a year of checks.
     """
     return 1.0 / (_CHECKS_PER_FALSE_ALARM * 3 * number)
@@ -277,10 +280,10 @@ _normal_quantile = cache(stats.norm.isf)
 
 
 class Expectation:
-    """What a check expects of each point.
+    """The values that a check expects at each point.
 
     Args:
-        known: experiment and point -> what the map says.
+        known: experiment and point -> what the map says about the value.
         earlier: experiment and point -> values of earlier checks, oldest first.
         in_virtual_machine: whether the host is a virtual machine.
     """
@@ -293,9 +296,10 @@ class Expectation:
         in_virtual_machine: bool = False,
     ) -> None:
         self.known, self.in_virtual_machine = known, in_virtual_machine
-        # Logarithms of values over the map's median, oldest first.
+        # Logarithms of earlier values divided by the map's median, the oldest first.
         self.logs = {
-            # Not the logarithm of the ratio: the ratio of a damaged series can be 0.
+            # Not the logarithm of the ratio, since the ratio of a damaged series can underflow to
+            # 0.
             key: [math.log(value) - math.log(known[key].median) for value in values]
             for key, values in earlier.items()
             if key in known
@@ -303,7 +307,8 @@ class Expectation:
         long = (logs for logs in self.logs.values() if len(logs) > 2)
         steps = [later - sooner for logs in long for sooner, later in pairwise(logs)]
         nightly = variance_from_neighbour_differences(steps)
-        # The scatter between nights contains the scatter of single measurements.
+        # The scatter between nights includes the scatter of single measurements, which is
+        # subtracted.
         own = max(nightly - median(each.variance for each in known.values()), 0.0) if steps else 0.0
         self.session_variance = (_SESSION_FREEDOM * _SESSION_DEVIATION**2 + len(steps) * own) / (
             _SESSION_FREEDOM + len(steps)
@@ -312,14 +317,14 @@ class Expectation:
     def judge(
         self, check: CheckPoint, values: Sequence[float], number: int, *, disturbed: bool = False
     ) -> CheckedValue:
-        """Return the judged value: with the expected value and the smallest loss that is clear.
+        """Return the judged value, with the expected value and the smallest clear loss.
 
-        `number` is how many values the check has in all; each could give a false alarm.
+        `number` is the number of all values of the check. Each of them can give a false alarm.
         """
         known, logs = self.known[check.key], self.logs.get(check.key, [])
         quantile = float(_normal_quantile(probability_of_false_alarm(number)))
         nightly = self.session_variance + known.variance
-        # From three earlier checks on, their median shows what a short measurement gives.
+        # The median of three or more earlier checks shows what a short measurement gives.
         first = logs[:_REFERENCE]
         shift = median(first) if len(first) > 2 else 0.0
         each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
@@ -347,15 +352,15 @@ class Expectation:
 def compare_with_equal_hosts(
     values: Sequence[CheckedValue], own: RecentValues, others: Sequence[RecentValues]
 ) -> list[CheckedValue]:
-    """Return the values of a check with their losses against equal hosts.
+    """Return the values of a check, each with its loss against equal hosts.
 
-    The comparison with equal hosts also finds a map that was bad from the start. Each host counts
-    with the median of its recent checks: as many as the checked host has, at most `RECENT`. A loss
-    of 5 % or more is reported if the scatter of the other hosts, in which the host itself does not
-    count, does not explain it.
+    This comparison also finds a host whose map was bad from the start. Each host counts with the
+    median of its recent checks: as many as the checked host has, but at most `RECENT`. A loss of
+    5 % or more is reported if the scatter of the other hosts, without the host itself, does not
+    explain the loss.
 
     Args:
-        values: tonight's values.
+        values: the values of this check.
         own: recent earlier values of the checked host.
         others: recent values of each equal host.
     """
@@ -374,7 +379,7 @@ def compare_with_equal_hosts(
         medians.append([median(mine), *theirs])
     logs, metrics = np.log(medians), [value.check.metric for value in compared]
     groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
-    # The scatter of the maps' replicates is small beside that of nights, so it adds nothing.
+    # The scatter of the maps' replicates is left out, because it is small beside that of nights.
     freedom, spread, expected = (
         each[:, 0]
         for each in scatter_and_median_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
@@ -403,18 +408,18 @@ def exit_status_of_values(values: Iterable[CheckedValue]) -> int:
 class Suspect:
     """Components that explain slow values."""
 
-    # Names of components; several if the values fit each of them; empty if most of the host is
-    # slow.
+    # Names of the components; several names if any one of them explains the values; no name if most
+    # of the host is slow.
     parts: tuple[str, ...]
-    values: tuple[CheckedValue, ...]  # the slow values that they explain, the largest loss first
+    values: tuple[CheckedValue, ...]  # the explained slow values, the largest loss first
 
 
 def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     """Return the components that explain all clear losses, the largest loss first.
 
     A component is suspected if all values that it limits are slow. Components that explain most
-    slow values come first; each value is explained once. If nearly all values are slow, the cause
-    is common to all parts.
+    slow values come first. Each value is explained only once. If nearly all values are slow, the
+    cause is common to all parts.
     """
     slow = sorted(
         (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss
@@ -428,7 +433,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         for value in slow:
             for part in value.check.parts:
                 explained.setdefault(part, []).append(value)
-        # A node can be slow in bandwidth and fine in latency: only values of the same metric count.
+        # Only values of the same metric count: a node can be slow in bandwidth and fast in latency.
         well = {
             part: sum(
                 part in value.check.parts
@@ -443,7 +448,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
             key=lambda part: (-well[part], len(explained[part]), explained[part][0].reported_loss),
         )
         mine = explained[best]
-        # If both ends of a slow path are fast in other values, the path is named by its two ends.
+        # If both ends of a slow path are fast in other values, the path itself is suspected.
         names = (best,) if well[best] == 0 else mine[0].check.parts
         mine = mine if well[best] == 0 else [mine[0]]
         found.append(Suspect(names, tuple(mine)))
