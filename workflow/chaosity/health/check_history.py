@@ -62,6 +62,7 @@ COLUMNS = [
 ]
 # Largest size of the file. With 150 bytes a line and 60 lines a night, this is about 80 years.
 _MOST_BYTES = 2**28
+_REMEDY = "move the file away, and the next check begins a new file"
 _SECONDS_A_DAY = 86400.0
 # Days whose checks count for the comparison with equal hosts. Before, a host can have been
 # repaired.
@@ -82,7 +83,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
     if not path.exists():
         return []
     if path.stat().st_size > _MOST_BYTES:
-        raise UserError("the series of checks is too large", str(path), "move the file away")
+        raise UserError("the series of checks is too large", str(path), _REMEDY)
     try:
         with path.open("rb") as stream:
             text = stream.readline()
@@ -100,8 +101,8 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
             if list(row) != COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
                 raise ValueError("a row has other columns, or no value")
     except (ValueError, TypeError, csv.Error) as error:
-        remedy = "move it away; the next check begins a new series"
-        raise UserError(f"the file is not a series of checks: {error}", str(path), remedy) from None
+        what = f"the file is not a series of checks: {error}"
+        raise UserError(what, str(path), _REMEDY) from None
     return rows
 
 

@@ -127,18 +127,18 @@ class HostCheckResult:
         `end_seconds` is the end of the check in seconds since 1970.
         """
         host = {"host": self.host}
-        yield "status", "0 fine, 1 warning, 2 fault.", host, self.status
-        yield "end_timestamp_seconds", "When the check ended.", host, end_seconds
-        yield "duration_seconds", "How long the check took.", host, self.seconds
+        yield "status", "Result of the check: 0 fine, 1 warning, 2 fault.", host, self.status
+        yield "end_timestamp_seconds", "End of the check in seconds since 1970.", host, end_seconds
+        yield "duration_seconds", "Duration of the check in seconds.", host, self.seconds
         yield "failed_points", "Points without a valid value.", host, len(self.failed)
         for each in self.values:
             names = {"component": "->".join(each.check.parts), "metric": each.check.metric}
             place = {**host, **names, "point": "/".join(each.check.key)}
-            loss = "How much worse than the map: 0.1 is 10 % less bandwidth."
+            loss = "Loss against the map: 0.1 is 10 % less bandwidth."
             yield "loss_ratio", loss, place, each.tonight.loss
             limit = "The smallest loss that chance does not explain."
             yield "clear_loss_ratio", limit, place, each.limit
-            unit = "The value in the unit at the end of the metric's name."
+            unit = "Measured value in the unit that ends the metric's name."
             yield "value", unit, place, each.value
 
 

@@ -112,15 +112,15 @@ def _check_columns(frame: pd.DataFrame, wanted: Sequence[str], factors: Sequence
     for name in wanted:
         if name not in columns:
             listed = ", ".join(columns) or "none"
-            raise UserError("is not a column of the table", name, f"columns: {listed}")
+            raise UserError("the table has no such column", name, f"columns: {listed}")
         if columns.count(name) > 1:
             raise UserError("two columns have this name", name, "rename one of them")
         if wanted.count(name) > 1:
-            remedy = "response, factors and block are different columns"
+            remedy = "response, factors and block must be different columns"
             raise UserError("the same column is used twice", name, remedy)
     if len(frame) < 2:
         few = f"the table has too few rows of values ({len(frame)})"
-        raise UserError(few, None, "at least two are needed")
+        raise UserError(few, None, "at least two rows are needed")
 
 
 def _numbers(column: pd.Series, name: str) -> Values:
@@ -128,7 +128,7 @@ def _numbers(column: pd.Series, name: str) -> Values:
     for place, (row, given) in enumerate(column.items()):
         where = f"row {row}, column {name}"
         if not _text(given):
-            raise UserError("is empty", where, "give a value, or remove the row")
+            raise UserError("the cell is empty", where, "give a value, or remove the row")
         try:
             values[place] = float(given)
         except (TypeError, ValueError):
@@ -143,11 +143,11 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
     texts = [_text(given) for given in column]
     if "" in texts:
         where = f"row {column.index[texts.index('')]}, column {name}"
-        raise UserError("is empty", where, "every row needs a level")
+        raise UserError("the cell is empty", where, "every row needs a level")
     levels = sorted(set(texts), key=lambda level: (_level_order(level), level))  # "05" before "5"
     if len(levels) < 2:
-        remedy = "omit it: a column that never varies explains nothing"
-        raise UserError(f"has a single level, {levels[0]}", f"column {name}", remedy)
+        remedy = "omit this column: it never varies, so it explains nothing"
+        raise UserError(f"the column has a single level, {levels[0]}", f"column {name}", remedy)
     return tuple(levels), pd.Index(levels).get_indexer(pd.Index(texts))
 
 
