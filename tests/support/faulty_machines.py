@@ -56,6 +56,17 @@ def two_packages(each: int = 4) -> Layout:
     return Layout(f"2 packages x {each} nodes", share, 2 * each, of)
 
 
+def ring_of_packages(packages: int = 4, each: int = 2) -> Layout:
+    """Remote values have three levels, which are neither packages alone nor hops between nodes."""
+
+    def share(i: int, j: int) -> float:
+        hops = abs(i // each - j // each)
+        return 1.0 if i == j else (0.8, 0.5, 0.3)[min(hops, packages - hops)]
+
+    of = tuple(tuple(range(p * each, (p + 1) * each)) for p in range(packages))
+    return Layout(f"ring of {packages} packages x {each} nodes", share, packages * each, of)
+
+
 def full_mesh(nodes: int = 8) -> Layout:
     return Layout(f"full mesh of {nodes}", lambda i, j: 1.0 if i == j else 0.5, nodes)
 
@@ -146,6 +157,24 @@ def slow_link(layout: Layout, pair: Pair, loss: float) -> Fault:
 def slow_cores(layout: Layout, node: int, loss: float) -> Fault:
     cells = {(node, j): 1.0 - loss for j in range(layout.nodes)}
     return Fault("slow processing units of a node", cells, cells=frozenset(cells))
+
+
+def far_nodes(layout: Layout, losses: Mapping[int, float]) -> Fault:
+    """Nodes far from the links of their package; each loses a share of its remote accesses."""
+    cells = {
+        (i, j): (1.0 - losses.get(i, 0.0)) * (1.0 - losses.get(j, 0.0))
+        for i in range(layout.nodes)
+        for j in range(layout.nodes)
+        if i != j and (i in losses or j in losses)
+    }
+    return Fault("far nodes", cells, cells=frozenset(cells))
+
+
+def both_of(one: Fault, other: Fault) -> Fault:
+    """Two faults of one machine."""
+    pairs = dict.fromkeys([*one.factors, *other.factors])
+    factors = {pair: one.factors.get(pair, 1.0) * other.factors.get(pair, 1.0) for pair in pairs}
+    return Fault(f"{one.name}, {other.name}", factors, cells=one.cells | other.cells)
 
 
 def swapped(layout: Layout, one: int, other: int) -> tuple[Layout, Fault]:

@@ -17,7 +17,10 @@ from chaosity.anomalies.matrix_anomalies import analyse_matrix, analyse_one_of_m
 from chaosity.store.csv_tables import read_matrix_csv
 from faulty_machines import BANDWIDTH, LATENCY, measure
 
-REGULAR = [faulty.two_packages(4), faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)]
+REGULAR = [
+    *(faulty.two_packages(4), faulty.ring_of_packages()),
+    *(faulty.full_mesh(8), faulty.ring(8), faulty.mesh(2, 4)),
+]
 by_name = pytest.mark.parametrize("layout", REGULAR, ids=lambda layout: layout.name)
 few = settings(deadline=None, max_examples=5)
 
@@ -121,6 +124,25 @@ def test_cells_that_were_not_measured_make_no_anomaly(layout, gaps):
         assert analyse_matrix(faulty.without(complete, missing), packages).anomalies == ()
 
 
+@pytest.mark.parametrize("make", [faulty.slow_direction, faulty.slow_link])
+def test_a_slow_path_is_no_structure_if_each_node_has_a_gap(make):
+    """Each node may then have an unmeasured cell in any group."""
+    layout = faulty.full_mesh(8)
+    complete = measure(layout, rng(), make(layout, (0, 3), 0.3), n=3)
+    found = analyse_matrix(faulty.without(complete, [(i, (i + 1) % 8) for i in range(8)]))
+    assert [one.components for one in found.anomalies] == [("node0->node3",)]
+
+
+@pytest.mark.parametrize("make", [faulty.slow_memory, faulty.slow_cores])
+def test_two_nodes_with_the_same_fault_are_no_structure(make):
+    """All other nodes have slow cells then, but in one direction only."""
+    layout = faulty.full_mesh(8)
+    faults = make(layout, 1, 0.25), make(layout, 2, 0.25)
+    found = analyse_matrix(measure(layout, rng(), faulty.both_of(*faults), n=3))
+    cells = {one.components: set(one.cells) for one in found.anomalies}
+    assert cells == {("node1",): faults[0].cells, ("node2",): faults[1].cells}
+
+
 def test_from_few_cells_a_slow_path_is_only_suspected():
     layout = faulty.full_mesh(4)
     complete = measure(layout, rng(23), faulty.slow_direction(layout, (0, 1), 0.3), n=3)
@@ -154,6 +176,35 @@ def test_a_pattern_in_every_package_is_structural():
     layout = faulty.two_packages(2)
     fault = faulty.slow_direction(layout, (0, 1), 0.1)
     assert "slow_path" in {one.kind for one in found_in(layout, fault).anomalies}
+
+
+@pytest.mark.parametrize(
+    ("losses", "missing", "found"),
+    [
+        # Each package has a far node.
+        ({0: 0.08, 4: 0.08}, (), {}),
+        ({0: 0.09, 4: 0.07}, (), {}),
+        # Node 4 has no measured path within its package, so it may be as far as node 0.
+        ({0: 0.08, 4: 0.08}, [pair for i in (5, 6, 7) for pair in ((4, i), (i, 4))], {}),
+        # Node 0 loses more than the far node of the other package does: the position of node 0
+        # explains a part of a loss that is similar, and nothing of a loss that is not.
+        ({0: 0.17, 4: 0.08}, (), {("node0",): 9}),
+        ({0: 0.12, 4: 0.03}, (), {("node0",): 12}),
+    ],
+)
+def test_only_what_far_nodes_of_all_packages_lose_is_structural(losses, missing, found):
+    layout = faulty.two_packages(4)
+    complete = measure(layout, rng(1), faulty.far_nodes(layout, losses), n=3, noise=0.01)
+    anomalies = analyse_matrix(faulty.without(complete, missing), layout.packages).anomalies
+    percents = {one.components: one.loss_percent for one in anomalies}
+    assert percents == pytest.approx(found, abs=1.5)
+
+
+def test_a_gap_in_a_package_does_not_hide_a_slow_node_of_another():
+    layout = faulty.two_packages(4)
+    complete = measure(layout, rng(1), faulty.slow_cores(layout, 1, 0.25), n=3)
+    (one,) = analyse_matrix(faulty.without(complete, [(4, 5), (6, 7)]), layout.packages).anomalies
+    assert one.components == ("node1",)
 
 
 def test_remote_memory_that_is_better_than_local_is_reported():

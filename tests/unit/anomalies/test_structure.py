@@ -61,6 +61,8 @@ def test_the_structure_is_seen_through_noise(layout, n, metric):
         (faulty.ring(8), ((0, 1),)),
         (faulty.mesh(2, 3), ((1, 2),)),
         (faulty.ring(6, one_way=True), ((0, 1), (3, 5))),
+        # Node 0 was not measured with the only package that is far from it.
+        (faulty.ring_of_packages(), ((0, 4), (0, 5), (4, 0), (5, 0))),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
