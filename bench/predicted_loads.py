@@ -23,7 +23,12 @@ from chaosity.records.record_format import Point
 from chaosity.simulation.machine_model import MachineModel
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.machine_parameters import can_be_fitted
-from chaosity.twin.model_values import cell_medians, joined_loads, model_values, predict_loads
+from chaosity.twin.model_values import (
+    cell_medians,
+    loads_at_the_same_time,
+    model_values,
+    predict_loads,
+)
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: two nodes, eight nodes, sixteen nodes with bytes in flight.
@@ -62,7 +67,7 @@ def contended_pairs(host: SimulatedHost, truth: MachineModel) -> Iterator[Point]
     while True:
         first, second = chance.choice(memory), chance.choice(single)
         try:
-            loads = joined_loads([first, second], host.topology)
+            loads = loads_at_the_same_time([first, second], host.topology)
         except UserError:
             continue  # both use the same cores
         together = model_values(truth, loads)

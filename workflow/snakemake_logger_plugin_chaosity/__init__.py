@@ -103,7 +103,7 @@ class LogHandler(LogHandlerBase):
         event = getattr(record, "event", None)
         # Snakemake adds attributes to the record, which differ between events.
         details: Any = record
-        if self.common_settings.dryrun and self.is_summary:
+        if self.common_settings.dryrun and self.prints_summary_only:
             if event == LogEvent.RUN_INFO:
                 self.report_plan(details.stats)
             elif record.getMessage().startswith(NOTHING_TO_BE_DONE):
@@ -139,7 +139,7 @@ class LogHandler(LogHandlerBase):
             self.print_line(last_message(map(Path, details.log or ())))
 
     @property
-    def is_summary(self) -> bool:
+    def prints_summary_only(self) -> bool:
         """Return whether a dry run prints a line for each host, and no jobs (with --quiet)."""
         return set(self.common_settings.quiet or ()) == {Quietness.RULES, Quietness.PROGRESS}
 

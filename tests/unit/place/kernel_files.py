@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chaosity.runner import kernel_settings
+from chaosity.runner import linux_settings
 from small_load import SAMPLES, small_point
 
-WEIGHTS = f"{kernel_settings.WEIGHTS}/node"
+WEIGHTS = f"{linux_settings.WEIGHTS}/node"
 # Under nohup, or after `&` in a script, tests ignore these signals, and their programs would too.
 SIGNALS_AS_USUAL = ("env", "--default-signal=HUP,INT")
 PLACE = (*SIGNALS_AS_USUAL, sys.executable, "-m", "chaosity.place")
@@ -25,13 +25,13 @@ class Kernel:
         self.root = root
         nodes = "sys/devices/system/node"
         for name, text in {
-            kernel_settings.BOOT_ID: "this boot",
-            kernel_settings.NUMA_BALANCING: "1",
+            linux_settings.BOOT_ID: "this boot",
+            linux_settings.NUMA_BALANCING: "1",
             f"{nodes}/has_memory": "0",
             f"{nodes}/node0/cpulist": "0-1",
             f"{nodes}/node1/cpulist": "",
             f"{WEIGHTS}0": "7",
-            f"{kernel_settings.WEIGHTS}/auto": "true",
+            f"{linux_settings.WEIGHTS}/auto": "true",
         }.items():
             self.set(name, text)
         for folder in ("tmp", "run"):
@@ -47,12 +47,12 @@ class Kernel:
 
     @property
     def balancing(self) -> str:
-        return self.get(kernel_settings.NUMA_BALANCING)
+        return self.get(linux_settings.NUMA_BALANCING)
 
     @property
     def left(self) -> bool:
         """Whether former values wait to be put back."""
-        return (self.root / kernel_settings.FORMER_VALUES).exists()
+        return (self.root / linux_settings.FORMER_VALUES).exists()
 
     def arguments(self, *arguments: str, policy: str = "uniform_all") -> list[str]:
         given = ("--root", str(self.root), "--policy", policy, "--workers", "0")

@@ -18,7 +18,7 @@ from chaosity.design.benchmark_templates import LoadMaker
 from chaosity.documents.shipped_documents import ROOT, load_benchmark
 from chaosity.errors import UserError
 from chaosity.place.placement_search import SampleSource
-from chaosity.report.run import read_record_summaries, unmet_note_sentences
+from chaosity.report.measured_run import read_record_summaries, unmet_note_sentences
 from chaosity.result_folders import read_skipped_host
 from chaosity.rounds.budget import Round, read_round_choice, write_round_choice
 from chaosity.runner.metric_values import metric_values_or_reasons

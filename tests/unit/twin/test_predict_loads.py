@@ -27,7 +27,7 @@ from chaosity.twin.fitted_description import (
     named_description,
 )
 from chaosity.twin.model_values import (
-    joined_loads,
+    loads_at_the_same_time,
     measured_medians,
     predict_loads,
     undetermined_parameters,
@@ -46,7 +46,7 @@ def named(host: SimulatedHost, *names: str) -> list[Point]:
 
 
 def loads_of(host: SimulatedHost, *names: str) -> list[Load]:
-    return joined_loads(named(host, *names), host.topology)
+    return loads_at_the_same_time(named(host, *names), host.topology)
 
 
 def unsure(fitted: FittedMachine, host: SimulatedHost, loads: list[Load]) -> list[str]:
@@ -166,18 +166,18 @@ def test_loads_that_cannot_be_predicted_are_refused(host: SimulatedHost) -> None
     [load] = point["loads"]
     sibling: Load = {**load, "initiator": {**load["initiator"], "cpus": "64"}}
     beside: Point = {**point, "loads": [sibling]}
-    assert len(joined_loads([beside], with_smt)) == 1
+    assert len(loads_at_the_same_time([beside], with_smt)) == 1
     with pytest.raises(UserError, match=both):
-        joined_loads([point, beside], with_smt)
+        loads_at_the_same_time([point, beside], with_smt)
     [point] = named(host, "storage=node0+drive-0000-01-00-0")
     writes: Point = {**point, "loads": [{**point["loads"][0], "writes": True}]}
     with pytest.raises(UserError, match=r"storage_bandwidth/storage=node0.*no GPUs, writes"):
-        joined_loads([writes], host.topology)
+        loads_at_the_same_time([writes], host.topology)
 
 
 def test_parts_of_a_measured_combination_are_found_alone_and_together(host: SimulatedHost) -> None:
     both = next(point for point in host.points if len(point["loads"]) == 2)
-    loads = joined_loads([both], host.topology)
+    loads = loads_at_the_same_time([both], host.topology)
     for asked in (loads, loads[:1], loads[1:]):
         assert measured_medians(host.true_table, host.points, asked) == pytest.approx(
             {

@@ -299,7 +299,7 @@ class CandidatePlaces:
                 known[key] = score(place)
             return known[key]
 
-        def try_all(nodes: Iterable[int]) -> None:
+        def try_all_places_on(nodes: Iterable[int]) -> None:
             key = tuple(sorted(nodes))
             if key in found:
                 return
@@ -334,16 +334,16 @@ class CandidatePlaces:
         for node in self.nodes:
             alike[self._likeness(node, try_first)] += 1
             if alike[self._likeness(node, try_first)] <= _TRIED_ALIKE:
-                try_all([node])
+                try_all_places_on([node])
         for package in self.topology.packages:
-            try_all([node for node in package.nodes if node in self._free])
+            try_all_places_on([node for node in package.nodes if node in self._free])
         for nodes in (*self._growing(try_first), *self._shrinking(try_first)):
-            try_all(nodes)
+            try_all_places_on(nodes)
         by_package = [[*self._one_package_first(own, try_first)] for own in self.topology.packages]
         best_first = sorted(chain(*by_package), key=try_first, reverse=True)
         smallest = [own[0] for own in by_package if own]
         for nodes in (*best_first[:_TRIED_OF_PACKAGES], *smallest):
-            try_all(nodes)
+            try_all_places_on(nodes)
         for _ in range(_MOST_IMPROVEMENTS if found else 0):
             best = max(found, key=lambda nodes: found[nodes][0])
             now, place = found[best]
@@ -356,7 +356,7 @@ class CandidatePlaces:
             if not better:
                 break
             for each in sorted(better, key=lambda nodes: -scores[nodes])[:_TRIED_NEIGHBOURS]:
-                try_all(each)
+                try_all_places_on(each)
         if not found:
             size = format_binary_bytes(self.request.memory_bytes)
             what = f"no place with these cores has {size} of memory"

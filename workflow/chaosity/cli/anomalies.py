@@ -109,7 +109,7 @@ def print_findings(findings: Findings) -> None:
         print_line(f"- {anomaly.sentence} {anomaly.doubt}")
     if findings.groups:
         print_line(f"\nStructure: {findings.structure}")
-        rows = [_group_row(group, findings.metric or "") for group in findings.groups]
+        rows = [_row_of_comparable_cells(group, findings.metric or "") for group in findings.groups]
         print_table(rows, ["group", "typical", "cells"])
     # The verdict on a host without findings already says what was tested.
     if findings.checked and (findings.anomalies or findings.groups):
@@ -120,7 +120,7 @@ def print_findings(findings: Findings) -> None:
         print_line(f"{note.rstrip('.')}.")
 
 
-def _group_row(group: ComparableCells, metric: str) -> tuple[str, str, str]:
+def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, str, str]:
     """Return the name of a group, its typical value and its first cells."""
     cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_CELLS]]
     if len(group.cells) > _MOST_CELLS:

@@ -344,7 +344,7 @@ def _history_document(history: CheckHistory) -> dict[str, object]:
     """Return the history as a JSON document: counts, changes with their values, unknown points."""
     facts = ("parts", "is_worse", "is_drift", "since", "first", "last", "components")
     return {
-        "checks": len(history.check_times),
+        "checks": len(history.times_of_checks),
         "values": len(history.series),
         "is_simulated": history.is_simulated,
         "changes": [

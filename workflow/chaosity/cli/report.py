@@ -56,8 +56,8 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
 
     The command works at any time: the report shows points without a measurement as missing.
     """
+    from chaosity.report.measured_run import Run
     from chaosity.report.page import write_report
-    from chaosity.report.run import Run
 
     # `inputs` has the other options. Each has the name of an attribute of `Run`.
     echo("\n".join(write_report(Run(plan, output, **inputs))))

@@ -225,12 +225,12 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
     """Predict and print the values of each load of the named points while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
-    from chaosity.twin.model_values import joined_loads, measured_medians
+    from chaosity.twin.model_values import loads_at_the_same_time, measured_medians
 
     results = ResultsToFit.read(folder)
     measured, points, topology = results.measured, results.points, results.topology
     chosen = [_point_of_name(name, points, str(folder / "points"), folder) for name in names]
-    loads = joined_loads(chosen, topology)
+    loads = loads_at_the_same_time(chosen, topology)
     alone = [measured_medians(measured, [*chosen, *points], [load]) for load in loads]
     medians = {key: value for own in alone for key, value in own.items()}
     seen = measured_medians(measured, points, loads) if len(loads) > 1 else {}
@@ -250,14 +250,14 @@ def print_predictions_on_described_machine(
     from chaosity.documents.config import read_config
     from chaosity.topology.topology_model import configuration_name
     from chaosity.twin.fit_results import read_described_machine
-    from chaosity.twin.model_values import joined_loads
+    from chaosity.twin.model_values import loads_at_the_same_time
 
     fitted, topology = read_described_machine(machine, topology_file)
     experiments = [*dict.fromkeys(name.partition("/")[0] for name in names)]
     host = PlannedHost(machine.stem, configuration_name(topology), topology)
     points = plan_host(host, read_config(config_file), experiments).points
     chosen = [_point_of_name(name, points, f"the plan of {topology_file}") for name in names]
-    loads = joined_loads(chosen, topology)
+    loads = loads_at_the_same_time(chosen, topology)
     _print_together(fitted, topology, loads, {}, {}, is_simulated=True, as_json=as_json)
 
 

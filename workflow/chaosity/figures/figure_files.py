@@ -268,9 +268,9 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
             rows.append({"role": "component", "panel": panel, **date})
     if changed:
         rows.append(
-            {"role": "legend", "panel": panels[0], "x": _milliseconds(history.check_times[0])}
+            {"role": "legend", "panel": panels[0], "x": _milliseconds(history.times_of_checks[0])}
         )
-    times = history.check_times
+    times = history.times_of_checks
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
     margin = max((last - first) * 0.01, 0.5 * _DAY)  # with a single check, the axis needs a width
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"

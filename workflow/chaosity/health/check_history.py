@@ -295,7 +295,7 @@ class CheckHistory:
     is_simulated: bool  # whether the host does not exist
 
     @property
-    def check_times(self) -> list[str]:
+    def times_of_checks(self) -> list[str]:
         """Return when each check began, ascending."""
         return sorted({time for each in self.series for time in each.times})
 
@@ -307,7 +307,7 @@ class CheckHistory:
 
     def sentences(self) -> list[str]:
         """Return a sentence for each change and replaced component, and on what was checked."""
-        times = self.check_times
+        times = self.times_of_checks
         # Dates are shown as days, or with times if a day has several checks.
         letters = 10 if len({time[:10] for time in times}) == len(times) else 16
         texts = [

@@ -19,7 +19,7 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place import numa_system_calls
-from chaosity.runner.kernel_settings import NUMA_BALANCING, WEIGHTS
+from chaosity.runner.linux_settings import NUMA_BALANCING, WEIGHTS
 from chaosity.runner.lock_files import ROOT
 from chaosity.runner.observed_state import (
     page_share_deviations,
@@ -250,7 +250,7 @@ class PlacementPlan:
     mode: int  # the kernel's memory policy for the program
     nodes: tuple[int, ...]  # the nodes of the memory policy
     cpus: frozenset[int]
-    settings: dict[str, str]  # kernel settings to change, see `runner.kernel_settings`
+    settings: dict[str, str]  # kernel settings to change, see `runner.linux_settings`
     search: bool
     settle: bool
     moves: bool  # whether pages on a wrong node are moved

@@ -29,7 +29,7 @@ from chaosity.place.page_placement import (
 )
 from chaosity.place.placement_search import AutonumaSettling, DwpSearch
 from chaosity.records.record_files import write_atomically
-from chaosity.runner.kernel_settings import WEIGHTS, HeldKernelSettings, hold_kernel_settings
+from chaosity.runner.linux_settings import WEIGHTS, HeldKernelSettings, hold_kernel_settings
 from chaosity.runner.observed_state import SHARE_TOLERANCE, read_emulator
 from chaosity.runner.point_measurement import READY_SECONDS
 from chaosity.runner.tool_output import parse_event_line

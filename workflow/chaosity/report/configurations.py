@@ -36,8 +36,8 @@ from chaosity.figures.machine_parts import MachineParts
 from chaosity.figures.select import figure_data_with_measured_x, select_figure_data
 from chaosity.records.record_format import SIMULATED
 from chaosity.report.best_places_of_resources import ResourceLevel, measured_place, resource_levels
+from chaosity.report.measured_run import Run
 from chaosity.report.problems import numbered_findings, read_anomalies
-from chaosity.report.run import Run
 from chaosity.report.sections import figure_section, path_relative_to_report
 from chaosity.statistics.cell_summary import replace_values_and_drop_priors
 from chaosity.statistics.curves import (

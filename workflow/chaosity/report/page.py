@@ -30,6 +30,7 @@ from chaosity.report.best_places_of_resources import (
     resource_table_rows,
 )
 from chaosity.report.configurations import configurations_section
+from chaosity.report.measured_run import Run
 from chaosity.report.problems import (
     OK,
     ProblemsSection,
@@ -37,7 +38,6 @@ from chaosity.report.problems import (
     numbered_findings,
     problems_section,
 )
-from chaosity.report.run import Run
 from chaosity.report.sections import (
     Facts,
     FigureSection,

@@ -15,7 +15,7 @@ from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, n
 from chaosity.figures.figure_files import FigureFile
 from chaosity.place_names import access_in_words, node_name, place_in_words
 from chaosity.records.record_files import current_record_path
-from chaosity.report.run import RecordSummary, Run, read_findings
+from chaosity.report.measured_run import RecordSummary, Run, read_findings
 from chaosity.store.measurements import LOAD, POINT
 from chaosity.store.values_normal_for_processor import compare_with_published_values
 from chaosity.text_templates import fill_text_template, text_of_macro, texts_of_yaml_file

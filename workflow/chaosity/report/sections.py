@@ -34,8 +34,8 @@ from chaosity.errors import UserError
 from chaosity.figures.figure_files import FigureFile
 from chaosity.figures.marks import reasons_with_counts
 from chaosity.report.best_places_of_resources import DRIVES
+from chaosity.report.measured_run import Run, unmet_note_sentences
 from chaosity.report.problems import load_in_words
-from chaosity.report.run import Run, unmet_note_sentences
 from chaosity.statistics.anova import (
     IMPORTANT_FROM_PERCENT,
     LOCAL,

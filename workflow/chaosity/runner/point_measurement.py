@@ -32,7 +32,7 @@ from chaosity.records.record_format import (
 )
 from chaosity.runner import (
     devices_of_point,
-    kernel_settings,
+    linux_settings,
     lock_files,
     observed_state,
 )
@@ -351,7 +351,7 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     checks: list[Check] = []
     try:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
-            kernel_settings.restore_leftover_kernel_settings()
+            linux_settings.restore_leftover_kernel_settings()
             listed = (parse_cpu_list(load["placement"]["cpus"]) for load in point["loads"])
             units = observed_state.units_with_siblings(set[int]().union(*listed))
             measurement["environment_before"] = observed_state.read_host_state(units)

@@ -279,7 +279,7 @@ class PredictedValue:
     misfit_of: str
 
 
-def joined_loads(points: Sequence[Point], topology: Topology) -> list[Load]:
+def loads_at_the_same_time(points: Sequence[Point], topology: Topology) -> list[Load]:
     """Return the loads of points that run at the same time, each with a unique name.
 
     The name is the load's part of the point's name, such as ``memory=node0+node1+triad``.
@@ -355,7 +355,7 @@ def predict_loads(
     Args:
         fitted: the fitted machine.
         topology: the topology of the machine.
-        loads: the loads, with different names, see `joined_loads`.
+        loads: the loads, with different names, see `loads_at_the_same_time`.
         measured_alone: medians of measurements of these loads alone.
     """
     by_name = {load["name"]: load for load in loads}

@@ -14,7 +14,7 @@ import pytest
 from kernel_files import WEIGHTS, Kernel
 
 from chaosity.errors import UserError
-from chaosity.runner import kernel_settings
+from chaosity.runner import linux_settings
 from wait_until_true import wait_until
 
 SLEEP = ("--", "sleep", "60")
@@ -48,7 +48,7 @@ def guardian(pid: int) -> int:
 
 
 def test_settings_are_restored_after_a_crash_and_set_before(kernel):
-    setting = kernel.root / kernel_settings.NUMA_BALANCING
+    setting = kernel.root / linux_settings.NUMA_BALANCING
     done = kernel.run("--", "sh", "-c", f"cat {setting}; kill -SEGV $$")
     assert (done.returncode, done.stdout.strip()) == (128 + signal.SIGSEGV, "0")
     assert (kernel.balancing, kernel.left) == ("1", False)
@@ -92,14 +92,14 @@ def test_the_next_run_restores_settings_after_both_were_killed(kernel, tmp_path)
     assert (kernel.balancing, kernel.left) == ("1", False)
     for copy, boot, balancing in zip(copies, ("this boot", "another boot"), "10", strict=True):
         kernel.root = copy
-        kernel.set(kernel_settings.BOOT_ID, boot)
-        kernel_settings.restore_leftover_kernel_settings(copy)  # as the runner does
+        kernel.set(linux_settings.BOOT_ID, boot)
+        linux_settings.restore_leftover_kernel_settings(copy)  # as the runner does
         assert (kernel.balancing, kernel.left) == (balancing, False)
 
 
 def test_a_second_run_is_refused_and_settings_of_a_running_program_are_not_leftovers(kernel):
     run = changed(kernel)
-    kernel_settings.restore_leftover_kernel_settings(kernel.root)
+    linux_settings.restore_leftover_kernel_settings(kernel.root)
     assert (kernel.balancing, kernel.left) == ("0", True)
     done = kernel.run("--", "true", policy="autonuma")
     assert done.returncode == 2
@@ -112,7 +112,7 @@ def test_a_second_run_is_refused_and_settings_of_a_running_program_are_not_lefto
 
 
 def test_two_runs_without_changes_run_at_the_same_time(kernel):
-    kernel.set(kernel_settings.NUMA_BALANCING, "0")
+    kernel.set(linux_settings.NUMA_BALANCING, "0")
     run = kernel.start(*SLEEP)
     wait_until(lambda: sleeping(run.pid))
     done = kernel.run("--", "sh", "-c", "exit 6")
@@ -124,14 +124,14 @@ def test_two_runs_without_changes_run_at_the_same_time(kernel):
 
 def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
     wanted = {f"{WEIGHTS}0": "3"}
-    with kernel_settings.hold_kernel_settings(wanted, kernel.root) as held:
+    with linux_settings.hold_kernel_settings(wanted, kernel.root) as held:
         assert kernel.get(f"{WEIGHTS}0") == "3"
-        kernel.set(f"{kernel_settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
+        kernel.set(f"{linux_settings.WEIGHTS}/auto", "false")  # as the kernel does by itself
         held.change_kernel_settings({f"{WEIGHTS}0": "5"})
         assert held.former_and_present_values()[f"{WEIGHTS}0"] == {"was": "7", "is": "5"}
-        document = json.loads((kernel.root / kernel_settings.FORMER_VALUES).read_text())
-        assert list(document["former"]) == [f"{WEIGHTS}0", f"{kernel_settings.WEIGHTS}/auto"]
-    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{kernel_settings.WEIGHTS}/auto")) == (
+        document = json.loads((kernel.root / linux_settings.FORMER_VALUES).read_text())
+        assert list(document["former"]) == [f"{WEIGHTS}0", f"{linux_settings.WEIGHTS}/auto"]
+    assert (kernel.get(f"{WEIGHTS}0"), kernel.get(f"{linux_settings.WEIGHTS}/auto")) == (
         "7",
         "true",
     )
@@ -139,7 +139,7 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
 
 def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
-    with kernel_settings.hold_kernel_settings(wanted, kernel.root, [*wanted]) as held:
+    with linux_settings.hold_kernel_settings(wanted, kernel.root, [*wanted]) as held:
         held.change_kernel_settings({f"{WEIGHTS}0": "9"})
         assert kernel.left
     assert kernel.get(f"{WEIGHTS}0") == "7"
@@ -148,7 +148,7 @@ def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
 def test_a_kernel_without_the_setting_is_named(kernel):
     with (
         pytest.raises(UserError, match="this kernel lacks the setting"),
-        kernel_settings.hold_kernel_settings({f"{WEIGHTS}9": "3"}, kernel.root),
+        linux_settings.hold_kernel_settings({f"{WEIGHTS}9": "3"}, kernel.root),
     ):
         pytest.fail("it held")
 
