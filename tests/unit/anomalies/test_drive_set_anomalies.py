@@ -174,7 +174,7 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
     (one,) = found(table.select(~left_out))  # other nodes have four drives and not three
     assert one.components == ("package0->package1",)
     assert (one.initiator, one.target) == ("package0", "package1")
-    assert one.sentence.startswith("Package 0 reads the drives of package 1 slowly: ")
+    assert one.sentence.startswith("From package 0, the drives of one node of package 1 are read slowly: ")
 
 
 def test_the_path_from_the_drives_of_one_node_of_a_package_is_found():

@@ -355,8 +355,8 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
         source, target = map(package_name, name)
         seen_at: tuple[str | None, str] = (source, target)
         components = [initiator_to_target_name(source, target)]
-        together = f", {len(nodes)} nodes at a time" if len(nodes) > 1 else ""
-        found, values = "path_between_packages", (source, target, together)
+        together = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes together"
+        found, values = "path_between_packages", (source, together, target)
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         found, components = "shared_drive_path", nodes
