@@ -34,9 +34,9 @@ def shared(*nodes: int, remaining: float = 0.5, to_package: int = 0) -> Fault:
     return {**path, "to_package": to_package}
 
 
-def slow_path(node: int) -> Fault:
+def slow_path(node: int, remaining: float = 0.4) -> Fault:
     """The drives of a node of the second package have a slow path to the first."""
-    path: Fault = {"fault": "slow_drive_path", "drive_node": node, "remaining": 0.4}
+    path: Fault = {"fault": "slow_drive_path", "drive_node": node, "remaining": remaining}
     return {**path, "to_package": 0}
 
 
@@ -93,6 +93,12 @@ def test_that_a_new_drive_does_not_help_is_said_only_if_each_drive_is_known_to_b
     (one,) = found(slow_pair.select(not_alone))
     assert one.also == ()
     slower = found(scaled(slow_pair, 0.9, target=DRIVE))
+    [pair] = [one for one in slower if one.components == ("node4", "node7")]
+    assert pair.also == ()
+    # Only its latency shows that the drive is slow.
+    latency = scaled(slow_pair.where(target_kind="drive"), 1.1, target=DRIVE)
+    latency = latency.with_columns(metric="completion_latency_ns", experiment="storage_latency")
+    slower = found(Measurements.concatenated([slow_pair, latency]))
     [pair] = [one for one in slower if one.components == ("node4", "node7")]
     assert pair.also == ()
 
@@ -180,6 +186,60 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
 def test_the_path_from_the_drives_of_one_node_of_a_package_is_found():
     (one,) = found(server(slow_path(6)).table(1))
     assert one.components == ("node6",)
+
+
+@pytest.mark.parametrize(
+    ("faults", "measured"),
+    [
+        ([slow_path(node, 0.3) for node in (5, 6, 7)], "13"),
+        ([shared(4, 5, remaining=0.25), slow_path(6, 0.3)], "123"),
+    ],
+)
+def test_drives_of_three_nodes_carry_at_most_the_sum_of_their_slow_parts(faults, measured):
+    """Also if no drives of two nodes were measured."""
+    table = server(*faults, most_nodes=3).table(1)
+    counts = [str(len(parse_cpu_list(nodes))) for nodes in table.rows["target_nodes"].astype(str)]
+    reported = found(table.select([count in measured for count in counts]))
+    slow = [fault.get("drive_nodes", [fault.get("drive_node")]) for fault in faults]
+    assert {one.components for one in reported} == {
+        tuple(f"node{node}" for node in nodes) for nodes in slow
+    }
+
+
+@pytest.mark.parametrize(
+    ("readers", "share", "components"),
+    [
+        # Node 2 should read no other set that was measured faster than this, so it may be slow.
+        (["node2"], 0.9, []),
+        # It reads the drives of single nodes faster.
+        (["node2"], 0.6, [("node4", "node7")]),
+        # Four initiators are not slow at the same time.
+        (NEAR, 0.9, [("package0->package1",)]),
+    ],
+)
+def test_the_only_pair_that_was_read_is_accused_if_its_reader_is_not_slow(
+    readers, share, components, healthy
+):
+    pair, rows = "nodes4,7drives", healthy.rows
+    others = (rows["target_kind"] == "all_of_nodes") & (rows["target"] != pair)
+    table = healthy.select(~(others & rows["initiator"].isin(readers)))
+    reported = found(scaled(table, share, initiator=readers, target=pair))
+    assert [one.components for one in reported] == components
+
+
+def test_a_slow_path_of_a_drive_to_one_node_explains_no_loss_of_other_nodes(slow_pair):
+    reported = found(scaled(slow_pair, 0.3, initiator="node0", target=DRIVE))
+    [pair] = [one for one in reported if one.components == ("node4", "node7")]
+    assert {node for node, _ in pair.cells} == {"node1", "node2", "node3"}
+
+
+def test_larger_sets_are_explained_for_initiators_that_did_not_read_the_smallest():
+    table = server(most_nodes=3).table(1)
+    rows = table.rows
+    pair_from_far = rows["initiator"].isin(FAR) & (rows["target"] == "nodes4,7drives")
+    slow = scaled(table, 0.8, target=sets_with(table, {4, 7}))
+    (one,) = found(slow.select(~pair_from_far))
+    assert one.components == ("node4", "node7")
 
 
 @pytest.fixture(scope="module")
