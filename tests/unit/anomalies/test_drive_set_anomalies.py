@@ -180,7 +180,17 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
     (one,) = found(table.select(~left_out))  # other nodes have four drives and not three
     assert one.components == ("package0->package1",)
     assert (one.initiator, one.target) == ("package0", "package1")
-    assert one.sentence.startswith("From package 0, the drives of one node of package 1 are read slowly: ")
+    assert one.sentence.startswith(
+        "From package 0, the drives of one node of package 1 are read slowly: "
+    )
+
+
+def test_nodes_with_fewer_drives_are_part_of_the_path_between_their_packages():
+    """Node 4 has three drives: parts of other nodes have as many, and are as slow."""
+    table = server(*(slow_path(node) for node in range(4, 8))).table(1)
+    left_out = table.rows["initiator"].isin(FAR) & table.rows["target_nodes"].isin(["1", "2"])
+    (one,) = found(table.select(~left_out))
+    assert one.components == ("package0->package1",)
 
 
 def test_the_path_from_the_drives_of_one_node_of_a_package_is_found():

@@ -263,6 +263,10 @@ class GroupedCells(Generic[Name]):
         own = mask_of_cells(departure.cells, self.departures.shape)
         return own | (departure.suspect.cells & comparison.departing_mask)
 
+    def mask_of_references(self, suspect: SuspectedComponent, remaining: Mask) -> Mask:
+        """Return the mask of the remaining cells that a suspect's cells are compared with."""
+        return remaining & ~suspect.cells
+
     def _best_suspect(
         self,
         suspects: Sequence[SuspectedComponent],
@@ -280,7 +284,7 @@ class GroupedCells(Generic[Name]):
         for suspect in suspects:
             if not self._may_depart(suspect.cells & remaining, remaining, least_cells):
                 continue
-            outside = self._against(remaining & ~suspect.cells)
+            outside = self._against(self.mask_of_references(suspect, remaining))
             departure = outside.departure_of_suspect(suspect, remaining, comparisons, least_cells)
             if departure is None:
                 continue

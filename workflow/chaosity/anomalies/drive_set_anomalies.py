@@ -207,6 +207,22 @@ class DriveSetCells(TidyTableSliceCells):
         every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
         return len(self.drives[column]) == every
 
+    def mask_of_references(self, suspect: SuspectedComponent, remaining: Mask) -> Mask:
+        """Return the mask of the remaining cells that a suspect's cells are compared with.
+
+        A slow path between packages also makes sets with some of the drives of its nodes slow. They
+        can be comparable with whole nodes that have fewer drives. So they are references only where
+        there are no others.
+        """
+        others = super().mask_of_references(suspect, remaining)
+        if suspect.part != _PACKAGES:
+            return others
+        whole = [self.drives[column] for column in np.flatnonzero(suspect.cells.any(axis=0))]
+        columns = [any(drives <= each for each in whole) for drives in self.drives]
+        affected = np.logical_and.outer(suspect.cells.any(axis=1), columns)
+        unaffected = others & ~affected
+        return others & ~(affected & np.isin(self.labels, self.labels[unaffected]))
+
     def mask_of_explained_cells(self, departure: Departure, comparison: ComparedCells[str]) -> Mask:
         """Return the mask of the cells that a departure explains.
 
