@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from chaosity.anomalies.cell_log_scores import HOST_FALSE_ALARM_LEVEL
 from chaosity.place_names import (
+    PlaceName,
     node_name,
     parse_place_name,
     place_in_words,
@@ -185,7 +186,9 @@ def _node_name(place: int | str) -> str:
 def _drives_of_node(name: str) -> str:
     """Return, for the name of a node, the name of its drives; any other name is unchanged."""
     place = parse_place_name(name)
-    return f"{name}drives" if place is not None and place.kind == "node" else name
+    if place is None or place.kind != "node":
+        return name
+    return str(PlaceName("node_drives", place.indices))
 
 
 def shared_initiator_and_target(

@@ -272,7 +272,7 @@ def problems_section(run: Run) -> ProblemsSection:
 
 def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
     """Yield the first `MOST_FINDINGS` findings or suspicions, with the figures that show them."""
-    for anomaly, similar in merge_similar_contention(anomalies)[:MOST_FINDINGS]:
+    for anomaly, similar in _first_findings_with_similar(anomalies):
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
         sentences += [anomaly.evidence_sentence, *anomaly.also]
         if similar:
@@ -287,7 +287,14 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the anomalies with a number in the report, in order; at most `MOST_FINDINGS`."""
-    return [anomaly for anomaly, _ in merge_similar_contention(anomalies)[:MOST_FINDINGS]]
+    return [anomaly for anomaly, _ in _first_findings_with_similar(anomalies)]
+
+
+def _first_findings_with_similar(
+    anomalies: Sequence[Anomaly],
+) -> list[tuple[Anomaly, list[Anomaly]]]:
+    """Return the findings that the report shows; the second of a pair are similar to the first."""
+    return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
