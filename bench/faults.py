@@ -33,7 +33,7 @@ Cells = frozenset[tuple[object, object]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for one machine: whether its fault was found, and true and false findings."""
+    """Whether the fault of one machine was found, and the number of true and false findings."""
 
     found: bool
     true: int

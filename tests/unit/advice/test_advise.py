@@ -248,7 +248,7 @@ def test_a_slow_link_counts_although_the_other_direction_has_no_known_limit() ->
     assert values[1] == pytest.approx(0.4 * 2.6e10, rel=0.01)  # and some hits in caches
 
 
-# Others are in tests/golden/advise.txt.
+# tests/golden/advise.txt has more refused requests.
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [

@@ -24,9 +24,10 @@ def expand(
     weights: Any = None,
     **benchmarks: LoadMaker,
 ) -> tuple[list[ExpandedPoint], list[str]]:
-    """Return the points on a host, and the notes; `benchmarks` replace those of their categories.
+    """Return the points of an experiment on a host, and the notes of the plan.
 
-    A `PlannedHost` has no drives.
+    `benchmarks` is category -> benchmark, in place of those of the config. A `PlannedHost` has no
+    drives.
     """
     if isinstance(host, PlannedHost):
         host = HostResources(host.topology, ())

@@ -47,7 +47,7 @@ REPAIRED = [*rows("p", 1, [1.0e9, 1.01e9, 0.99e9]), *rows("p", 2, [5e9, 5.05e9, 
 
 @pytest.fixture
 def changes(tmp_path):
-    """Return a function: rows of a history, and states of components -> texts of each change."""
+    """A function that makes a report with a history, and returns its texts on each change."""
 
     def found(history, states=STATES):
         place = measured_results(simulated("one_node", ["memory_bandwidth"]), tmp_path)

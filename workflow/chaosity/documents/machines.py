@@ -340,7 +340,7 @@ class SharedMachineKeys(TypedDict):
 
 
 class MachineFile(SharedMachineKeys):
-    """A file with a description. With `based_on`, another file gives keys that this file lacks."""
+    """The YAML file that describes a machine. `based_on` names a file for the missing keys."""
 
     memory: NotRequired[MemoryCapacities]
     """Capacities of cores, L3 domains and memory controllers."""

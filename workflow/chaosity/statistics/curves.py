@@ -394,5 +394,5 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
 
 
 def _runs(rising: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the positions of the first and the last size of each series of successive rises."""
+    """Return, for each unbroken rise, the positions of its first and its last size."""
     return np.flatnonzero(np.diff([0, *rising, 0])).reshape(-1, 2)

@@ -73,7 +73,7 @@ def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[
 def compare_with_published_values(
     hosts: Iterable[Measurements], model: str | None, topology: Topology | None
 ) -> list[ValueComparedWithNormal]:
-    """Return each published value of a processor, with the median of these equal hosts.
+    """Return each published value of a processor, and the median that `hosts` measured for it.
 
     `model` is the processor model that the kernel reports. Published values count only if they are
     from a topology with the same number of nodes per package.

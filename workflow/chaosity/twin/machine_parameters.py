@@ -48,8 +48,8 @@ class Parameter:
     fault: str = ""  # JSON of a single part's fault, if the number is the remaining share
     share_of: str = ""  # name of the capacity of which the faulty part has this share
     nodes: tuple[int, ...] = ()  # nodes with own controllers (HBM), each with this capacity
-    # Pattern of resources whose fullness depends on this number, although the number is not their
-    # capacity; empty for capacities.
+    # Pattern of the names of resources. The number decides how far these resources are used, but is
+    # not their capacity. Empty if the number is a capacity.
     fills: str = ""
 
     @property
