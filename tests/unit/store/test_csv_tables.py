@@ -118,7 +118,7 @@ def test_delimiters_comments_and_encodings_are_recognised(write, text):
         ("from,0,1\nsum,40,10\n", "row 2: 'sum' in the first column is not a node"),
         ("from,0,1\n0,-,\n", "m.csv: no cell has a value"),
         (b"from,0\n0,\xff\n", "m.csv: the file is not a CSV file"),
-        ("from 0 1\n0 40 10\n1 20 40\n", "commas, semicolons or tabs separate the columns"),
+        ("from 0 1\n0 40 10\n1 20 40\n", "separate columns by commas, semicolons or tabs"),
         (f"x,node0\nnode{'9' * 5000},1\n", "is not a node"),
     ],
 )

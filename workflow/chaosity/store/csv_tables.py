@@ -1,19 +1,20 @@
 """Read tables and node matrices from CSV files, and write CSV that spreadsheets do not execute.
 
 Texts such as the serial of a drive come from devices, inventories and files that others wrote.
-Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. As OWASP recommends (CSV
-Injection), such a text gets an apostrophe in front. Numbers are unchanged, also in columns of
-texts. Control characters are written as numbers, since a carriage return would begin a row.
+Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. An apostrophe is written
+in front of a text that begins with one of these signs, as OWASP recommends (CSV Injection). A
+number gets no apostrophe, even in a column that also has texts. Control characters are written as
+numbers, since a carriage return in a text would begin a new row.
 
-The first column of a matrix has the initiator nodes; each further column is a target node. A node's
-number is at the end of its name (`3`, `mem_3`, `node3`). The output of Intel MLC with such a matrix
-is read too. Rows that repeat an initiator are further replicates. An empty cell or `-` means "not
-measured".
+The first column of a matrix file has the initiator nodes; each further column is a target node. A
+node's number is at the end of its name (`3`, `mem_3`, `node3`). A matrix in the output of Intel MLC
+is read too. If several rows have the same initiator, each row is a replicate. An empty cell or `-`
+means "not measured".
 
-A YAML file of ``templates/published`` (the form) says what the columns mean. With this file,
-figures and statistics can show the published values. Nobody can verify these values here, so the
-label of each row says that the row was published elsewhere. If the form describes a matrix of node
-x node, each cell becomes a row.
+A YAML file of ``templates/published`` (the form) says what the columns of a published CSV file
+mean. With a form, figures and statistics can show the published values. Chaosity cannot verify
+published values, so the label of each row says that others published the row. If the form describes
+a matrix of nodes, each cell of the matrix becomes a row of the tidy table.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ from chaosity.errors import UserError, check_name_is_allowed, printable_text
 from chaosity.records.record_format import VALID
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 
-# Spreadsheets skip white space before a formula, and some accept the full-width signs.
+# Spreadsheets skip white space before a formula, and some accept full-width forms of = + - @.
 _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
 _MARK = "'"
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a cell, with an apostrophe before a text that a spreadsheet would evaluate."""
+    """Return a cell; a text that a spreadsheet would evaluate gets an apostrophe in front."""
     if not isinstance(value, str):
         return value
     text = printable_text(value)
@@ -62,7 +63,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """Return a table as CSV without its index, safe for spreadsheets."""
+    """Return a table as CSV without its index, so that spreadsheets execute none of its cells."""
     numeric = {name: pd.api.types.is_numeric_dtype(table[name].dtype) for name in table}
     cells = {
         escape_formula(name): table[name] if numeric[name] else table[name].map(escape_formula)
@@ -71,7 +72,7 @@ def csv_text(table: pd.DataFrame) -> str:
     return pd.DataFrame(cells, index=table.index).to_csv(index=False, lineterminator="\n")
 
 
-# The rows of a matrix as Intel MLC prints it, see tests/data/mlc_bandwidth_matrix.txt.
+# Rows of a matrix that Intel MLC prints, see tests/data/mlc_bandwidth_matrix.txt.
 _MLC_HEAD = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
 _MLC_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
 
@@ -93,9 +94,9 @@ class CsvTable:
 def read_csv_or_mlc_table(path: Path, *, comments: bool = False) -> CsvTable:
     """Return the table in a CSV file; its first row has the names of the columns.
 
-    Commas, semicolons or tabs separate the cells: the sign that is most frequent in the first row.
-    Empty rows are left out. A matrix in the output of Intel MLC, whose columns are separated by
-    spaces, is read too. With `comments`, rows that begin with "#" are left out.
+    The cells are separated by commas, semicolons or tabs, whichever is most frequent in the first
+    row. Empty rows are left out. A matrix in the output of Intel MLC, whose columns are separated
+    by spaces, is read too. With `comments`, rows that begin with "#" are left out.
 
     Raises:
         UserError: the file cannot be read, is not a CSV file, has no row below its names, or has a
@@ -123,7 +124,7 @@ def read_csv_or_mlc_table(path: Path, *, comments: bool = False) -> CsvTable:
 
 
 def _rows_of_csv(text: str, comment: str) -> list[tuple[int, list[str]]]:
-    """Return the cells of each row that does not begin with `comment`, with its line number."""
+    """Return (line number, cells) of each row that does not begin with `comment`."""
     first = next((line for line in text.splitlines() if line.strip() and line[0] != comment), "")
     reader = csv.reader(io.StringIO(text), delimiter=max(",;\t", key=first.count))
     rows = ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
@@ -131,7 +132,7 @@ def _rows_of_csv(text: str, comment: str) -> list[tuple[int, list[str]]]:
 
 
 def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of the first matrix that Intel MLC printed, with line numbers; or no rows."""
+    """Return (line number, cells) of each row of Intel MLC's first matrix; no rows without one."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if rows and not _MLC_ROW.fullmatch(line):
@@ -152,7 +153,7 @@ def _parse_positive_number(
     """Return the number in a text.
 
     Raises:
-        UserError: the text is not a finite number above 0; the error calls the text "not a `noun`".
+        UserError: the text is no finite number above 0; `noun` says what the number should be.
     """
     try:
         value = float(text)
@@ -165,14 +166,14 @@ def _parse_positive_number(
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
-# Metric -> unit -> the factor to bytes per second or nanoseconds.
+# Metric -> unit -> factor that converts a value into bytes per second or nanoseconds.
 UNITS: dict[str, dict[str, float]] = {
     BANDWIDTH: {"B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "GB/s": 1e9, "GiB/s": 2.0**30},
     LATENCY: {"ns": 1.0, "us": 1e3},
 }
-# The fastest memory that is a node today, stacked on a package, moves 4 to 8 TB/s (HBM3); a hit in
-# the first cache takes about 1 ns, an access over a fabric a few microseconds. A value far outside
-# these limits is a typing error or has another unit.
+# The fastest memory nodes today (HBM3) move 4 to 8 TB/s. A hit in the first-level cache takes about
+# 1 ns, and an access over a fabric takes a few microseconds. So a value far outside these limits is
+# a typing error or has another unit.
 _LIMITS = {
     BANDWIDTH: (
         (1e3, "below the bandwidth of any memory"),
@@ -180,9 +181,9 @@ _LIMITS = {
     ),
     LATENCY: ((0.1, "below the time of any cache"), (1e6, "above the time of any memory")),
 }
-# If a file does not name the unit of its bandwidths, the median of the numbers decides. From the
-# first limit on (0.1 GB/s) the unit is bytes per second. From the second limit on (2 GB/s, which
-# would be 2 TB/s if the unit were gigabytes) the unit is megabytes per second, else gigabytes.
+# If a file does not name the unit of its bandwidths, the median of the numbers decides the unit:
+# bytes per second for a median from 1e8 (0.1 GB/s), megabytes per second for a median from 2000 (2
+# GB/s), and gigabytes per second for a smaller median.
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
 _NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
 _NOT_MEASURED = ("", "-")
@@ -196,12 +197,12 @@ class NodeMatrix:
     metric: str  # full name of the metric, such as bandwidth_bytes_per_second
     initiators: tuple[int, ...]  # node numbers, in the order of the rows
     targets: tuple[int, ...]  # node numbers, in the order of the columns
-    # (initiator, target) -> replicates in the metric's unit, only for measured cells.
+    # (initiator, target) -> values of the replicates in the metric's unit; only measured cells.
     samples: Mapping[Pair, tuple[float, ...]]
-    # (initiator, target) -> the replicate block of each sample; empty when unknown.
+    # (initiator, target) -> block of replicates of each value in `samples`; empty if unknown.
     blocks: Mapping[Pair, tuple[int, ...]]
-    source: str  # origin of the values, for sentences
-    # Unit of the numbers in the file, and how this unit is known; None without a file.
+    source: str  # words that say where the values come from
+    # Unit of the numbers in the file, and how the unit was found; None without a file.
     unit: str | None = None
 
     def median_of_cell(self, initiator: int, target: int) -> float | None:
@@ -218,12 +219,13 @@ class NodeMatrix:
 def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMatrix:
     """Return the matrix of measurements of the metric bandwidth or latency in a CSV file.
 
-    By default, the unit follows from the end of the file name (`_MBps`, `_ns`), or from how large
-    the numbers are.
+    By default, the unit follows from the end of the file name (`_MBps`, `_ns`). If the file name
+    ends in no unit, bandwidths get the unit that fits the size of the numbers, and latencies get
+    ns.
 
     Raises:
-        UserError: the file is not such a matrix, its name ends in a unit of another metric, or a
-            value is impossible; the error names row and column.
+        UserError: the file has no matrix of nodes, its name ends in a unit of another metric, or a
+            value is impossible. An error about a value names the row and column of the value.
     """
     name = METRICS[metric]
     if unit is not None and unit not in UNITS[name]:
@@ -244,10 +246,10 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
 
 
 def read_distances_csv(path: Path) -> dict[Pair, float]:
-    """Return (initiator, target) -> entry of the SLIT in a CSV file with the form of a matrix.
+    """Return (initiator node, target node) -> distance, from a CSV file with a SLIT.
 
     Raises:
-        UserError: the file is not such a table.
+        UserError: the file has no matrix of distances, or an initiator has two rows.
     """
     found: dict[Pair, float] = {}
     remedy = "distances must be above 0 and finite; 10 is local"
@@ -259,14 +261,14 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
     return found
 
 
-# Position in words, (initiator, target) and value of each number in a file.
+# For each number in a file: its row and column in words, (initiator, target), the number.
 _Cells = list[tuple[str, Pair, float]]
 
 
 def _read_cells(
     path: Path, *noun_and_remedy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
-    """Return from a CSV file the nodes of the rows, the nodes of the columns, and the numbers."""
+    """Return the nodes of the rows, the nodes of the columns, and the numbers in a CSV file."""
     table = read_csv_or_mlc_table(path, comments=True)
     targets = _target_nodes(table.names, table.place_of_line(table.first_line))
     initiators: dict[int, None] = {}
@@ -298,7 +300,7 @@ def _node(text: str) -> int | None:
 def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
     """Return the node numbers in the column names."""
     remedy = (
-        "commas, semicolons or tabs separate the columns; those after the first are target nodes, "
+        "separate columns by commas, semicolons or tabs; all but the first are target nodes, "
         "such as 0, mem_0 or node0"
     )
     if len(head) < 2:
@@ -321,7 +323,7 @@ def _unit_in_name(path: Path, metric: str) -> str | None:
 
 
 def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, str]:
-    """Return the unit of a file's numbers, and how this unit is known."""
+    """Return the unit of a file's numbers, and in words how the unit was found."""
     if unit := _unit_in_name(path, metric):
         return unit, "by the file name"
     if metric == LATENCY:
@@ -331,7 +333,7 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
-    """Return a value in the metric's own unit."""
+    """Return a value converted from `unit` to the unit of the metric."""
     converted = value * UNITS[metric][unit]
     (least, below), (most, above) = _LIMITS[metric]
     if not least <= converted <= most:
@@ -342,14 +344,14 @@ def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
 
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-# A number with more digits than a column of 64 bits can hold is read as a float.
+# A whole number with more than 18 digits may not fit into 64 bits, so it is read as a float.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
 def parse_number_with_si_prefix(text: object) -> float | str:
-    """Return the number in a text with a decimal prefix, such as 189M, or else the text itself."""
+    """Return the number in a text such as 189M, or the text itself if the text is no number."""
     with contextlib.suppress(ValueError):
         if match := _PREFIXED.fullmatch(str(text).strip()):
             return float(match[1]) * _PREFIXES[match[2]]
@@ -380,10 +382,10 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
 
     Args:
         path: path of the file; its first line has the column names.
-        form: name of the file in ``templates/published`` that explains the columns.
-        host: name for the machine.
-        unit: unit of the values of a matrix. Default: inferred from the file name, or from how
-            large the values are.
+        form: name of the file in ``templates/published`` that says what the columns mean.
+        host: name for the machine in the tidy table.
+        unit: unit of the values of a matrix. By default, the file name or the size of the values
+            decides the unit.
 
     Raises:
         UserError: the file cannot be read, has no row of values, lacks a column, or has a value
@@ -403,7 +405,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield the rows of a table, each with its place in the file."""
+    """Yield (file and line in words, row) for each row of a table."""
     table = read_csv_or_mlc_table(path)
     columns = map(_numbers_or_texts, zip(*table.rows.values(), strict=True))
     for line, cells in zip(table.rows, zip(*columns, strict=True), strict=True):
@@ -411,7 +413,7 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
-    """Return the cells of a column as numbers, or as texts if one is no number; empty means NaN."""
+    """Return a column as numbers, or as texts if a cell is no number; an empty cell becomes NaN."""
     if all(map(_WHOLE.fullmatch, cells)):
         return [int(cell) for cell in cells]
     if all(_NUMBER.fullmatch(cell) for cell in cells if cell):
@@ -420,7 +422,7 @@ def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
 
 
 def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
-    """Yield the cells of a matrix as rows, one row for each replicate."""
+    """Yield (file and cell in words, row) for each replicate of each cell of a matrix."""
     for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
         for replicate, value in enumerate(values, start=1):
             cell = {"initiator": initiator, "target": target, "replicate": replicate}
@@ -428,7 +430,7 @@ def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row
 
 
 def _row(form: PublishedForm, row: Row, where: str) -> Row:
-    """Return a row of the tidy table, made from a row of the file as the form describes."""
+    """Return the row of the tidy table that the form describes for a row of the file."""
     columns, factors = (
         {name: _fill(text, row, where) for name, text in texts.items()}
         for texts in (form["columns"], form.get("factors", {}))
@@ -453,7 +455,7 @@ def _fill(text: str, row: Row, where: str) -> str:
     try:
         return _compiled(text).render(row)
     except (TemplateError, TypeError, ValueError, ArithmeticError, NameError) as error:
-        # NameError: in the compiled template, Jinja writes a number above all floats as `inf`.
+        # Jinja writes a number above all floats as `inf`, which raises a NameError in the template.
         raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error
 
 

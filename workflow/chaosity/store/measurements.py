@@ -1,8 +1,8 @@
 """The tidy table, prepared once for every analysis, and the points that a budget left out.
 
-`Measurements` has rows of the tidy table in numpy types and answers the questions that every
-analysis asks: which rows have a value, which loads ran alone, which rows are comparable, and which
-rows form a matrix of nodes. A selection of rows is again a `Measurements`.
+`Measurements` has rows of the tidy table in numpy types. `Measurements` selects the rows that have
+a value, the rows of loads that ran alone, comparable rows, and rows that form a matrix of nodes.
+The selected rows are again a `Measurements`.
 
 Predictions are in a separate file, so that nobody who reads the tidy table mistakes a prediction
 for a measurement.
@@ -38,7 +38,7 @@ POINT = ("host", "configuration", "experiment", "point")
 LOAD = ("load", "initiator", "target")
 # Columns that identify a cell: one metric of one load of one point, with all replicates.
 CELL = (*POINT, *LOAD, "metric")
-# Columns that describe one replicate and not the whole cell.
+# Columns whose values differ between the replicates of one cell.
 OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 # Rows with the same values in these columns are comparable.
 SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
@@ -47,20 +47,20 @@ WORKING_SET = "bytes"
 _NO_LEVELS = "{}"
 
 Mask = pd.Series | NDArray[np.bool_]
-# Column of `SLICE` -> its value in a slice.
+# Column of `SLICE` -> the value that all rows of a group of comparable rows have.
 SliceKey = dict[str, str | None]
 
 
 def less_is_better(metric: str) -> bool:
-    """Return whether a smaller value of a metric is better. This is true only for times."""
+    """Return whether a smaller value of a metric is better, which is true only for times."""
     return metric.endswith(("_ns", "_seconds"))
 
 
 def is_performance_metric(metric: str) -> bool:
     """Return whether a metric measures the performance of hardware, as rates and times do.
 
-    Other metrics do not: a larger count or share is neither better nor worse, and a ratio of two
-    rows of the table only repeats the information of these rows.
+    Counts, shares and ratios do not: a larger count or share is neither better nor worse, and a
+    ratio only repeats what the two divided rows of the table say.
     """
     return less_is_better(metric) or metric.endswith("_per_second")
 
@@ -71,7 +71,7 @@ def is_percentile(metric: str) -> bool:
 
 
 def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
-    """Return for each row whether, by its record, other programs or a slow clock disturbed it."""
+    """Return for each row whether its record reports other programs or a slow clock as disturbance."""
     if "remarks" not in rows:
         return pd.Series(False, rows.index)
     found: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
@@ -80,12 +80,12 @@ def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
 
 @lru_cache(maxsize=1 << 16)
 def parse_levels_json(text: object) -> Mapping[str, Any]:
-    """Return the mapping in a text of the column `factors` or `levels`, or an empty mapping."""
+    """Return the mapping in a JSON text of the column `factors` or `levels`; {} without a text."""
     return dict(json.loads(text)) if isinstance(text, str) and text else {}
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
-    """Return the mask of values that equal `wanted` or are in the list `wanted`; None is null."""
+    """Return for each value whether it equals `wanted` or is in this list; None matches NaN."""
     options = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
     found = values.isin([option for option in options if option is not None])
     return found | values.isna() if None in options else found
@@ -95,23 +95,23 @@ def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
 class Measurements:
     """Rows of the tidy table, ready for analysis."""
 
-    # The columns of the tidy table in numpy types, with None for a missing text and NaN for a
-    # missing number, and two more columns: `load_count`, the number of loads of the row's point,
-    # and `load_parameters`, the levels of the row's load as JSON, "{}" without levels.
+    # The columns of the tidy table in numpy types; a missing text is None, a missing number NaN.
+    # Two columns are added: `load_count` is the number of loads of the row's point.
+    # `load_parameters` has the levels of the row's load as JSON; the text is "{}" without levels.
     rows: pd.DataFrame
 
     @classmethod
     def from_table(cls, table: Measurements | pd.DataFrame) -> Measurements:
         """Return a tidy table, prepared for analysis; return a `Measurements` unchanged.
 
-        The table must be complete, since the loads of each point are counted.
+        The table must have all rows of each point, since the loads of each point are counted.
         """
         if isinstance(table, Measurements):
             return table
         rows = _in_numpy_types(table)
         if "load_count" not in rows:
-            # Targets do not distinguish loads, since a load with a metric by node has a row for
-            # each target node.
+            # One load can have rows for several targets: a metric by node has a row for each node.
+            # So name and initiator identify a load of a point here.
             loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
             of_point = loads.groupby([rows[name] for name in POINT], dropna=False, sort=False)
             rows = rows.assign(load_count=of_point.transform("nunique"))
@@ -127,7 +127,7 @@ class Measurements:
 
     @classmethod
     def concatenated(cls, parts: Iterable[Measurements]) -> Measurements:
-        """Return all rows of several measurements, with a new index.
+        """Return the rows of all `parts` as one `Measurements`, with a new index.
 
         Raises:
             UserError: some parts are simulated, and other parts are measured.
@@ -138,14 +138,14 @@ class Measurements:
 
     @staticmethod
     def refuse_mixed_origins(parts: Iterable[Measurements]) -> None:
-        """Raise a UserError if some measurements are simulated and others are measured."""
+        """Raise a UserError if some of the `parts` are simulated and others are measured."""
         if len({part.is_simulated for part in parts if len(part)}) > 1:
             what = "simulated and measured values cannot be compared or combined"
             raise UserError(what, remedy="give only simulated hosts or only measured hosts")
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether any value is from a simulated host, so it must not count as measured."""
+        """Return whether any value is from a simulated host and so must not count as measured."""
         return "origin" in self.rows and bool((self.rows["origin"] == SIMULATED).any())
 
     def __len__(self) -> int:
@@ -156,14 +156,14 @@ class Measurements:
         return Measurements(self.rows[mask])
 
     def where(self, **wanted: object) -> Measurements:
-        """Return the rows whose columns equal the wanted values, see `equals_or_in_list`."""
+        """Return the rows whose named columns have the wanted values, see `equals_or_in_list`."""
         rows = self.rows
         for column, value in wanted.items():
             rows = rows[equals_or_in_list(rows[column], value)]
         return Measurements(rows)
 
     def with_columns(self, **columns: object) -> Measurements:
-        """Return the same rows with further columns."""
+        """Return these rows with further columns."""
         return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
 
     def valid_rows(self) -> Measurements:
@@ -203,7 +203,7 @@ class Measurements:
 
     @cached_property
     def factors_of_each_row(self) -> pd.Series:
-        """Return the factors of each row's point and load as a mapping."""
+        """Return for each row the mapping factor -> level of the row's point and load."""
         return self.rows["factors"].map(parse_levels_json).astype(object)
 
     def factor_level_of_each_row(self, name: str) -> pd.Series:
@@ -258,12 +258,12 @@ class Measurements:
     def groups_by_columns(
         self, by: Sequence[str]
     ) -> Iterator[tuple[tuple[Any, ...], Measurements]]:
-        """Yield each combination of values in the columns `by`, with its rows in the old order."""
+        """Yield each combination of values in the columns `by`, and its rows in unchanged order."""
         for key, rows in self.rows.groupby(list(by), sort=False, dropna=False):
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
-        """Yield each group of comparable rows, with the group's values in the columns `SLICE`."""
+        """Yield the values in the columns `SLICE` and the rows of each group of comparable rows."""
         for key, part in self.groups_by_columns(SLICE):
             texts = (None if pd.isna(value) else value for value in key)
             yield dict(zip(SLICE, texts, strict=True)), part
@@ -280,7 +280,7 @@ class Measurements:
                 yield where, part.node_matrix()
 
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
-        """Return the matrix of these rows with all replicates, in their order.
+        """Return the matrix of these rows; each cell has all its replicates in order.
 
         The rows must be from `node_to_node_rows`. `source` is the origin of the values. By default
         `metric` and `source` are the metric and the experiment of the first row.
@@ -298,7 +298,7 @@ class Measurements:
 
     @property
     def has_at_most_one_initiator_per_node(self) -> bool:
-        """Return whether no node has several initiators, such as several of its cores."""
+        """Return whether each node has at most one initiator; two cores count as two initiators."""
         return not (self.rows.groupby("initiator_nodes")["initiator"].nunique() > 1).any()
 
     @property
@@ -308,7 +308,7 @@ class Measurements:
 
 
 def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table in numpy types, since comparisons with pandas' NA are not true or false."""
+    """Return the table in numpy types, since no comparison with pandas' NA is true or false."""
     if all(isinstance(kind, np.dtype) for kind in table.dtypes):
         return table
     columns: dict[str, Any] = {}
@@ -332,7 +332,7 @@ def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text: empty if missing, whole numbers without decimals."""
+    """Return a value as text: a missing value as "", a whole number without decimals."""
     if value is None or pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -368,14 +368,14 @@ _CELL = list(CELL)
 class LeftOutPoints:
     """The points that a budget left out."""
 
-    # A row for each load and metric, in the form of the tidy table, with the status "missing".
+    # One row of the tidy table for each load and metric of these points, with status "missing".
     rows: Measurements
-    # The predicted cells among these rows, with the columns `PREDICTION_COLUMNS`.
+    # Cells of `rows` that have a prediction, with the columns `PREDICTION_COLUMNS`.
     predictions: pd.DataFrame
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Return the points that ``results/<host>/<configuration>`` lists; None without a list.
+        """Return the left-out points of ``results/<host>/<configuration>``; None without any.
 
         Raises:
             UserError: a file is not a table of this version.
@@ -389,7 +389,7 @@ class LeftOutPoints:
         return cls(rows, rows.rows[:0].assign(**dict.fromkeys(PREDICTION_NUMBERS, 0.0)))
 
     def predicted_only(self) -> Self:
-        """Return only the points with a prediction."""
+        """Return only those left-out points that have a prediction."""
         places = pd.MultiIndex.from_frame(self.rows.rows[_CELL])
         known = places.isin(pd.MultiIndex.from_frame(self.predictions[_CELL]))
         return replace(self, rows=Measurements(self.rows.rows[known]))
@@ -418,9 +418,9 @@ class LeftOutPoints:
         return cells.assign(status=status)
 
     def coverage_text(self, measured: Measurements) -> str | None:
-        """Return in words how many points were measured, were predicted, and have no value.
+        """Return in words how many points are measured, how many predicted, and how many neither.
 
-        The result is None if the budget left out no point.
+        Return None if the budget left out no point.
         """
         tables = (measured.valid_rows().rows, measured.rows, self.rows.rows, self.predictions)
         done, planned, missing, guessed = (len(rows[[*POINT]].drop_duplicates()) for rows in tables)

@@ -2,9 +2,10 @@
 
 Hosts get random names. Drives and GPUs get numbers. A text is published only if it is a name in
 this project's own files (an experiment, a benchmark, a label), the name of a place that any machine
-can have (`node3`), or the name of a product. All other texts are removed: reasons of failures
-contain paths and command lines, names of components contain addresses and serial numbers, tables of
-the firmware contain serial numbers, and people's notes can contain anything.
+can have (`node3`), or the name of a product. All other texts are removed, since they can identify a
+site. Reasons of failures contain paths and command lines. Names of components contain addresses and
+serial numbers. Tables of the firmware contain serial numbers, and people's notes can contain
+anything.
 
 Vendors and people can write anything into the name of a product: an address, a path, an asset
 number. So a product name is published only if it matches one of the known forms of product names.
@@ -36,7 +37,8 @@ _CONFIGURATION = re.compile(
     r"(-flat|-cache|-hybrid)?"
 )
 _ANY_NAME = re.compile(r".{1,100}")
-# The public part of a kernel release, such as 6.1.0-18 of 6.1.0-18-amd64. The rest can be any name.
+# The public part of a kernel release is the numbers at its begin: 6.1.0-18 of 6.1.0-18-amd64. The
+# text after these numbers can be any name.
 _KERNEL = re.compile(r"\d+(\.\d+)*(-\d+(\.\d+)*)?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _RELATIONS = {"same_node", "same_nodes", "same_package", "other_package", "unknown"}
@@ -63,21 +65,22 @@ _PARTS = {
     "l3_domains": (*_CACHE, "nodes"),
     "nics": ("kind", "model", "node", "link_bytes_per_second"),
 }
-# Columns that are published unchanged: numbers, and names that this project gives.
+# Columns that are published unchanged, because they have only numbers or names of this project.
 _UNCHANGED = {
     *("packages", "cores", "pus", "nodes", "memory_bytes", "node", "size_bytes"),
     *("link_bytes_per_second", "replicate", "order", "threads", "drives", "file_backed"),
     *("distance", "metric", "value"),
 }
-# A part of a word: letters, or digits with or without letters. A part with digits has up to 17
-# signs in the model of a drive (MTFDKCC15T3TFR), and up to 8 in that of a processor (5995WX).
+# A part of a word in a product name: letters, or digits with or without letters. A part with digits
+# has up to 17 signs in the model name of a drive (MTFDKCC15T3TFR), and up to 8 signs in the model
+# name of a processor (5995WX).
 _LETTERS = r"[A-Za-z]{1,15}(?![A-Za-z0-9])"
 _WITH_DIGITS = r"(?=[A-Za-z]*\d)[A-Za-z0-9]{{1,{most}}}(?![A-Za-z0-9])"
 _MARKS = r"(?:\((?:R|TM|r|tm)\))?\+?"
 
 
 def _words(most: int) -> str:
-    """Return the pattern of words whose parts with digits have at most `most` signs."""
+    """Return a regular expression for words whose parts with digits have at most `most` signs."""
     part = f"(?:{_LETTERS}|{_WITH_DIGITS.format(most=most)})"
     word = rf"(?:{part}(?:-{part}){{0,2}}{_MARKS}|\d{{1,4}}\.\d{{1,2}}[A-Za-z]{{0,2}}\+?)"
     return rf"{word}(?:[ _](?:{word}|\({part}\))){{0,9}}"
@@ -88,8 +91,8 @@ _PROCESSOR = re.compile(
     rf"{_words(8)}(?: \([A-Za-z0-9-]{{1,20}}(?:, [A-Za-z]{{1,20}})*\))?(?: @ \d\.\d{{1,2}}GHz)?"
 )
 _DEVICE = re.compile(_words(17))
-# Versions have up to 8 signs, as NVMe allows. No form here allows four numbers, since four numbers
-# could be an address.
+# A version of a device's firmware has up to 8 signs, as NVMe allows. No pattern for a version
+# accepts four numbers, since four numbers could be an IP address.
 _DEVICE_FIRMWARE = re.compile(r"(?=.{1,8}\Z)(?=.*\d)[A-Za-z0-9]+([._+-][A-Za-z0-9]+){0,2}")
 _VERSION = re.compile(r"\d{1,3}(\.\d{1,4}){0,2}(?!\.?\d)((a|b|rc|\.dev|\.post)\d{1,5})?")
 # Names of vendors without the dot at the end of the name, because some tools remove this dot.
@@ -111,7 +114,7 @@ _MODULES = re.compile(
     r"\d{1,4} x (No Module Installed|\d{1,6} [kMGT]i?B( (LP)?DDR\d?[A-Z]?| HBM\d?[A-Z]?| DRAM)?"
     r"( \d{3,5} (MT/s|MHz))?)"
 )
-# Takes a text of a column, and returns the text to publish, or None for no text.
+# A rule takes a text of a column, and returns the text to publish, or None for no text.
 _Rule = Callable[[str], str | None]
 
 
@@ -120,7 +123,7 @@ def anonymise_profiles(
 ) -> ProfileTables:
     """Return profiles without anything that identifies a site.
 
-    `salt` has random bytes, new for each bundle, so that nobody can find names by hashing guesses.
+    `salt` has random bytes, new for each bundle, so that nobody can find a name by hashing guesses.
     `with_names` keeps the names of hosts, and the serial numbers and slots of drives.
     """
 
@@ -143,10 +146,10 @@ def anonymise_profiles(
 
 
 def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object]) -> pd.DataFrame:
-    """Return rows of a table with the columns `public` and the columns published unchanged.
+    """Return rows of a table with only the columns in `public` and in `_UNCHANGED` filled in.
 
-    All other columns are empty. `public` maps a column to the value of all rows, or to a rule: a
-    function that takes a text of the column and returns the text to publish.
+    `public` maps a column to the values to publish, or to a rule: a function that takes a text of
+    the column and returns the text to publish.
     """
     found: dict[str, Any] = {column: rows[column] for column in _UNCHANGED & {*rows}}
     for column, value in public.items():
@@ -159,7 +162,7 @@ def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object])
 
 
 def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
-    """Return table -> column -> rule or values to publish, for the tables of one profile."""
+    """Return table -> column -> rule or values to publish, for all tables of one profile."""
     shipped, (components, rows) = _shipped(), (own["components"], own["measurements"])
     devices = _device_aliases(components, rows, with_names)
     serials = [[text] if isinstance(text, str) else [] for text in components["serial"]]
@@ -172,7 +175,7 @@ def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str,
         alias = _aliases(f"own_{column}_")
         return lambda name: name if name in shipped[column] else alias(name)
 
-    # The points of an experiment get numbers, since the loads describe them.
+    # Each point of an experiment gets a number as its name, since its loads describe the point.
     numbers = rows.groupby(["experiment", "point"], sort=True).ngroup() + 1
     experiment = shipped_name("experiment")
     return {
@@ -229,12 +232,12 @@ def _one_of(allowed: Container[str], other: str) -> _Rule:
 
 
 def _day(time: str) -> str | None:
-    """Return the day of a time; the time of day is private."""
+    """Return the date of a time stamp without its time of day, which is private."""
     return time[:10] if _DAY.fullmatch(time[:10]) else None
 
 
 def _aliases(prefix: str) -> Callable[[str], str]:
-    """Return a function name -> new name; new names are numbered by the first use of a name."""
+    """Return a function that maps each name to `prefix` and a number, in the order of first use."""
     known: dict[str, str] = {}
     return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")
 
@@ -242,7 +245,7 @@ def _aliases(prefix: str) -> Callable[[str], str]:
 def _device_aliases(
     components: pd.DataFrame, rows: pd.DataFrame, with_names: bool
 ) -> dict[str, str]:
-    """Return name -> new name of drives and GPUs, numbered by their slots."""
+    """Return name -> public name of each drive and GPU; public names are numbered by name."""
     drives = set(components.loc[components["kind"] == "drive", "component"])
     targets = rows.loc[rows["target_kind"] == "drive", "target"].dropna()
     drives |= {name for name in targets if not _is_public_place(name)}
@@ -261,7 +264,7 @@ def _is_public_place(name: str) -> bool:
 
 
 def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, object]:
-    """Return the facts of a topology's JSON that describe how the machine is built."""
+    """Return those facts of a topology's JSON that say how the machine is built."""
     found = _facts(topology, _TOPOLOGY) | {"host": _facts(topology.get("host") or {}, _HOST)}
     for name, keys in _PARTS.items():
         items = topology.get(name) or []
@@ -272,21 +275,21 @@ def topology_without_private_facts(topology: Mapping[str, Any]) -> dict[str, obj
 
 
 def public_processor_model(text: object) -> str | None:
-    """Return a text if it has the form of the name of a processor's model, else None."""
+    """Return `text` if it has the form of a processor's model name, else None."""
     return text if isinstance(text, str) and _PROCESSOR.fullmatch(text[:101]) else None
 
 
 def public_device_model(text: object, private: Collection[str] = ()) -> str | None:
-    """Return a text if it has the form of a model name of a drive or GPU, else None.
+    """Return `text` if it has the form of a drive's or GPU's model name, else None.
 
-    Model numbers and serial numbers have the same form. So the result is None if the text contains
-    one of the texts `private`, such as the device's serial number.
+    Model numbers and serial numbers have the same form. So the result is None if `text` contains a
+    text in `private`, such as the device's serial number.
     """
     return _unless_private(text, _DEVICE, private)
 
 
 def public_device_firmware(text: object, private: Collection[str] = ()) -> str | None:
-    """Return a text if it has the form of a version of a device's firmware, else None."""
+    """Return `text` if it has the form of a version of a device's firmware, else None."""
     return _unless_private(text, _DEVICE_FIRMWARE, private)
 
 
@@ -298,7 +301,7 @@ def _unless_private(text: object, form: re.Pattern[str], private: Collection[str
 
 
 def public_host_firmware(text: object) -> str | None:
-    """Return the known vendor, the version and the microcode in a text on the host's firmware."""
+    """Return the vendor (if known), version and microcode in a text on the host's firmware."""
     if not isinstance(text, str):
         return None
     vendor = _BIOS_VENDOR.match(text)
@@ -310,13 +313,13 @@ def public_host_firmware(text: object) -> str | None:
 
 
 def public_memory(text: object) -> str | None:
-    """Return the kinds of memory modules in a text, such as "16 x 32 GB DDR4 3200 MT/s"."""
+    """Return the parts of a text of the form "16 x 32 GB DDR4 3200 MT/s"; None without any."""
     kinds = text.split(", ") if isinstance(text, str) else []
     return ", ".join(kind for kind in kinds if _MODULES.fullmatch(kind)) or None
 
 
 def public_version(text: object) -> str | None:
-    """Return the public part of this program's version: 0.1.0 of 0.1.0+g129bb35a."""
+    """Return the public part of a version of Chaosity: 0.1.0 of 0.1.0+g129bb35a."""
     found = _VERSION.match(text) if isinstance(text, str) else None
     return found[0] if found else None
 
@@ -328,7 +331,7 @@ def _facts(document: Mapping[str, object], keys: Iterable[str]) -> dict[str, obj
 
 
 def _value(value: object) -> object:
-    """Return a number, a text that is a number, or public text on a processor; otherwise None."""
+    """Return a number, or a text that is a number or has a processor's name form; else None."""
     if isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, list):
@@ -338,12 +341,12 @@ def _value(value: object) -> object:
 
 
 def _known(name: str, devices: Mapping[str, str], words: Container[str]) -> str | None:
-    """Return the public name of a device, a place or a word in the project's files, else None."""
+    """Return the public name of a device, a place or a word of the project's files, else None."""
     return devices.get(name) or (name if _is_public_place(name) or name in words else None)
 
 
 def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """Return the levels as JSON, without levels of factors that the project's files do not name."""
+    """Return levels as JSON, without factors that the project's files do not name."""
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):
@@ -358,7 +361,7 @@ def _levels(text: str, devices: Mapping[str, str], words: Container[str]) -> str
 
 @cache
 def _shipped() -> dict[str, frozenset[str]]:
-    """Return kind -> all names of this kind in the project's files."""
+    """Return kind of name (experiment, benchmark, ...) -> all its names in the project's files."""
     benchmarks, experiments, forms = (
         [read_yaml(folder / f"{name}.yaml") for name in yaml_file_names(folder)]
         for folder in (BENCHMARKS, EXPERIMENTS, PUBLISHED)
@@ -366,7 +369,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for document in experiments for design in document["designs"].values()]
     loads = [load for design in designs for load in design["loads"].items()]
-    # Names of factors, and levels that are words.
+    # Words that are published: names of factors, and levels that are texts.
     words = {"bytes", "pages", "share", "mode", "responder", "placement", "alone", "serial"}
     words |= {"concurrent", "both_packages", "same_l3_domain", *_RELATIONS}
     words |= {"smt", "one_thread_per_core", "all_siblings"}
@@ -381,7 +384,7 @@ def _shipped() -> dict[str, frozenset[str]]:
             words |= {name, *(level for level in levels if isinstance(level, str))}
 
     def _names_under_key(key: str, *documents: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-        """Return the values of a key in the documents, without templates."""
+        """Return the values of `key` in all documents, without values that contain a template."""
         values = {document.get(key) for listed in documents for document in listed}
         return frozenset(value for value in values if value and "{" not in value)
 

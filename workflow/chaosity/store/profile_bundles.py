@@ -2,9 +2,9 @@
 
 A profile has the facts and the measurements of one host in one configuration. A bundle is a zip
 file of `manifest.json` (schema version, provenance, size and SHA-256 of each part) and a Parquet
-file for each table. A bundle from elsewhere is checked before anything is put into the database.
-This module checks names, sizes and hashes of parts, and columns and types. The constraints in
-`bundle_constraints.sql` check the rows.
+file for each table. A bundle is checked before any of its rows is put into the database. This
+module checks names, sizes and hashes of the parts, and the columns and types of the tables. The
+constraints in `bundle_constraints.sql` check the rows.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from chaosity.store.tidy_table_parquet import (
 BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
 _PARTS = {name: f"{name}.parquet" for name in TABLES}
-# A host with 2 000 points in ten replicates has a table of less than 1 MB. Bundles of hundreds of
-# such hosts stay below these limits, so a larger file is not from this program.
+# The measurements of a host with 2 000 points in ten replicates have less than 1 MB. A bundle with
+# hundreds of hosts stays below these limits, so a larger file is not from Chaosity.
 _MOST_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
 _CONSTRAINTS = Template(Path(__file__).with_name("bundle_constraints.sql").read_text())
-# Type or name of a column -> the SQL macro that checks its values.
+# Type or name of a column -> the SQL macro that checks the values in the column.
 _CHECKS = {
     **{"string": "is_text", "Int64": "is_number", "Float64": "is_number"},
     **dict.fromkeys(("measured_from", "measured_to", "measured_at"), "is_date"),
@@ -68,7 +68,7 @@ _CHECKS = {
 }
 _REQUIRED = ("profile", *POINT, "replicate", "status", *LOAD, "metric")
 _NOT_A_ZIP_FILE = (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
-# The time stamp of all parts in a bundle. Real times would publish the time of day.
+# All parts of a bundle have this time stamp, since real time stamps show the private time of day.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -87,7 +87,7 @@ class BundleManifest(TypedDict):
     provenance: dict[str, str | bool | None]
     profiles: int
     measurements: int
-    parts: dict[str, BundlePart]  # name of each file but the manifest -> the file
+    parts: dict[str, BundlePart]  # file name -> size and hash, for each file but the manifest
 
 
 def publish_bundle(
@@ -148,7 +148,7 @@ def publish_bundle(
 
 
 def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
-    """Return rows as Parquet; a temporary file is used, since DuckDB writes only to files."""
+    """Return rows as the bytes of a Parquet file; DuckDB first writes them to a temporary file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         write_parquet_table(rows, path, TABLES[name])
@@ -186,7 +186,7 @@ def import_bundle(bundle: Path, database: Path) -> int:
 
 
 def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
-    """Return the checked rows of a bundle, its manifest, and its SHA-256; see `import_bundle`."""
+    """Return the checked tables, the manifest and the SHA-256 of a bundle; see `import_bundle`."""
     where = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -203,7 +203,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
 
 
 def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
-    """Return the manifest of a bundle. Parts that the manifest does not list are an error."""
+    """Return the manifest of a bundle; a part that the manifest does not list is an error."""
     names = archive.namelist()
     if MANIFEST not in names:
         raise UserError("the file is not a bundle of profiles: it has no manifest", where)
@@ -230,7 +230,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
 
 
 def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
-    """Return a part of the zip file; its real size is limited, whatever the header says."""
+    """Return a part of the zip file; its real size must be at most `most` bytes."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
     if len(content) > most:
@@ -239,7 +239,7 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
 
 
 def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
-    """Return a part as a table, with the columns and types of a profile."""
+    """Return the table in a part of a bundle; its columns and types must be those of `TABLES`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         path.write_bytes(content)
@@ -247,7 +247,7 @@ def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
 
 
 def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
-    """Raise a UserError for impossible values, which constraints of tables in memory find."""
+    """Raise a UserError for an impossible value, which the constraints of SQL tables find."""
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:
         connection.create_function("is_json_object", _is_json_object, ["VARCHAR"], "BOOLEAN")
@@ -266,7 +266,7 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
 
 
 def _checked_columns(kinds: Mapping[str, str]) -> str:
-    """Return the columns of a table in SQL, each with the check for the column's name or type."""
+    """Return the definitions of a table's columns in SQL, with the checks of their values."""
     columns = []
     for name, kind in duckdb_column_types(kinds).items():
         required = " NOT NULL" if name in _REQUIRED else ""
@@ -277,7 +277,7 @@ def _checked_columns(kinds: Mapping[str, str]) -> str:
 
 
 def _is_json_object(text: str) -> bool:
-    """Return whether a text is a JSON object for Python's parser, which reads the text later."""
+    """Return whether Python's JSON parser, which later reads the text, accepts it as an object."""
     try:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
@@ -285,7 +285,7 @@ def _is_json_object(text: str) -> bool:
 
 
 def _broken_constraint(message: str) -> tuple[str, str]:
-    """Return the column and the meaning of a constraint in DuckDB's message about it."""
+    """Return (column, what is wrong) from DuckDB's message about a violated constraint."""
     if said := re.search(r"\(Error: (.+?): (.+)\)", message, re.DOTALL):
         return said[1], said[2]
     if column := re.search(r'NOT NULL constraint failed: \w+\."?(\w+)"?', message):

@@ -1,8 +1,8 @@
 """Read and write the profile database: facts and measurements of all hosts in one DuckDB file.
 
 A profile has the facts, measurements, drives and GPUs of one host in one configuration. Profiles of
-this site have the origin `local`, profiles from bundles `imported`. Values are passed as
-parameters, so no text of a table or a person becomes part of an SQL statement.
+this site have the origin `local`, profiles from bundles `imported`. SQL statements get values as
+parameters, so no text of a table or a person becomes SQL.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from chaosity.topology.topology_parts import HostFacts, MemoryModuleSlot
 
 SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
-# Columns of the tidy table that a profile lacks. A profile has no derived metrics, and databases
-# of earlier versions have no clock.
+# Columns of the tidy table that a profile lacks. A profile has no derived metrics, so it has no
+# references. Databases of earlier versions have no clock.
 _NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
 TABLES = {
     "profiles": column_types_from_groups(
@@ -75,7 +75,7 @@ PROFILE_FILTERS = {
     "origin": "p.origin = ?",
 }
 _MAGIC = b"DUCK"  # from byte 8 of every database file, after a checksum
-# Name of the table in `TABLES` -> its rows, for one or several profiles.
+# Name of a table in `TABLES` -> the rows of one or several profiles in this table.
 ProfileTables = Mapping[str, pd.DataFrame]
 
 
@@ -89,7 +89,7 @@ def is_duckdb_file(path: Path) -> bool:
 
 @contextmanager
 def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield the open database. At the end, either all changes are committed or none.
+    """Yield the open database; at the end, commit all changes, or none if there was an error.
 
     With `write`, changes are allowed and a missing file is created.
 
@@ -135,9 +135,9 @@ def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Check the version of a database, and that the database has plain tables only.
+    """Check that a database has a supported version and contains only plain tables.
 
-    DuckDB would execute views, macros and generated columns of a foreign file as SQL.
+    DuckDB would execute the SQL in views, macros and generated columns of a foreign file.
     """
     other = UserError("the file is a database, but not a profile database", str(path))
     try:
@@ -175,10 +175,10 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataF
 def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
-    `query` is key of PROFILE_FILTERS -> wanted value; None matches all profiles. A returned profile
-    has its columns without topology and fingerprint, `drives` (model -> number) and `measured` (a
-    row for each category and metric: number of cells; median, lowest and highest value in the
-    metric's unit).
+    `query` maps a key of PROFILE_FILTERS to the wanted value; the value None matches all profiles.
+    A returned profile has all columns of the table but topology and fingerprint. It also has
+    `drives` (model -> number of drives) and `measured`. `measured` has, for each category and
+    metric, the number of cells, and the median, lowest and highest value in the metric's unit.
     """
     given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(PROFILE_FILTERS[name] for name in given) or "true"
@@ -221,7 +221,7 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
-    """Return all rows of these profiles, with every column."""
+    """Return all rows of these profiles from all tables, with every column."""
     wanted = list(profiles)
     found = {}
     with open_database(database) as connection:
@@ -237,15 +237,15 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
     """Put the results of every host and configuration in `results` into the database.
 
     A newer run replaces the profile of its host and configuration. An older run changes nothing.
-    Each folder has results of all hosts, of one host, or of one configuration. A missing database
-    is created.
+    Each folder in `results` has results of all hosts, of one host, or of one configuration. A
+    missing database is created.
 
     Returns:
         What happened (`added`, `replaced`, `unchanged`, or `older` than the run in the database) ->
             hosts with their configurations.
 
     Raises:
-        UserError: a folder has no measurements table, or a file is not such a table.
+        UserError: a folder has no measurements table, or a file is not a measurements table.
     """
     done: dict[str, list[str]] = {"added": [], "replaced": [], "unchanged": [], "older": []}
     paths = [path for folder in results for path in _measurement_files(folder)]
@@ -270,7 +270,7 @@ def update_profiles_from_results(results: Iterable[Path], database: Path) -> dic
 
 
 def _measurement_files(folder: Path) -> list[Path]:
-    """Return the tidy tables in a folder, or else in its folders of hosts or configurations."""
+    """Return the paths of tidy tables in a folder, or else one or two levels below the folder."""
     for pattern in (MEASUREMENTS_FILE, f"*/{MEASUREMENTS_FILE}", f"*/*/{MEASUREMENTS_FILE}"):
         if found := sorted(folder.glob(pattern)):
             return found
@@ -279,7 +279,7 @@ def _measurement_files(folder: Path) -> list[Path]:
 
 
 def _build_profile(path: Path) -> ProfileTables | None:
-    """Return the profile in the folder of a tidy table, or None when nothing was measured."""
+    """Return the profile of a tidy table and the files beside it; None if nothing was measured."""
     table = read_parquet_table(path)
     # A profile has only measured values: no derived metric, and no optional metric without a value.
     unmeasured = (table["status"] == VALID) & table["value"].isna()
@@ -330,7 +330,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
 
 
 def _host_columns(document: Mapping[str, object], system: Mapping[str, object]) -> Row:
-    """Return the columns that describe a host, from its topology (JSON) and system component."""
+    """Return a profile's columns on its host, from the topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
     except MALFORMED:
@@ -355,7 +355,7 @@ def _host_columns(document: Mapping[str, object], system: Mapping[str, object]) 
 
 
 def _memory_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
-    """Return the memory modules by kind, "16 x 32 GB DDR4 3200 MT/s"; None if unknown."""
+    """Return the number and kind of memory modules, "16 x 32 GB DDR4 3200 MT/s", or None."""
     kinds = Counter(
         " ".join(filter(None, (slot.get("size"), slot.get("type"), slot.get("configured_speed"))))
         for slot in modules

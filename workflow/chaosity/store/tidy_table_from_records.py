@@ -1,14 +1,15 @@
-"""Build the tidy table from records, and the table of what was measured before a change.
+"""Build the tidy table from records, and the table of measurements before changes of components.
 
-A planned point without a record has rows too, with status ``missing``. A point that was never
-planned has no rows in the table. Reading records (with checking digests and computing values) takes
-ten times as long as all other steps, so only new and changed records are read. The files with what
-was read can be deleted at any time. Then all records are read.
+A planned point without a record has rows with the status ``missing``. A point that was never
+planned has no rows in the table. To read a record, check its digest and compute its values takes
+ten times as long as all other steps. So the values of each record are kept in files below `.tidy`,
+and only new and changed records are read again. If the files below `.tidy` are deleted, all records
+are read again.
 
 Points that were measured again after a component changed are in a second table, the history. An
-attempt belongs to the state of its point's components at the end of the attempt; see `components`
-for the start of each state. Snakemake compares the same times to decide what to measure again. A
-period of a point is a series of attempts in one state.
+attempt belongs to the state that the components of its point had at the end of the attempt. The
+module `components` says when each state begins. Snakemake compares the same times to decide what to
+measure again. A period of a point is a series of attempts in one state of the components.
 """
 
 from __future__ import annotations
@@ -73,28 +74,29 @@ from chaosity.store.tidy_table_parquet import (
     write_parquet_table,
 )
 
-# Folder of the files below ``results/<host>/<configuration>``.
+# Folder below ``results/<host>/<configuration>`` with the kept values of records.
 FOLDER = ".tidy"
 _COLUMNS = column_types_from_groups(("string", "program path identity reading"))
-# Time stamps of file systems have a resolution (2 s on FAT). Two changes within this time can have
-# equal time stamps. So the time stamp of a change that is younger than this identifies no content.
+# Time stamps of files have a resolution of up to 2 s (on FAT), so two changes within 2 s can have
+# equal time stamps. So a time stamp that is younger than 2 s does not identify a file's content.
 _RESOLUTION_NS = 2_000_000_000
 
 
 class KeptReadings:
-    """The readings of records in ``results/<host>/<configuration>``, from now and from earlier."""
+    """The values read from the records in ``results/<host>/<configuration>``, now and earlier."""
 
     def __init__(self, folder: Path, earlier: dict[str, tuple[str, str]]) -> None:
         self.folder = folder
-        # Path in the folder -> identity and reading as JSON. `earlier` is from the last run, and
-        # `kept` has the records that this run asked for.
+        # Path of a record in the folder -> its identity, and the values read from it as JSON.
+        # `earlier` is from the last run; `kept` has the records that this run asked for.
         self.earlier, self.kept = earlier, dict[str, tuple[str, str]]()
 
     def kept_or_new_reading(self, path: Path, request: str, read: Callable[[], Any]) -> Any:
-        """Return the kept reading if record and `request` did not change, or else call `read`.
+        """Return the kept values if record and `request` did not change, or else call `read`.
 
-        `request` has everything else that the reading depends on, such as the definition of the
-        planned point. `read` returns a JSON document. If `read` raises an error, nothing is kept.
+        `request` names everything except the record that the values depend on, such as the
+        definition of the planned point. `read` returns a JSON document. If `read` raises an error,
+        nothing is kept.
         """
         name, identity = str(path.relative_to(self.folder)), _identity(path, request)
         before = self.earlier.get(name)
@@ -108,9 +110,9 @@ class KeptReadings:
 
 
 def _identity(path: Path, request: str) -> str | None:
-    """Return a text that changes when a record's file or one of its digests changes.
+    """Return a text that changes when `request`, a record's file or one of its digests changes.
 
-    The text has size, time stamps and inode number of three files: the record, and the folder and
+    The text has size, time stamps and inode number of the record, of the folder `attempts`, and of
     the list of digests by which `load_record` verifies the record. The time of the last change of
     the inode (ctime) also shows an edit whose author restored the older time stamp. The result is
     None if a change is too young, see `_RESOLUTION_NS`.
@@ -132,10 +134,10 @@ def _identity(path: Path, request: str) -> str | None:
 
 @contextmanager
 def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[KeptReadings]:
-    """Yield the readings of the last run; at the end, write the readings that this run used.
+    """Yield the values that the last run kept; at the end, keep the values that this run used.
 
     `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made
-    from the readings. A dry run must not write.
+    from the values. A dry run must not write, so it sets `writes` to False.
     """
     path = folder / FOLDER / f"{name}.parquet"
     earlier: dict[str, tuple[str, str]] = {}
@@ -151,14 +153,14 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
             {"program": _program_digest(), "path": record, "identity": identity, "reading": reading}
             for record, (identity, reading) in readings.kept.items()
         ]
-        # Without these files the next run only takes longer, so an unwritable folder is no error.
+        # Without kept values the next run only takes longer, so an unwritable folder is no error.
         with suppress(OSError, duckdb.Error):
             write_parquet_table(rows_to_table(rows, _COLUMNS), path, _COLUMNS)
 
 
 @cache
 def _program_digest() -> str:
-    """Return a digest of Python's version and of all sources, since readings depend on them."""
+    """Return a digest of Python's version and of all sources, on which the kept values depend."""
     digest = hashlib.sha256(sys.version.encode())
     for source in sorted(Path(__file__).resolve().parents[1].rglob("*.py")):
         digest.update(source.read_bytes())
@@ -166,13 +168,13 @@ def _program_digest() -> str:
 
 
 MISSING = "missing"
-# A node with a smaller share of a load's pages has only stacks and data of libraries, see
+# If a node has a smaller share of a load's pages, these pages are stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
 _STRAY_SHARE = 0.02
 _NOT_IN_OLDER_RECORDS = "this record is older than the metric"
-# Check that a record did not pass -> remark in the tidy table.
+# Name of a check that a record did not pass -> remark in the tidy table.
 _REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
-# Columns whose values are facts of the point, of the load, and of the outcome.
+# Columns that are copied from the point, from the load, and from the outcome of a replicate.
 _OF_POINT = ("host", "configuration", "experiment", "point")
 _OF_LOAD = ("benchmark", "category", "kernel")
 _OF_OUTCOME = ("order", "status", "measured_at", "origin", "remarks")
@@ -210,24 +212,24 @@ class ReplicateOutcome:
 
     status: str  # valid, failed or missing
     reason: str | None = None  # why the replicate is not valid
-    order: int | None = None  # position of the replicate in the random order
+    order: int | None = None  # position of the replicate in the random order of measurements
     measured_at: str | None = None  # time when the replicate ended, in UTC
     # Name of the load -> metric -> value or reason; empty unless valid.
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
-    # Name of the load -> nodes with its pages as the kernel reported, such as 0-1.
+    # Name of the load -> nodes on which the kernel saw the load's pages, such as 0-1.
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
-    # "simulated" for a machine that does not exist; None for a measurement.
+    # "simulated" for a result of a simulated machine; None for a measurement.
     origin: str | None = None
-    # Name of the load -> mean clock of its units in hertz; None if it is unknown.
+    # Name of the load -> mean clock of its processing units in hertz; None if unknown.
     clocks: Mapping[str, float | None] = field(default_factory=dict)
-    # Name of the load -> metric -> for how long its counter counted, in seconds.
+    # Name of the load -> metric -> time for which the metric's counter counted, in seconds.
     counted_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    # "disturbed", "imprecise" or both, according to the checks in the record; None if neither.
+    # "disturbed", "imprecise" or both, by the checks in the record; None if all checks passed.
     remarks: str | None = None
 
 
 def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome) -> Iterator[Row]:
-    """Yield a row for each load and metric of a replicate, or for each node of metrics by node."""
+    """Yield a row for each load and metric of a replicate; for metrics by node, a row per node."""
     for load, columns in _common_columns_of_each_load(point, replicate, outcome):
         readings = outcome.readings.get(load["name"], {})
         for metric, source in load["metrics"].items():
@@ -250,7 +252,7 @@ def tidy_rows_of_outcome(point: Point, replicate: int, outcome: ReplicateOutcome
 def _common_columns_of_each_load(
     point: Point, replicate: int, outcome: ReplicateOutcome
 ) -> Iterator[tuple[Load, Row]]:
-    """Yield each load of a replicate with the columns that rows of all metrics have in common."""
+    """Yield each load of a replicate with the columns that do not depend on the metric."""
     for load in point["loads"]:
         levels, initiator, target = load.get("levels", {}), load["initiator"], load["target"]
         drives = target["drives"]
@@ -289,11 +291,12 @@ def tidy_rows_of_derived_metrics(
 ) -> Iterator[Row]:
     """Yield a row for each ratio that the key `relative` of the experiment defines.
 
-    See `design.host_plan`.
+    `design.host_plan` chooses the reference of each ratio.
 
-    Value and reference are from one replicate, and therefore from one block of the random order. A
-    ratio of means over all replicates has a row in the first replicate only. `replicate` counts
-    from 1. `outcomes` is (experiment, point) -> outcomes of the replicates.
+    A value and its reference are from the same replicate, and therefore from one block of the
+    random order. A ratio of means over all replicates has a row in the first replicate only.
+    `replicate` counts from 1. `outcomes` maps (experiment, point) to the outcomes of the point's
+    replicates.
     """
     derived = [
         metric for metric in point.get("relative", []) if replicate == 1 or "of_means" not in metric
@@ -327,10 +330,11 @@ def tidy_rows_of_derived_metrics(
 
 
 def _count_per_unit_of_rate(metric: MetricRatio, outcome: ReplicateOutcome) -> Reading:
-    """Return a count divided by the load's work in the same time, or why there is no ratio.
+    """Return a count divided by the work of the load in the same time, or why there is no ratio.
 
-    The rate of work is measured in the common window. The counter goes on for some moments until
-    the load stops. So the work is the rate times the counted time, and not the sum of the samples.
+    The rate of work is measured in the common window, but the counter counts until the load stops.
+    So the work is the rate times the time for which the counter counted, and not the work of the
+    common window alone.
     """
     readings = outcome.readings[metric["load"]]
     (count, reason), (rate, _) = readings[metric["metric"]], readings[metric["per"]]
@@ -365,10 +369,10 @@ def _ratio_of_means(
     own: Sequence[ReplicateOutcome],
     others: Sequence[ReplicateOutcome],
 ) -> tuple[float | None, str | None]:
-    """Return the ratio of mean times of a load and its reference, or why there is no ratio.
+    """Return the ratio of the mean times of a load and its reference, or why there is no ratio.
 
-    For a rate, the reference's mean time is divided by the load's mean time, so that a larger ratio
-    is better.
+    A rate is converted to a time (1 / rate). For a rate, the reference's mean time is divided by
+    the load's mean time, so that a larger ratio is better.
     """
     name, means = metric["metric"], list[float]()
     for load, outcomes in ((metric["load"], own), (to["load"], others)):
@@ -385,7 +389,7 @@ def _ratio_of_means(
 
 
 def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutcome:
-    """Return the outcome in the record of a replicate; a broken record counts as failed."""
+    """Return the outcome in the record of a replicate; a broken record has the status "failed"."""
     if not path.exists():
         return ReplicateOutcome(MISSING, "not measured yet")
 
@@ -412,7 +416,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
 def _with_present_metric_names(
     readings: Mapping[str, Mapping[str, Reading]], point: Point
 ) -> dict[str, dict[str, Reading]]:
-    """Return readings with the present names of metrics; older records may have other names."""
+    """Return a record's values under the present names of metrics; old records have old names."""
     present = {name: dict(own) for name, own in readings.items()}
     for load in point["loads"]:
         own = present.get(load["name"], {})
@@ -423,7 +427,7 @@ def _with_present_metric_names(
 
 
 def status_and_values_of_record(record: Record) -> ReplicateOutcome:
-    """Return the outcome in a record, with values computed from the raw output."""
+    """Return the outcome in a record; its values are computed from the raw output of the tools."""
     verdict = record["verdict"]
     status, reason = str(verdict["status"]), verdict["reason"]
     readings: dict[str, dict[str, Reading]] = {}
@@ -452,7 +456,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
 
 
 def _seen_nodes(load: LoadRecord) -> str | None:
-    """Return the nodes that have a load's pages, without nodes of stray pages; None if unknown."""
+    """Return the nodes that have at least 2 % of a load's pages; None if unknown."""
     seen = load["placement_seen"]
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
     least = _STRAY_SHARE * sum(by_node.values())
@@ -462,9 +466,10 @@ def _seen_nodes(load: LoadRecord) -> str | None:
 def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.DataFrame:
     """Return the tidy table of one host and configuration.
 
-    `points` has the plan's points, ``<experiment>/<point>.json``, and `results` the records,
-    ``<experiment>/<point>/rep<N>.json``. Only records that are new or changed since the last call
-    are read, see `kept_readings`; with `writes`, what is read is kept for the next call.
+    The folder `points` has the points of the plan, ``<experiment>/<point>.json``. The folder
+    `results` has the records, ``<experiment>/<point>/rep<N>.json``. Only records that are new or
+    changed since the last call are read, see `kept_readings`. With `writes`, the values of records
+    are kept for the next call.
     """
     planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
     outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}
@@ -488,12 +493,13 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
         return rows_to_table(rows, COLUMNS)
 
 
-# The columns of the tidy table, and three more. `era` is the period of the row's point, counted
-# from the oldest period in the table. `components` has the start of each component's state in this
-# period, as a JSON object. `asked` is a fingerprint of the request, without the drives' identity.
+# The columns of the tidy table, and three more. `era` is the number of the period; the oldest
+# period of each point in the table has the number 1. `components` is a JSON object, component ->
+# start of its state in this period. `asked` is a fingerprint of the request, without serial numbers
+# of drives.
 HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "string"}
-# Only this many of the newest periods are read, since reading the attempts of years takes longer
-# than measuring.
+# Number of newest periods that are read. To read the attempts of years takes longer than to
+# measure.
 _MOST_PERIODS = 4
 _ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
 _Histories = Mapping[str, Sequence[ComponentState]]
@@ -501,7 +507,7 @@ _Histories = Mapping[str, Sequence[ComponentState]]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A valid attempt, of which only the file name was read, with the states of its components."""
+    """The file of a valid attempt, which is not yet read, and the states of its components."""
 
     replicate: int
     stamp: str  # end of the attempt, as in the file name
@@ -512,12 +518,12 @@ class _Attempt:
 def split_measurements_at_component_changes(
     points: Path, results: Path, components: Path
 ) -> pd.DataFrame:
-    """Return the measurements of points whose components changed, with a period for each state.
+    """Return all measurements of points whose components changed, with the number of their period.
 
-    In each period, the last valid record of each replicate counts, the current record included.
-    Only attempts that are new or changed since the last call are read, see `kept_readings`. The
-    three folders have the points of the plan, the records with their attempts, and the component
-    files with their history.
+    In each period, the last valid attempt of each replicate counts; the newest period has the
+    current records. Only attempts that are new or changed since the last call are read, see
+    `kept_readings`. The folder `points` has the points of the plan, `results` has the records with
+    their attempts, and `components` has the component files with their history.
     """
     histories = read_component_histories(components)
     rows: list[Row] = []
@@ -532,15 +538,15 @@ def split_measurements_at_component_changes(
 def _point_rows(
     point: Point, folder: Path, histories: _Histories, kept: KeptReadings
 ) -> Iterator[Row]:
-    """Yield the rows of a point, or none if the history shows no change of its components."""
+    """Yield the rows of a point in the history; no rows if none of its components changed."""
     own = {name: histories[name] for name in point["components"] if name in histories}
     if all(len(states) < 2 for states in own.values()):
         return
     attempts = []
     for path in folder.glob("rep*.valid.json"):
         if match := _ATTEMPT.fullmatch(path.name):
-            # A record ends before its file is written. If the record's end, by the file name, is
-            # after the writing of the file, the host's clock was ahead.
+            # A measurement ends before its file is written. If the end in the file's name is later
+            # than the file's time stamp, the clock of the measured host was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
             states = {name: component_state_at(stamp, known) for name, known in own.items()}
             attempts.append(_Attempt(int(match[1]), stamp, path, states))
@@ -555,7 +561,7 @@ def _point_rows(
 
 
 def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterator[Row]:
-    """Yield the rows of one attempt; none for a broken file or a record without values."""
+    """Yield the rows of one attempt; no rows for a broken file or a record that is not valid."""
 
     def read() -> list[Row]:
         record = load_record(attempt.path)
@@ -579,8 +585,8 @@ def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterato
 def _request_fingerprint(point: Point) -> str:
     """Return a fingerprint of a point's request that stays the same when a drive is replaced.
 
-    Values with the same fingerprint are comparable. The point's definition cannot show what is
-    comparable, because it contains the serial numbers of the drives.
+    Values whose requests have the same fingerprint are comparable. The definition of a point cannot
+    show which values are comparable, because it contains the serial numbers of the drives.
     """
     parts = ("benchmark", "kernel", "command", "environment", "files")
     body = [

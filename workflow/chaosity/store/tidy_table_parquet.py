@@ -19,19 +19,19 @@ from chaosity.errors import UserError, malformed_as_user_error
 
 # A row of the tidy table: name of a column -> value.
 Row = dict[str, Any]
-# Limits of a table that is read. A row of the paper's simulated server has 230 bytes of text on
-# average.
+# A table with more rows or more bytes of text is not read. A row of the simulated server of
+# document 001 has 230 bytes of text on average.
 _MOST_ROWS = 5_000_000
 _MOST_TEXT_BYTES = 2**31
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
 
 
 def column_types_from_groups(*groups: tuple[str, str]) -> dict[str, str]:
-    """Return column -> type; each of `groups` is a type and the names of its columns."""
+    """Return column -> type; each argument has a type and the names of columns of this type."""
     return {name: kind for kind, names in groups for name in names.split()}
 
 
-# Column -> its type and meaning. A row is one metric of one load of one replicate of a point.
+# Column -> its type and meaning. A row has one metric of one load of one replicate of a point.
 MEANINGS = {
     "host": ("string", "host of the inventory"),
     "configuration": ("string", "mode of the firmware, such as nps4"),
@@ -92,12 +92,12 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
 
 @cache
 def _database_in_memory(process: int) -> duckdb.DuckDBPyConnection:
-    """Return the database in memory of a process, which can read and write Parquet files.
+    """Return the in-memory database of a process, which can read and write Parquet files.
 
-    A process makes this database once, since making it takes longer than reading a table. A child
-    process lacks the threads of its parent's database, so the child makes a separate database. The
-    database executes no SQL from elsewhere. It caches no file content, which can change, and writes
-    no temporary files.
+    A process makes its database once, since to make a database takes longer than to read a table. A
+    child process lacks the threads of its parent's database, so the child makes another database.
+    The database executes only SQL of this module. The database caches no content of files, which
+    can change, and writes no temporary files.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}
     return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
@@ -111,7 +111,7 @@ def first_line_of_duckdb_error(error: duckdb.Error) -> str:
 def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
     """Check a table's number of rows and bytes of text before the table is read into memory.
 
-    A small compressed column can hold the same text very often.
+    A small compressed file can hold the same text so often that the table would fill the memory.
     """
     [(rows,)] = relation.count("*").fetchall()
     if rows > _MOST_ROWS:
@@ -144,14 +144,14 @@ def typed_columns_sql(columns: Mapping[str, str]) -> str:
 
 
 def none_for_missing_values(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table as Python objects, with None for missing values, which DuckDB can read."""
+    """Return the table as Python objects, with None for missing values, which DuckDB reads."""
     return table.astype(object).where(table.notna(), None)
 
 
 def write_parquet_table(
     table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
 ) -> None:
-    """Write these columns of a table as Parquet. The new file replaces the old one as a whole.
+    """Write these columns of a table as Parquet; a complete new file replaces the old file.
 
     Raises:
         OSError: the file system is full; the old file is untouched.

@@ -1,7 +1,8 @@
-"""Compare the memory of a node with what is normal for its processor.
+"""Compare measured memory bandwidth and latency of nodes with values normal for the processor.
 
-Equal hosts can all be slow, for example with half of their memory modules. So their median is
-compared with what others published, and with the profiles of other hosts in the profile database.
+Hosts of one model can all be slow, for example if all have half of their memory modules. So their
+median is compared with published values, and with the profiles of other hosts in the profile
+database.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from chaosity.topology.topology_model import Topology
 
 # Metric -> category of the loads that measure it.
 _CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
-# Metric -> largest loss that is not reported, as a share. Benchmark programs differ by some per
-# cent; latency also depends on the size of pages.
+# Metric -> largest loss that is not reported, as a share. Results of different benchmark programs
+# differ by some per cent, and latency also depends on the size of pages.
 _MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 
 @dataclass(frozen=True)
 class ValueComparedWithNormal:
-    """A measured value of a node's own memory, and the normal value for the processor."""
+    """A measured value of nodes' local memory, and the value that is normal for the processor."""
 
     metric: str  # BANDWIDTH or LATENCY
     value: float  # median over the nodes, in the metric's unit
@@ -44,7 +45,7 @@ class ValueComparedWithNormal:
 
     @property
     def is_clearly_worse(self) -> bool:
-        """Return whether the value is so much worse than normal that programs do not explain it.
+        """Return whether the value is worse than normal by more than benchmark programs differ.
 
         Different benchmark programs differ by up to 15 % in bandwidth and 25 % in latency.
         """
@@ -52,11 +53,11 @@ class ValueComparedWithNormal:
 
 
 def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[str | None, float]:
-    """Return kernel -> typical value of the memory of a node for its own cores.
+    """Return kernel -> median over the nodes of the value of local memory.
 
-    For each node, the best median among the node's own initiators counts. The result is the median
-    over the nodes. Latency has no kernel, so its key is None. Co-running loads do not count, nor do
-    loads with a given working set, since such a working set may fit into caches.
+    Of several local initiators of a node, the one with the best median counts. Latency has no
+    kernel, so its key is None. Co-running loads do not count. Loads with a given working set do not
+    count either, since a given working set may fit into a cache.
     """
     alone = measurements.single_load_rows() if len(measurements) else measurements
     rows = alone.valid_rows().rows
@@ -73,10 +74,10 @@ def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[
 def compare_with_published_values(
     hosts: Iterable[Measurements], model: str | None, topology: Topology | None
 ) -> list[ValueComparedWithNormal]:
-    """Return each published value of a processor, and the median that `hosts` measured for it.
+    """Return each published value of a processor together with the median that `hosts` measured.
 
-    `model` is the processor model that the kernel reports. Published values count only if they are
-    from a topology with the same number of nodes per package.
+    `model` is the processor model that the kernel reports. Published values count only if they were
+    measured with as many nodes per package as `topology` has.
     """
     if not model or topology is None or not topology.packages:
         return []
@@ -86,7 +87,7 @@ def compare_with_published_values(
         document = read_document(PROCESSORS, name, ProcessorsDocument, str(PROCESSORS))
         source = f"{document['method']}; {document['source']}; {document['url']}"
         for entry in document["values"]:
-            # The name "Gold 6140" must not match "Gold 6140M".
+            # The model "Gold 6140" must not match the processor "Gold 6140M".
             is_model = re.search(rf"{re.escape(entry['model'])}(?!\w)", model)
             if is_model and entry["nodes_per_package"] == per_package:
                 normal = {metric: entry[metric] for metric in _CATEGORIES if metric in entry}
@@ -97,9 +98,9 @@ def compare_with_published_values(
 def compare_with_other_profiles(
     measurements: Measurements, model: str, configuration: str, host: str, database: Path
 ) -> list[ValueComparedWithNormal]:
-    """Return the values of a host, each with the median of other hosts' profiles in a database.
+    """Return each value of a host together with the median of other hosts' profiles in a database.
 
-    Profiles of this processor model and configuration count, except the profile of the host itself.
+    Only profiles with this processor model and configuration count, without profiles of `host`.
     """
     profiles = find_profiles(database, cpu=model, configuration=configuration)
     others = [
@@ -127,8 +128,8 @@ def _compared(
         ]
         if not known:
             continue
-        # If the published kernel was not measured, the comparison with the best measured kernel is
-        # the fairest one.
+        # If no host measured the published kernel, the fairest comparison is with the best kernel
+        # that all hosts measured.
         common = set.intersection(*(set(own) for own in known))
         medians = {name: median(own[name] for own in known) for name in common}
         if medians:
