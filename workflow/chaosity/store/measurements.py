@@ -71,7 +71,7 @@ def is_percentile(metric: str) -> bool:
 
 
 def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
-    """Return for each row whether its record reports other programs or a slow clock as disturbance."""
+    """Return for each row whether other programs or a slow clock disturbed the measurement."""
     if "remarks" not in rows:
         return pd.Series(False, rows.index)
     found: pd.Series = rows["remarks"].str.contains("disturbed", na=False)
