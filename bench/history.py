@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaosity.health.check_history import Change, append_check, read_check_history
-from chaosity.health.check_points import PointKey
+from chaosity.records.record_format import PointKey
 from nightly_check_recall import DRIFT_A_MONTH, FAULTS, HEALTHY_NIGHTS, Host, drifted, values_of
 from nightly_checks import check_points, time_of_night, write_points
 

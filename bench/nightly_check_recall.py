@@ -25,12 +25,12 @@ from chaosity.health.check_points import (
     CheckPoint,
     Expectation,
     MapValue,
-    PointKey,
     compare_with_equal_hosts,
     exit_status_of_values,
     split_by_available_time,
     suspected_parts,
 )
+from chaosity.records.record_format import PointKey
 from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.store.measurements import less_is_better
 from machines import TODAY, server

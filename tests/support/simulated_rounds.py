@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from chaosity.records.record_format import Point
-from chaosity.rounds.budget import Budget, PointKey, point_key
+from chaosity.records.record_format import Point, PointKey, point_key
+from chaosity.rounds.budget import Budget
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import next_round
 from chaosity.simulation.machine_model import MachineModel

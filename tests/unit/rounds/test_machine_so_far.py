@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from chaosity.errors import UserError
-from chaosity.rounds.budget import Budget, point_key
+from chaosity.records.record_format import point_key
+from chaosity.rounds.budget import Budget
 from chaosity.rounds.machine_so_far import (
     MachineSoFar,
     cells_of_earlier_runs,

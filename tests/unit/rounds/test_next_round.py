@@ -17,17 +17,16 @@ from chaosity.design.host_plan import HostPlan, PlannedHost, plan_host
 from chaosity.documents.config import check_config, read_config
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
+from chaosity.records.record_format import PointKey, point_key
 from chaosity.rounds.budget import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
     Budget,
-    PointKey,
     Priority,
     Round,
     budget_of_config,
     kind_of_contention,
     least_budget_seconds,
-    point_key,
     point_priorities,
     read_round_choices,
     replicate_counts,

@@ -28,7 +28,7 @@ from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import MALFORMED, UserError
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
-from chaosity.records.record_format import Point
+from chaosity.records.record_format import Point, point_key
 from chaosity.result_folders import existing_tidy_table
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.topology.topology_model import Topology, configuration_name
@@ -196,7 +196,7 @@ def _stale_components(results: ResultsToFit) -> tuple[str, ...]:
     stale = {
         name
         for point in results.points
-        if (place := (point["experiment"], point["point"])) in first.index
+        if (place := point_key(point)) in first.index
         for name in components_changed_since(
             time_in_file_name(first[place]), point["components"], histories
         )

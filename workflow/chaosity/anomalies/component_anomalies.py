@@ -30,7 +30,7 @@ from chaosity.place_names import (
     parse_place_name,
     place_in_words,
 )
-from chaosity.store.measurements import SLICE, Measurements, less_is_better
+from chaosity.store.measurements import SLICE, Measurements, less_is_better, parse_nodes
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import OTHER_PACKAGE
 from chaosity.units import format_count
@@ -280,7 +280,7 @@ def package_read_and_write_bandwidths(
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
     single = all(len(nodes) == 1 for nodes in of_nodes)
     sources = [package_of_nodes(text, of_node) for text in memory.rows["initiator_nodes"]]
-    targets = [of_nodes.get(_nodes(text), -1) for text in memory.rows["target_nodes"]]
+    targets = [of_nodes.get(parse_nodes(text), -1) for text in memory.rows["target_nodes"]]
     access = memory.factor_level_of_each_row(ACCESS)
     wide = memory.rows["initiator_kind"].isin(["package", "node"] if single else ["package"])
     wanted = wide & (np.array(sources) >= 0) & (np.array(targets) >= 0)
@@ -289,18 +289,13 @@ def package_read_and_write_bandwidths(
     return found if found.rows["access"].nunique() > 1 else found.select(wanted[wanted] & False)
 
 
-def _nodes(text: Any) -> tuple[int, ...]:
-    """Return the nodes of a text such as 0-3; an empty tuple for a missing value."""
-    return () if pd.isna(text) else tuple(parse_cpu_list(str(text)))
-
-
 def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
     """Return the package of the nodes in a text such as 0-3.
 
     The result is -1 if the nodes are in several packages, if a node is in no package, or if the
     text has no nodes.
     """
-    found = {package_of_node.get(node, -1) for node in _nodes(nodes)}
+    found = {package_of_node.get(node, -1) for node in parse_nodes(nodes)}
     return found.pop() if len(found) == 1 else -1
 
 

@@ -45,7 +45,7 @@ from chaosity.place_names import (
     place_in_words,
     pu_name,
 )
-from chaosity.store.measurements import Measurements, is_percentile, less_is_better
+from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
@@ -137,14 +137,7 @@ def why_results_are_unusable(measurements: Measurements) -> str:
 
 
 def _valid_rates_and_times(measurements: Measurements) -> Measurements:
-    """Return the valid rows of rates and times, without percentiles.
-
-    Percentiles are left out because a few slow accesses decide them, so they scatter more than
-    medians.
-    """
-    performance = measurements.performance_rows()
-    of_few = performance.rows["metric"].map(is_percentile).astype(bool)
-    return performance.select(~of_few).valid_rows()
+    return measurements.performance_rows().without_percentiles().valid_rows()
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:

@@ -27,9 +27,9 @@ from chaosity.records.record_files import (
     time_in_file_name,
     utc_now_text,
 )
-from chaosity.records.record_format import VALID, Point
+from chaosity.records.record_format import VALID, Point, point_key
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.rounds.budget import ROUNDS_FOLDER, point_key
+from chaosity.rounds.budget import ROUNDS_FOLDER
 from chaosity.units import format_count, join_with_and
 
 _REPORT = "report.html"

@@ -34,14 +34,14 @@ from chaosity.records.record_files import (
     replicate_numbers,
     time_in_file_name,
 )
-from chaosity.records.record_format import Point
+from chaosity.records.record_format import Point, PointKey, point_key
 from chaosity.result_folders import (
     MEASUREMENTS_FILE,
     PREDICTIONS_FILE,
     SUMMARY_FILE,
     UNMEASURED_FILE,
 )
-from chaosity.rounds.budget import PlannedRounds, PointKey, point_key, rewrite_rounds
+from chaosity.rounds.budget import PlannedRounds, rewrite_rounds
 from chaosity.topology.topology_sources import LIVE
 
 # The outputs of the rules after the measurements, below ``results/<host>/<configuration>``.

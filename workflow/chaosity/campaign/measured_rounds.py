@@ -6,7 +6,6 @@ After an interruption, the next run continues with the round that is not complet
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -26,19 +25,18 @@ from chaosity.records.record_files import (
     file_has_text,
     file_time,
     load_record,
+    measurement_seconds,
     replicate_numbers,
     time_in_file_name,
 )
-from chaosity.records.record_format import SIMULATED, VALID
+from chaosity.records.record_format import SIMULATED, VALID, PointKey, point_key
 from chaosity.result_folders import UNMEASURED_FILE
 from chaosity.rounds.budget import (
     PlannedRounds,
-    PointKey,
     Round,
     RoundChoice,
     budget_of_config,
     must_choose_rounds,
-    point_key,
     read_round_choices,
     replicate_counts,
     rounds_of_choices,
@@ -76,8 +74,7 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
         point, is_valid = record["point"], record["verdict"]["status"] == VALID
         if record.get("origin") == SIMULATED:
             return point["estimated_seconds"], is_valid, point["definition"]
-        began, finished = map(datetime.fromisoformat, (record["began_at"], record["finished_at"]))
-        return (finished - began).total_seconds(), is_valid, point["definition"]
+        return measurement_seconds(record), is_valid, point["definition"]
 
     try:
         seconds, is_valid, definition = kept.kept_or_new_reading(path, "", read)

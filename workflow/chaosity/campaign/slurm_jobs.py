@@ -19,13 +19,18 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.host_in_mode import HostInMode
-from chaosity.records.record_files import RUN_BEGAN, load_record, utc_now_text
+from chaosity.records.record_files import (
+    RUN_BEGAN,
+    load_record,
+    measurement_seconds,
+    utc_now_text,
+)
+from chaosity.records.record_format import point_key
 from chaosity.result_folders import write_skipped_host_note
 from chaosity.slurm import (
     SlurmJobAndNodeWatch,
@@ -104,7 +109,7 @@ class CampaignSlurmJobs:
         missing = []
         for point in mode.plan.points:
             for number, order in enumerate(point["orders"], start=1):
-                key = (point["experiment"], point["point"], str(number))
+                key = (*point_key(point), str(number))
                 if key in found:
                     continue
                 found[key] = None
@@ -189,9 +194,7 @@ class CampaignSlurmJobs:
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
                     if record["began_at"] >= os.environ[RUN_BEGAN]:
-                        end = datetime.fromisoformat(record["finished_at"])
-                        begin = datetime.fromisoformat(record["began_at"])
-                        seconds.append((end - begin).total_seconds())
+                        seconds.append(measurement_seconds(record))
             found[self.slurm_node_name(host)] = (len(seconds), sum(seconds))
         return found
 

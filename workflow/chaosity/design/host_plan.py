@@ -38,7 +38,9 @@ from chaosity.records.record_format import (
     Load,
     MetricRatio,
     Point,
+    PointKey,
     PointStoppingRule,
+    point_key,
 )
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
@@ -331,19 +333,19 @@ class HostPlan:
             "notes": list(self.notes),
         }
 
-    def only_measurements(self, measurements: Sequence[tuple[str, str]]) -> HostPlan:
+    def only_measurements(self, measurements: Sequence[PointKey]) -> HostPlan:
         """Return the plan of only these measurements (experiment, point), in this order.
 
         The n-th occurrence of a point is replicate n of this point. Points of other plans are
         ignored.
         """
-        orders: dict[tuple[str, str], list[int]] = {}
+        orders: dict[PointKey, list[int]] = {}
         for position, key in enumerate(measurements):
             orders.setdefault(key, []).append(position)
         chosen: list[Point] = []
         left_out: list[Point] = []
         for point in self.points:
-            own = orders.get((point["experiment"], point["point"]), [])
+            own = orders.get(point_key(point), [])
             (chosen if own else left_out).append({**point, "orders": own})
         note = f"budget: {len(chosen)} of {len(self.points)} combinations are measured"
         notes = (*self.notes, note) if left_out else self.notes

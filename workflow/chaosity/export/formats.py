@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry, Gauge, Info, write_to_textfile
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from chaosity.components import drive_component_name, drive_device_path
-from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError, file_system_error, printable_short_line
 from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,
@@ -36,7 +35,7 @@ from chaosity.place_names import node_name, package_name
 from chaosity.statistics.cell_summary import summarise_cells, summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.store.csv_tables import BANDWIDTH, LATENCY
-from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json
+from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json, parse_nodes
 from chaosity.store.tidy_table_parquet import Row
 from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import SAME_NODE, Topology
@@ -119,7 +118,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
             ranked.append(
                 {
                     "initiator": cell["initiator"],
-                    "initiator_nodes": _nodes(cell["initiator_nodes"]),
+                    "initiator_nodes": list(parse_nodes(cell["initiator_nodes"])),
                     "relation": cell["relation"],
                     BANDWIDTH: _estimate(cell),
                     "ratio_to_best": asdict(ratio) if ratio.n else None,
@@ -128,17 +127,13 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
         yield {
             "target": target,
             "drives": int(first["drives"]),
-            "drive_nodes": _nodes(first["target_nodes"]),
+            "drive_nodes": list(parse_nodes(first["target_nodes"])),
             "file_backed": bool(first["file_backed"]),
             "experiment": first["experiment"],
             "benchmark": benchmark,
             "initiator_kind": kind,
             "ranked": ranked,
         }
-
-
-def _nodes(text: object) -> list[int]:
-    return list(parse_cpu_list(text_or_none(text) or ""))
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:
@@ -194,7 +189,7 @@ def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> 
 
     Each node of one initiator has a relation with each node of the other initiator.
     """
-    own, theirs = (parse_cpu_list(load["initiator_nodes"] or "") for load in (cell, other))
+    own, theirs = (parse_nodes(load["initiator_nodes"]) for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
     return min(relations, key=_NEAREST_FIRST.index, default="unknown")
 

@@ -29,7 +29,7 @@ from chaosity.place_names import node_name, parse_place_name, place_in_words
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.csv_tables import BANDWIDTH
-from chaosity.store.measurements import PREDICTED, LeftOutPoints, Measurements
+from chaosity.store.measurements import PREDICTED, LeftOutPoints, Measurements, parse_nodes
 from chaosity.topology.devices import (
     accelerators_of_known_kinds,
     sentence_on_what_is_not_measured,
@@ -129,7 +129,7 @@ class MachineParts:
         """Return name of an initiator -> names of the nodes on which its processing units are."""
         rows = self._measurements.rows[["initiator", "initiator_nodes"]].drop_duplicates().dropna()
         return {
-            str(initiator): {*map(node_name, parse_cpu_list(str(nodes)))}
+            str(initiator): {*map(node_name, parse_nodes(nodes))}
             for initiator, nodes in rows.itertuples(index=False)
             if nodes
         }

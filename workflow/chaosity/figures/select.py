@@ -8,7 +8,6 @@ from typing import Literal
 
 import pandas as pd
 
-from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.figure_data import (
     BOUND_COLUMNS,
@@ -33,6 +32,7 @@ from chaosity.store.measurements import (
     Measurements,
     equals_or_in_list,
     parse_levels_json,
+    parse_nodes,
 )
 from chaosity.topology.topology_model import Topology
 
@@ -196,7 +196,7 @@ def _axis(
     found: dict[object, AxisValue] = {}
     for level, list_of_nodes in zip(levels, nodes, strict=True):
         if not pd.isna(level) and level not in found:
-            value = make_axis_value(level, parse_node_list(list_of_nodes), column)
+            value = make_axis_value(level, parse_nodes(list_of_nodes), column)
             value = add_node_of_pu(value, topology)
             if value.kind == "text" and value.name in order:
                 value = replace(value, sort_key=(order.index(value.name),))
@@ -325,7 +325,7 @@ class _Columns:
         if name in rows.columns:
             return rows[name]
         if name in _NODE_COUNTS:
-            return rows[_NODE_COUNTS[name]].map(lambda nodes: len(parse_node_list(nodes)))
+            return rows[_NODE_COUNTS[name]].map(lambda nodes: len(parse_nodes(nodes)))
         load, _, column = name.partition(".")
         others = self.experiment.where(load=load)
         if column and column in {*others.rows.columns, *_factor_names(others)} and len(others):
@@ -384,11 +384,6 @@ class _Columns:
         rows = self.figure.rows
         keys = pd.MultiIndex.from_frame(rows[_BLOCK])
         return keys, pd.Series(of_block.reindex(keys).to_numpy(), rows.index)
-
-
-def parse_node_list(text: object) -> tuple[int, ...]:
-    """Return the nodes of a Linux list such as 0-3; an empty tuple for an empty or missing text."""
-    return tuple(parse_cpu_list(text)) if isinstance(text, str) and text else ()
 
 
 def _factor_names(rows: Measurements) -> set[str]:

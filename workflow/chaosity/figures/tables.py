@@ -24,12 +24,11 @@ from chaosity.figures.marks import (
     shows_simulated_machine,
     value_axis_title,
 )
-from chaosity.figures.select import parse_node_list
 from chaosity.place_names import place_in_words
 from chaosity.records.record_format import SIMULATED
 from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
-from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS
+from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS, parse_nodes
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
 # Number of columns that fit on an A4 page at a legible size; more columns are in a second table.
@@ -219,7 +218,7 @@ def _node_cells(marks: pd.DataFrame, measurements: pd.DataFrame) -> tuple[TextCe
 
 def _join_nodes(lists: pd.Series) -> str | None:
     """Return all nodes of several Linux lists as one Linux list; None if there are no nodes."""
-    return format_cpu_list({node for text in lists for node in parse_node_list(text)}) or None
+    return format_cpu_list({node for text in lists for node in parse_nodes(text)}) or None
 
 
 def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:

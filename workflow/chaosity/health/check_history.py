@@ -33,14 +33,13 @@ from chaosity.health.check_points import (
     MATTERS,
     CheckedValue,
     CheckPoint,
-    PointKey,
     RecentValues,
     check_point_of_single_part,
     suspected_parts,
 )
 from chaosity.hosts.runner_command import SIMULATED
 from chaosity.records.record_files import format_utc, time_in_file_name, write_atomically
-from chaosity.records.record_format import Record
+from chaosity.records.record_format import PointKey, Record
 from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_from_records import read_points

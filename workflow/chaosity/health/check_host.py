@@ -38,7 +38,6 @@ from chaosity.health.check_points import (
     CheckPoint,
     Expectation,
     MapValue,
-    PointKey,
     Suspect,
     choose_check_points,
     compare_with_equal_hosts,
@@ -60,7 +59,7 @@ from chaosity.hosts.runner_command import (
     runner_command_line,
 )
 from chaosity.records.record_files import load_record, read_regular_file, utc_now_text
-from chaosity.records.record_format import VALID, Point, Record
+from chaosity.records.record_format import VALID, Point, PointKey, Record, point_key
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.machine_so_far import cells_of_earlier_runs
 from chaosity.runner import lock_files
@@ -208,7 +207,7 @@ class HostCheck:
             self.transport = self.host["transport"]["kind"]
         points = _points_of_plan(folder)
         measured = Measurements.read(table)
-        plan = {(point["experiment"], point["point"]) for point in points}
+        plan = set(map(point_key, points))
         known = _map_values(cells_of_earlier_runs(measured, plan, str(table)))
         self.series = read_series(folder)
         rows = measured.rows.dropna(subset="measured_at")

@@ -32,7 +32,7 @@ from chaosity.compare.outlier_hosts import scatter_and_median_of_other_hosts
 from chaosity.design.point_expansion import json_fingerprint
 from chaosity.health.change_points import variance_from_neighbour_differences
 from chaosity.place_names import node_name
-from chaosity.records.record_format import Load, Point, PointStoppingRule
+from chaosity.records.record_format import Load, Point, PointKey, PointStoppingRule, point_key
 from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
 from chaosity.statistics.estimates import lost_share, variance_of_median
 from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
@@ -47,8 +47,6 @@ OVERHEAD_SECONDS = 0.25
 # If the smaller of two medians of a map is at least this share of the larger, one part limits both
 # loads.
 _NEARLY_EQUAL = 0.97
-
-PointKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class CheckPoint:
     @property
     def key(self) -> PointKey:
         """Return experiment and point."""
-        return self.point["experiment"], self.point["point"]
+        return point_key(self.point)
 
 
 def choose_check_points(
@@ -92,7 +90,7 @@ def choose_check_points(
     """
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
-        median = medians.get((point["experiment"], point["point"]))
+        median = medians.get(point_key(point))
         check = check_point_of_single_part(point)
         if check is None or median is None or not median > 0.0:
             continue

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.errors import MALFORMED, describe_malformed_document
-from chaosity.records.record_format import VALID, Point, Record
+from chaosity.records.record_format import VALID, Point, Record, point_key
 
 SCHEMA_VERSION = 1
 # File with the digests of the attempts in a folder. `sha256sum --check SHA256SUMS` checks them.
@@ -108,9 +108,7 @@ def has_valid_record(folder: Path, point: Point, replicate: int) -> bool:
     `folder` is ``results/<host>/<configuration>``.
     """
     try:
-        record = load_record(
-            folder / current_record_path(point["experiment"], point["point"], replicate)
-        )
+        record = load_record(folder / current_record_path(*point_key(point), replicate))
     except ValueError:
         return False
     same = record["point"]["definition"] == point["definition"]
@@ -125,6 +123,12 @@ def time_in_file_name(moment: str) -> str:
 def file_time(path: Path) -> str:
     """Return the time stamp of a file's last change, in the form of `format_utc`."""
     return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def measurement_seconds(record: Record) -> float:
+    """Return how many seconds a measurement took, including placement and verification."""
+    began, finished = map(datetime.fromisoformat, (record["began_at"], record["finished_at"]))
+    return (finished - began).total_seconds()
 
 
 def save_record(record: Record, path: Path) -> None:

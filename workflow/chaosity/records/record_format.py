@@ -441,6 +441,15 @@ class Record(UnfinishedRecord):
     verdict: RecordVerdict
 
 
+# Experiment and name of a point, which identify a point within a host's configuration.
+PointKey = tuple[str, str]
+
+
+def point_key(point: Point) -> PointKey:
+    """Return the experiment and the name of a point."""
+    return point["experiment"], point["point"]
+
+
 def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = True) -> Check:
     """Return a check, which is a line of a verdict; `detail` is what was observed, with numbers.
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,12 +67,6 @@ class RecordSummary:
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     # The clock of each load, or why the clock is unknown; empty for records of earlier versions.
     clocks: tuple[LoadClock, ...] = ()
-
-    @property
-    def measurement_seconds(self) -> float:
-        """Return how many seconds the measurement took, including placement and verification."""
-        began, finished = map(datetime.fromisoformat, (self.began_at, self.finished_at))
-        return (finished - began).total_seconds()
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:

@@ -30,14 +30,13 @@ from chaosity.design.host_plan import HostPlan
 from chaosity.documents.config import AUTO_BUDGET, Config
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.record_files import current_record_path, read_regular_file, write_atomically
-from chaosity.records.record_format import Load, Point
+from chaosity.records.record_format import Load, Point, PointKey, point_key
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration, parse_duration, parse_share
 
 # Folder with a file for each choice of rounds (1.json, 2.json, ...). Versions before 2026-11-27
 # wrote all rounds into the single file `_FORMER_FILE`.
 ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
-PointKey = tuple[str, str]  # experiment and name of a point
 
 # Seconds that a measurement needs beyond the time in its record, for the start of a process and
 # for Snakemake's work. The median of 165 records on two cores was 0.07 s.
@@ -45,11 +44,6 @@ OVERHEAD_SECONDS = 0.1
 # Seconds that a round needs beyond its measurements, on two cores: start of the workflow, making
 # the table, choice of the next round.
 ROUND_SECONDS = 5.0
-
-
-def point_key(point: Point) -> PointKey:
-    """Return the experiment and the name of a point."""
-    return point["experiment"], point["point"]
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,16 @@ from chaosity.drive_sets import (
     predict_drive_sets,
 )
 from chaosity.errors import UserError
-from chaosity.records.record_format import Point
+from chaosity.records.record_format import Point, PointKey, point_key
 from chaosity.rounds.budget import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
-    PointKey,
     Round,
-    point_key,
     replicate_counts,
 )
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import MAD_TO_DEVIATION
-from chaosity.store.measurements import CELL, Measurements, disturbed_mask, is_percentile
+from chaosity.store.measurements import CELL, Measurements, disturbed_mask
 from chaosity.store.tidy_table_from_records import (
     MISSING,
     ReplicateOutcome,
@@ -80,9 +78,7 @@ def cells_of_earlier_runs(
 
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
     """Return the summary of cells with values, except percentiles, which vary too much."""
-    rows = measurements.performance_rows()
-    of_few = rows.rows["metric"].map(is_percentile).astype(bool)
-    cells = summarise_cells(rows.select(~of_few), list(by))
+    cells = summarise_cells(measurements.performance_rows().without_percentiles(), list(by))
     return cells[cells["n"] > 0].reset_index(drop=True)
 
 

@@ -26,16 +26,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from chaosity.records.record_format import Point
+from chaosity.records.record_format import Point, PointKey, point_key
 from chaosity.rounds.budget import (
     OVERHEAD_SECONDS,
     ROUND_SECONDS,
     Budget,
-    PointKey,
     Priority,
     Round,
     kind_of_contention,
-    point_key,
     point_priorities,
     replicate_counts,
 )

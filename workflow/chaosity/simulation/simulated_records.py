@@ -50,6 +50,7 @@ from chaosity.records.record_format import (
     UnfinishedRecord,
     make_check,
     make_verdict,
+    point_key,
 )
 from chaosity.runner.metric_values import Samples
 from chaosity.runner.record_checks import check_record
@@ -245,7 +246,7 @@ def _simulate_point(folder: Path, point: Point) -> int:
     model, written = _open_once(folder, point["host"]), 0
     for replicate in replicate_numbers(point):
         if not has_valid_record(folder, point, replicate):
-            file = current_record_path(point["experiment"], point["point"], replicate)
+            file = current_record_path(*point_key(point), replicate)
             save_record(simulate_replicate(point, replicate, model), folder / file)
             written += 1
     return written
@@ -254,7 +255,7 @@ def _simulate_point(folder: Path, point: Point) -> int:
 def true_value_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[object, ...]]:
     """Yield the true value of each metric of each load, in the order of `TRUTH_COLUMNS`."""
     for point in points:
-        place = point["host"], point["configuration"], point["experiment"], point["point"]
+        place = point["host"], point["configuration"], *point_key(point)
         for load, values in true_values(point, _open_once(folder, point["host"])).items():
             for metric, value in values.items():
                 by_node = value if isinstance(value, dict) else {"": value}

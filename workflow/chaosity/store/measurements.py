@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.core.groupby import DataFrameGroupBy
 
+from chaosity.cpusets import CpuSet, parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
@@ -82,6 +83,17 @@ def disturbed_mask(rows: pd.DataFrame) -> pd.Series:
 def parse_levels_json(text: object) -> Mapping[str, Any]:
     """Return the mapping in a JSON text of the column `factors` or `levels`; {} without a text."""
     return dict(json.loads(text)) if isinstance(text, str) and text else {}
+
+
+def parse_nodes(text: object) -> CpuSet:
+    """Return the nodes in a text of the columns `initiator_nodes` and `target_nodes`, as 0-3.
+
+    A missing text has no nodes.
+
+    Raises:
+        ValueError: the text is damaged.
+    """
+    return parse_cpu_list(text) if isinstance(text, str) else ()
 
 
 def equals_or_in_list(values: pd.Series, wanted: object) -> pd.Series:
@@ -179,6 +191,13 @@ class Measurements:
         """Return the rows whose metric measures performance: rates and times."""
         metrics = self.rows["metric"]
         return self.select(metrics.isin(list(filter(is_performance_metric, metrics.unique()))))
+
+    def without_percentiles(self) -> Measurements:
+        """Return the rows without percentiles, which few slow accesses decide.
+
+        So percentiles scatter more than medians.
+        """
+        return self.select(~self.rows["metric"].map(is_percentile).astype(bool))
 
     def single_load_rows(self) -> Measurements:
         """Return the rows of points with a single load."""

@@ -56,7 +56,9 @@ from chaosity.records.record_format import (
     MetricRatio,
     Point,
     PointAndLoadNames,
+    PointKey,
     Record,
+    point_key,
 )
 from chaosity.runner.metric_values import (
     Reading,
@@ -199,7 +201,7 @@ def read_points(folder: Path) -> Iterator[Point]:
     for path in sorted(folder.glob("*/*.json")):
         with malformed_as_user_error(_NO_POINT, str(path)):
             point: Point = json.loads(read_regular_file(path))
-            found = point["experiment"], point["point"]
+            found = point_key(point)
         if found != (path.parent.name, path.stem):
             what = f"the file has the point {'/'.join(map(str, found))}, which is not its name"
             raise UserError(what, str(path))
@@ -287,7 +289,7 @@ def _common_columns_of_each_load(
 
 
 def tidy_rows_of_derived_metrics(
-    point: Point, replicate: int, outcomes: Mapping[tuple[str, str], list[ReplicateOutcome]]
+    point: Point, replicate: int, outcomes: Mapping[PointKey, list[ReplicateOutcome]]
 ) -> Iterator[Row]:
     """Yield a row for each ratio that the key `relative` of the experiment defines.
 
@@ -303,7 +305,7 @@ def tidy_rows_of_derived_metrics(
     ]
     if not derived:
         return
-    outcome = outcomes[point["experiment"], point["point"]][replicate - 1]
+    outcome = outcomes[point_key(point)][replicate - 1]
     columns = {
         load["name"]: own for load, own in _common_columns_of_each_load(point, replicate, outcome)
     }
@@ -313,7 +315,7 @@ def tidy_rows_of_derived_metrics(
         if "per" in metric and outcome.status == VALID:
             value, reason = _count_per_unit_of_rate(metric, outcome)
         if to and "of_means" in metric:
-            keys = (point["experiment"], point["point"]), (point["experiment"], to["point"])
+            keys = point_key(point), (point["experiment"], to["point"])
             value, reason = _ratio_of_means(metric, to, *(outcomes.get(key, []) for key in keys))
         elif to and outcome.status == VALID:
             others = outcomes.get((point["experiment"], to["point"]), [])
@@ -471,8 +473,8 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
     changed since the last call are read, see `kept_readings`. With `writes`, the values of records
     are kept for the next call.
     """
-    planned = {(point["experiment"], point["point"]): point for point in read_points(points)}
-    outcomes: dict[tuple[str, str], list[ReplicateOutcome]] = {}
+    planned = {point_key(point): point for point in read_points(points)}
+    outcomes: dict[PointKey, list[ReplicateOutcome]] = {}
     with kept_readings(results, "measurements", writes=writes) as kept:
         for key, point in planned.items():
             with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):

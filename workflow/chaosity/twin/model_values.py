@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from chaosity.errors import UserError
-from chaosity.records.record_format import Load, Point
+from chaosity.records.record_format import Load, Point, point_key
 from chaosity.simulation.machine_model import MachineModel, Routes
 from chaosity.simulation.simulated_loads import processing_units_of_load, share_of_peak_rate
 from chaosity.statistics.estimates import MATTERS
@@ -78,7 +78,7 @@ def cell_medians(measured: Measurements, points: Sequence[Point]) -> dict[CellKe
     for number, point in enumerate(points):
         for load in point["loads"]:
             role = load.get("role", load["name"])
-            place = point["experiment"], point["point"], role
+            place = *point_key(point), role
             for metric in load["metrics"]:
                 row = found.get((*place, load["initiator"]["name"], load["target"]["name"], metric))
                 if row is not None:
