@@ -17,10 +17,11 @@ from chaosity.errors import MALFORMED, describe_malformed_document
 from chaosity.records.record_format import VALID, Point, Record, point_key
 
 SCHEMA_VERSION = 1
-# File with the digests of the attempts in a folder. `sha256sum --check SHA256SUMS` checks them.
+# File with the digests of the attempts in a folder. `sha256sum --check SHA256SUMS` checks the
+# attempts against the digests.
 DIGESTS_FILE = "SHA256SUMS"
-# Environment variable with the time when the run began, as `utc_now_text` returns it; unset outside
-# a run.
+# Environment variable with the time when the run began, in the form of `utc_now_text`; unset
+# outside a run.
 RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
 
 
@@ -38,8 +39,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file atomically: write a temporary file, flush it to the disk, and rename it.
 
     Raises:
-        OSError: the disk is full or the folder is not writable. The old file is then unchanged, and
-            the error has the name of the file.
+        OSError: the disk is full or the folder is not writable. On an error, the old file is
+            unchanged, and the error contains the name of the file.
     """
     try:
         _write_and_rename(path, content)
@@ -48,7 +49,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def _write_and_rename(path: Path, content: str | bytes) -> None:
-    """Write a file as `write_atomically` does, with errors that may lack the file's name."""
+    """Write a file as `write_atomically` does, but raise errors that may lack the file's name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -67,8 +68,8 @@ def _write_and_rename(path: Path, content: str | bytes) -> None:
 def read_regular_file(path: Path) -> bytes:
     """Return the content of a file of results.
 
-    Results can come from a stranger, so only a regular file is opened: reading a FIFO would wait
-    for ever, and reading a device can do anything.
+    A stranger may have sent the results, so only a regular file is opened: reading a FIFO would
+    wait for ever, and reading a device can do anything.
 
     Raises:
         OSError: the file does not exist, is not a regular file, or cannot be read.
@@ -79,7 +80,7 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def file_has_text(path: Path, text: str) -> bool:
-    """Return whether there is a file with exactly this text."""
+    """Return whether a file exists and contains exactly the given text."""
     try:
         return read_regular_file(path) == text.encode()
     except OSError:
@@ -116,7 +117,7 @@ def has_valid_record(folder: Path, point: Point, replicate: int) -> bool:
 
 
 def time_in_file_name(moment: str) -> str:
-    """Return a time for the name of an attempt's file, so that names sort by time."""
+    """Return a time in the form for names of attempt files, so that these names sort by time."""
     return moment.replace("-", "").replace(":", "")
 
 
@@ -135,15 +136,16 @@ def save_record(record: Record, path: Path) -> None:
     """Save a record as an attempt and make it the current record.
 
     The attempt is a new file in the folder ``attempts/`` next to `path`, and never changes. `path`
-    (``rep<N>.json``) becomes a link to the attempt, or a copy. So a retry, or a rerun after a
-    repair, deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows later edits.
+    (``rep<N>.json``) becomes a link to the attempt or a copy of the attempt. So a retry, or a new
+    run after a repair, deletes no earlier attempt. The digest in ``attempts/SHA256SUMS`` shows
+    whether somebody edits the attempt later.
     """
     attempt = path.parent / "attempts" / _attempt_of_record(record)
     content = json.dumps(record, indent=1, sort_keys=True) + "\n"
     write_atomically(attempt, content)
     digests = attempt.with_name(DIGESTS_FILE)
     before = read_regular_file(digests) if digests.is_file() else b""
-    if not before.endswith(b"\n"):  # the file is new, or its end was cut off
+    if not before.endswith(b"\n"):  # the file of digests is new, or its end was cut off
         before += b"\n" if before else b""
     line = f"{hashlib.sha256(content.encode()).hexdigest()}  {attempt.name}\n"
     write_atomically(digests, before + line.encode())
@@ -169,8 +171,11 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     try:
         name = _attempt_of_record(record)
         if (path.parent == folder and path.name != name) or not (folder / name).exists():
-            return True  # the record's time, replicate or status was edited
-    except (OSError, *MALFORMED):  # no file name can be made from an edited value
+            # No attempt file has this name, so the time, replicate or status in the record was
+            # edited.
+            return True
+    except (OSError, *MALFORMED):
+        # A value for the name of the attempt file was edited, so that it gives no name.
         return True
     lines = read_regular_file(folder / DIGESTS_FILE).decode(errors="replace").splitlines()
     written = [line for line in lines if line.endswith(f"  {name}")]
@@ -229,9 +234,9 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its
-    node, Snakemake repeats all measurements of the job. For a measurement that had finished, the
-    attempt of this run is used again. A record of another definition does not count. `path` is the
-    path of the current record.
+    node, Snakemake repeats all measurements of the job. A repeated measurement that had already
+    finished uses the attempt of this run again. A record of another definition does not count.
+    `path` is the path of the current record.
     """
     began = os.environ.get(RUN_BEGAN)
     if not began:
@@ -242,7 +247,8 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
         except ValueError:
             continue
         same = record["point"].get("definition") == point["definition"]
-        # The host's clock may have been ahead, so the file's time stamp must be from this run, too.
+        # The clock of the host may be ahead of the controller's clock, so both the time in the
+        # record and the time stamp of the file must be from this run.
         in_run = record["began_at"] >= began and file_time(attempt) >= began
         if same and record["replicate"] == replicate and in_run:
             return attempt

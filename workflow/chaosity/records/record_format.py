@@ -1,4 +1,4 @@
-"""Types of the JSON documents of a planned point and of its record, and the verdict of checks."""
+"""Types of the JSON documents of a point and of its record, and the verdict of checks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class LoadInitiator(TypedDict):
 class DriveFacts(TypedDict):
     """A drive of a target: an NVMe drive (`pci`, `serial`), a device (`path`) or a `file`.
 
-    `component` is the drive's name, made from the slot. If `destructive`, the inventory allows
-    writing to the drive.
+    `component` is the name of the drive, made from its PCI slot. If `destructive`, the inventory
+    allows writing to the drive.
     """
 
     component: str
@@ -65,7 +65,7 @@ class OpenclTargetDevice(OpenclDeviceFacts):
 
 
 class NodeRelation(TypedDict):
-    """The relation of the initiator to a node or target, and their `distance` in the SLIT."""
+    """The relation of the initiator to a node or target, and the `distance` of both in the SLIT."""
 
     relation: str
     distance: float | None
@@ -74,10 +74,10 @@ class NodeRelation(TypedDict):
 class LoadTarget(NodeRelation):
     """The target of a load: memory nodes, drives or a device.
 
-    `shares` are the pages' shares by node; None if the kernel decides. `settles` says whether pages
-    move after the load began, until the placement has settled. Only targets of a placement policy
-    have `shares` and `settles`. `by_node`, node -> the initiator's relation to this node, exists
-    only for loads that have a metric for each node.
+    `shares` are the shares of the pages on each node; None if the kernel decides. `settles` says
+    whether pages still move to the best nodes after the load began. Only targets of a placement
+    policy have `shares` and `settles`. `by_node`, node -> the initiator's relation to this node,
+    exists only for loads that have a metric for each node.
     """
 
     name: str
@@ -94,9 +94,9 @@ class RequiredPlacement(TypedDict):
     """The required units of a load's threads, and the required nodes of its pages.
 
     `memory` says whether the pages must be on the nodes of the target or of the initiator. If
-    `pinned`, each unit must have its own thread. `mapping` is the key with the address of the
-    measured memory in the ready line. If `launcher`, the first process only starts the program, and
-    the memory of this first process does not count.
+    `pinned` is true, each unit must have a thread that may run only on this unit. `mapping` is a
+    key of the ready line; its value is the address of the measured memory. If `launcher` is true,
+    the first process only starts the program, and the memory of the first process does not count.
     """
 
     memory: str
@@ -109,7 +109,7 @@ class RequiredPlacement(TypedDict):
     settles: NotRequired[bool]
 
 
-# Name of an output: ``stdout``, ``stderr``, or a file or pattern; ``stdout`` by default.
+# Name of an output: ``stdout`` (the default), ``stderr``, a file, or a pattern of file names.
 OutputName = TypedDict("OutputName", {"in": str}, total=False)
 
 
@@ -129,11 +129,11 @@ class MetricSourceWithUpperBound(OutputValueSource, total=False):
     """The source of a metric's value, whether the value may be missing or 0, and its upper bound.
 
     The value comes from the samples (`progress`, `quantile`, `by_node`), from a processor's
-    `counter`, or from the output. In `by_node`, `amount` and `time` name the two keys of a sample
-    with the amount and the time of each node. `simulated_bytes_per_unit` is the memory traffic of
-    one unit of the value, which only simulated hosts use. `formerly` is the metric's name in older
-    records; if it is None, older records are valid without this metric. `at_most` is the upper
-    bound that the hardware sets.
+    `counter`, or from the output. The values of `amount` and `time` in `by_node` are the keys of a
+    sample that contain the amount and the time of each node. `simulated_bytes_per_unit` is the
+    memory traffic in bytes for a value of 1; only simulated hosts use this key. `formerly` is the
+    metric's name in older records; if `formerly` is None, older records are valid without this
+    metric. `at_most` is the upper bound that the hardware sets.
     """
 
     progress: bool
@@ -150,7 +150,7 @@ class MetricSourceWithUpperBound(OutputValueSource, total=False):
 class OutputCondition(OutputValueSource, total=False):
     """A condition on a tool's output: `equals`, `one_of`, `at_least` or `at_most`.
 
-    Without any of these four keys, it is the source of a remark of the tool about its run.
+    A condition without any of these four keys is the source of a remark of the tool about its run.
     """
 
     name: Required[str]
@@ -163,9 +163,10 @@ class OutputCondition(OutputValueSource, total=False):
 class ProgressSource(OutputName, total=False):
     """A tool's report of its progress: events in JSON lines, or rows of a CSV file.
 
-    `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end` (a time) and
-    `rate` in a row. The scales convert the tool's units into seconds and SI units per second.
-    With `pauses`, the load also runs between two samples, but no sample covers this time.
+    The values of `begin`, `end` and `amount` are keys of an event; `csv` has the positions of `end`
+    (a time) and `rate` in a row. `time_scale` and `rate_scale` convert the tool's units into
+    seconds and SI units per second. If `pauses` is true, the load also runs between two samples, in
+    time that no sample covers.
     """
 
     event: str
@@ -199,7 +200,7 @@ class LoadEnding(TypedDict):
 
 
 class CounterEvent(TypedDict):
-    """An event of the processor: its number for the Linux kernel, and its sign in the sum."""
+    """A processor event: its number for the Linux kernel, and its sign in a counter's sum."""
 
     event: NotRequired[str]
     config: int
@@ -219,11 +220,12 @@ class Load(TypedDict):
     """One benchmark, run by an initiator against a target, with the complete command line.
 
     `name` is unique in the point; several loads may have the same `role`. The load allocates
-    `memory_bytes` on its nodes. `files` are written into its folder before it starts.
+    `memory_bytes` on its nodes. `files` are written into the folder of the load before the load
+    starts.
     """
 
     name: str
-    role: NotRequired[str]  # records of early versions have no role
+    role: NotRequired[str]  # Records of early versions lack `role`.
     benchmark: str
     category: str
     label: str | None
@@ -248,7 +250,7 @@ class Load(TypedDict):
 
 
 class PointStoppingRule(TypedDict):
-    """The precision of the rates at which a point ends, and its shortest and longest time."""
+    """The precision of the rates that ends a point, and the point's shortest and longest time."""
 
     relative_precision: float | None
     min_seconds: float
@@ -265,9 +267,9 @@ class PointAndLoadNames(TypedDict):
 class MetricRatio(TypedDict):
     """The ratio of a metric of a load to a reference, or the `reason` why there is no ratio.
 
-    The reference is the same metric of the load `to`. With `per`, the count `metric` is divided by
-    the work that the load did, and `per` names the metric with the rate of this work. With
-    `of_means`, both values are means over all replicates.
+    The reference is the same metric of the load `to`. If `per` exists, the count `metric` is
+    divided by the work that the load did, and `per` names the metric with the rate of this work. If
+    `of_means` is true, both values of the ratio are means over all replicates.
     """
 
     name: str
@@ -307,8 +309,8 @@ class Point(ExpandedPoint):
 
 VALID = "valid"
 FAILED = "failed"
-# Names of two checks: the load ended well (this text follows the load's name), and the output has
-# the values of the metrics.
+# Names of two checks. `ENDED_WELL` follows the name of a load that ended as its benchmark requires;
+# the other check says that the output contains the values of the metrics.
 ENDED_WELL, VALUES = ": ended well", "values"
 # The `origin` of a record whose machine does not exist; records of real machines have no origin.
 SIMULATED = "simulated"
@@ -327,7 +329,7 @@ class ThreadPlacement(TypedDict):
 class ObservedPlacement(TypedDict):
     """The units of a load's threads and the nodes of its pages, as the kernel reported them.
 
-    If pages move during the load, `memory_bytes_by_node_at_first` is the first observation.
+    If pages move while the load runs, `memory_bytes_by_node_at_first` has the first observation.
     """
 
     threads: list[ThreadPlacement]
@@ -336,7 +338,7 @@ class ObservedPlacement(TypedDict):
 
 
 class ProgramFacts(TypedDict):
-    """Name, path, reported version and, if emulated, the emulator of the program that ran."""
+    """Name, path and reported version of the program that ran; the name of its emulator, if any."""
 
     name: str
     path: str | None
@@ -369,7 +371,7 @@ class LoadClock(TypedDict):
 
 
 class LoadRecord(Load):
-    """A load with its results; times are on the host's monotonic clock, in seconds.
+    """A load with its results; times are in seconds on the host's monotonic clock.
 
     `signalled` is the signal that ended the load, such as TERM. `outputs` has raw output by name.
     """
@@ -392,8 +394,8 @@ class HostState(TypedDict):
     taken_monotonic_seconds: float
     realtime_minus_monotonic_seconds: float
     processor_seconds: dict[str, float]
-    # The units of the loads with their SMT siblings, and the processor time of these units. Records
-    # before 2026-11-26 and simulated records lack both keys.
+    # The processing units of the loads with their SMT siblings, and the processor time of these
+    # units. Records before 2026-11-26 and simulated records lack these two keys.
     load_units: NotRequired[str]
     load_units_processor_seconds: NotRequired[dict[str, float]]
     facts: dict[str, str | None]
@@ -418,7 +420,7 @@ class RecordVerdict(TypedDict):
 
 
 class UnfinishedRecord(TypedDict):
-    """A record while the point is measured; after a failure, parts of it can be missing."""
+    """A record while its point is measured; after a failure, parts of the record can be missing."""
 
     schema_version: int
     origin: NotRequired[str]
@@ -462,8 +464,9 @@ def make_check(name: str, passed: bool | None, detail: str, *, decisive: bool = 
 def make_verdict(checks: list[Check]) -> RecordVerdict:
     """Return the verdict of all checks: failed if `passed` of a decisive check is False.
 
-    The reason names the checks that failed. If a load did not end well, its other checks and the
-    values fail for the same reason, so the reason only has the number of these checks.
+    The reason names the checks that failed. If a load did not end well, other checks of this load
+    fail for the same reason, so the reason of the verdict gives only the number of these other
+    checks.
     """
     broken = [c for c in checks if c["decisive"] and c["passed"] is False]
     ends = [c for c in broken if c["name"].endswith(ENDED_WELL)]

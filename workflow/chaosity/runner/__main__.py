@@ -21,7 +21,7 @@ from chaosity.runner.point_measurement import measure_point
 
 
 def _parse_arguments() -> argparse.Namespace:
-    # argparse, because the runner may use only Python's standard library.
+    # The runner may use only Python's standard library, so argparse reads the command line.
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",
@@ -44,19 +44,19 @@ def _parse_arguments() -> argparse.Namespace:
 def put_tools_folder_first_in_path(folder: Path | None) -> None:
     """Put a folder with programs first in PATH; by default, ``kernels`` beside the zipapp.
 
-    The zipapp's own folder comes second, because it has chaosity-place, which loads may start. If
-    sudo started this program, PATH loses each folder in which users other than root may write.
+    The folder of the zipapp comes second, because loads may start chaosity-place from this folder.
+    If sudo started this program, PATH loses each folder in which users other than root may write.
 
     Raises:
         UserError: sudo started this program, and users other than root may write in a folder that
-            would be added.
+            this function would add to PATH.
     """
     own = Path(sys.argv[0]).resolve()
     is_zipapp = own.suffix == ".pyz"
     tools = folder.absolute() if folder else own.parent / "kernels" if is_zipapp else None
     folders = [tools] if tools else []
-    # Hosts with different processors can share the folder. The Makefile of the kernels then makes a
-    # link `on-HOST` to each host's own build.
+    # Hosts with different processors can share the folder `kernels`. For each HOST, the Makefile of
+    # the kernels then makes a link `on-HOST` to the programs that were built for this host.
     if tools and (build := tools / f"on-{os.uname().nodename}").is_dir():
         folders.insert(0, build)
     if is_zipapp:
@@ -85,7 +85,7 @@ def folder_that_others_may_write(folder: Path) -> Path | None:
         try:
             status = each.stat()
         except OSError:
-            continue  # a folder that does not exist has no programs
+            continue  # a missing folder has no programs that users could change
         shared = status.st_mode & 0o022 and not (each != resolved and status.st_mode & stat.S_ISVTX)
         if status.st_uid != 0 or shared:
             return each

@@ -15,7 +15,7 @@ from pathlib import Path
 # Packages and files of `chaosity` that the zipapp holds.
 ROOMS = ("records", "runner", "place")
 SHARED = ("__init__.py", "cpusets.py", "errors.py")
-# The zipapp holds two programs. It runs chaosity-place if its first argument is `--place`.
+# The zipapp runs chaosity-place if its first argument is `--place`, and else the runner.
 START = """import sys
 
 if sys.argv[1:2] == ["--place"]:

@@ -28,7 +28,8 @@ from chaosity.runner.guardian_process import kill_program
 from chaosity.runner.load_process import VERSION_SECONDS
 from chaosity.runner.observed_state import read_file_if_present
 
-# Debian's hwloc-nox and RHEL's hwloc have only the first program. Graphical builds have both.
+# Debian's hwloc-nox and RHEL's hwloc have only lstopo-no-graphics. Packages of hwloc with graphics
+# have both programs.
 LSTOPO_PROGRAMS = ("lstopo-no-graphics", "lstopo")
 # Environment variables that make lstopo describe another machine.
 LSTOPO_REDIRECTIONS = (
@@ -41,16 +42,17 @@ LSTOPO_REDIRECTIONS = (
 )
 # Without this variable, hwloc hides GPU memory that the kernel shows as NUMA nodes.
 LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1"}
-# lstopo takes milliseconds, or seconds if it loads CUDA. A driver that hangs reaches this limit.
+# Longest time that lstopo may take. lstopo needs milliseconds, or seconds if it loads CUDA; it
+# reaches this limit only if a driver hangs.
 TIMEOUT_SECONDS = 120
-# Folders of programs for root, which are often not in PATH.
+# Folders of programs for root; the PATH of a user often lacks these folders.
 SYSTEM_PATH = "/usr/sbin:/sbin"
 
-# The program that measures OpenCL devices also lists them. Loads run with the loader (libOpenCL)
-# that gave this list.
+# The program that measures OpenCL devices also lists these devices. Loads run with the same loader
+# (libOpenCL) with which this program listed the devices.
 OPENCL_PROGRAM = "chaosity-opencl"
 
-# hwloc ends with a failed assertion if this folder exists but holds no node.
+# If this folder exists but contains no NUMA node, hwloc stops with a failed assertion.
 _NODES_FOLDER = "sys/devices/system/node"
 NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
 # Files that discovery reads besides hwloc's XML, by folder (topology/topology_sources.py and
@@ -77,7 +79,7 @@ class DescriptionError(Exception):
 
 
 class ListedOpenclDevice(OpenclDeviceFacts):
-    """An OpenCL device with its present numbers and with facts that a point does not have."""
+    """An OpenCL device with its present numbers and with facts that a point does not contain."""
 
     platform_number: int
     device_number: int
@@ -86,7 +88,7 @@ class ListedOpenclDevice(OpenclDeviceFacts):
 
 
 class OpenclDeviceList(TypedDict):
-    """All OpenCL devices, and the path of the loader (libOpenCL) that gave them their numbers."""
+    """All OpenCL devices, and the path of the loader (libOpenCL) that numbered these devices."""
 
     loader: str | None
     devices: list[ListedOpenclDevice]
@@ -113,7 +115,8 @@ def lstopo_command(program: str, version: int, source: Sequence[str] = ()) -> li
     `version` is hwloc's major version, `source` the arguments of lstopo that select another
     machine.
     """
-    format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []  # version 3 has another format
+    # hwloc 3 writes format 3 by default.
+    format_2 = ["--export-xml-flags", "v2"] if version >= 3 else []
     return [program, *source, "--filter", "io:all", "--of", "xml", *format_2, "-"]
 
 
@@ -192,7 +195,7 @@ def list_opencl_devices() -> OpenclDeviceList | None:
     outputs = _run_program([OPENCL_PROGRAM, "--list"])
     try:
         return cast(OpenclDeviceList, json.loads(outputs[0])) if outputs else None
-    except ValueError:  # the program printed its reason on its standard error
+    except ValueError:  # chaosity-opencl printed the reason on its standard error
         return None
 
 
@@ -241,7 +244,7 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
             written in these cases.
     """
     try:
-        check_memory_policies()  # nearly all points would fail
+        check_memory_policies()  # if the check fails, nearly all points would fail
     except UserError as error:
         raise DescriptionError(str(error)) from None
     xml, zipapp = _read_lstopo_xml().decode(errors="replace"), Path(sys.argv[0])
@@ -250,27 +253,28 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
         "hostname": platform.node(),
         "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
         "tools": [find_tool_path_version_and_hash(need) for need in needs],
-        # None if the runner runs from its sources.
+        # Only a zipapp has a digest; a runner that runs from its source files has None.
         "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
         "user_id": os.geteuid(),
-        "usable_cpus": len(os.sched_getaffinity(0)),  # processing units for this process
+        "usable_cpus": len(os.sched_getaffinity(0)),  # processing units that this process may use
         "topology_xml": xml,
         "files": dict(_read_kernel_files()),
     }
     json.dump(description, output)
 
 
-# Size in bytes, speed x width in bytes per second, and the names of slot and bank.
+# A memory module: its size in bytes, its bandwidth (data rate times width) in bytes per second, and
+# a text with the names of its slot and bank.
 MemoryModule = tuple[int, int, str]
 
 # Memory modules are in the firmware's SMBIOS table (DMTF DSP0134), in structures of type 17.
 _MEMORY_DEVICE, _END_OF_TABLE = 17, b"\x7f"
-# Type of a memory module -> lowest stated speed that must be a data rate in MT/s. LPDDR is absent,
-# because its width is unknown. Before SMBIOS 3.1, firmware could state the clock in MHz, which is
-# half the data rate: at most 1066 (DDR3) or 1600 (DDR4).
+# Type of a memory module -> lowest speed in SMBIOS that is certainly a data rate in MT/s. Before
+# SMBIOS 3.1, firmware could state the clock in MHz, which is half the data rate: at most 1066
+# (DDR3) or 1600 (DDR4). LPDDR is absent, because its width is unknown.
 _LOWEST_DATA_RATE = {0x18: 1333, 0x1A: 2133, 0x22: 0}
-_PERSISTENT = 0x1F  # such memory is on the channels of other modules, and adds no bandwidth
-_DIMM_BITS = 64  # data width of a DIMM without error correction; for DDR5 it is 2 x 32 bits
+_PERSISTENT = 0x1F  # persistent memory shares the channels of other modules, and adds no bandwidth
+_DIMM_BITS = 64  # data width of a DIMM without the bits for error correction; DDR5 has 2 x 32 bits
 
 
 def read_memory_modules() -> list[MemoryModule] | str:
@@ -308,19 +312,20 @@ def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
 
 
 def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | str:
-    """Return a list with a structure's module, or why the module is unknown, as a text.
+    """Return a list with the module of a structure, or why the module is unknown, as a text.
 
     The list is empty for an empty slot and for persistent memory.
     """
-    fields = fields.ljust(0x5C, b"\0")  # older tables have fewer fields
+    fields = fields.ljust(0x5C, b"\0")  # older versions of SMBIOS lack the last fields
     width, size = unpack_from("<HH", fields, 0x0A)
     slot, bank, kind = fields[0x10:0x13]
     if size == 0 or kind == _PERSISTENT:
         return []
     if kind not in _LOWEST_DATA_RATE:
         return "a memory module is of another type than DDR3, DDR4 and DDR5"
-    size_bytes = (size & 0x7FFF) << (10 if size & 0x8000 else 20)  # in KiB or MiB
-    if size == 0x7FFF:  # 32 GiB or more
+    # The unit is KiB if the top bit of the size is set, else MiB.
+    size_bytes = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
+    if size == 0x7FFF:  # a size of 32 GiB or more is in a field of its own
         size_bytes = (unpack_from("<I", fields, 0x1C)[0] & 0x7FFFFFFF) << 20
     rate = unpack_from("<H", fields, 0x20)[0]
     if rate == 0xFFFF:
@@ -350,7 +355,7 @@ def check_memory_policies() -> None:
     failed = ctypes.CDLL(None, use_errno=True).syscall(
         ctypes.c_long(number), None, None, 0, None, 0
     )
-    # Only a container's filter answers EPERM to this call; the kernel itself never does.
+    # Only the filter of a container answers EPERM to get_mempolicy; the kernel never does.
     if failed and ctypes.get_errno() == errno.EPERM:
         remedy = "add CAP_SYS_NICE (docker --cap-add SYS_NICE)"
         raise UserError("the container forbids memory policies", remedy=remedy)

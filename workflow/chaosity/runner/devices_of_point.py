@@ -4,11 +4,11 @@ Kernel names such as ``nvme3n1`` change from boot to boot. So a point names a dr
 and serial number, and the runner looks for the device just before the measurement. Loads use a
 symbolic link ``drives/<component>`` in their working folder, so no command contains a kernel name.
 
-A point has the names and the PCI slot of its OpenCL device, and this project's kernels choose the
-device by these facts. Other tools choose a device by numbers, which change when a driver is added
-or removed. Two loaders on one host (a distribution's and CUDA's) also number the platforms
-differently. So such a tool gets the numbers just before it starts, and runs with the loader that
-gave these numbers.
+A point contains the names and the PCI slot of its OpenCL device, and the OpenCL programs of
+Chaosity choose the device by these facts. Other tools choose a device by numbers, which change when
+a driver is added or removed. Two loaders on one host (a distribution's and CUDA's) also number the
+platforms differently. So the runner looks up the numbers for another tool just before the tool
+starts, and the tool runs with the loader that gave these numbers.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from chaosity.runner.describe_host import (
 from chaosity.runner.observed_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
-# Size of the blocks of random data with which a file is filled. The data is not zeros, since a
-# drive may answer reads of zeros, or of blocks that were never written, without reading its flash.
+# Size in bytes of the blocks of random data that fill a file. The data is random, since a drive may
+# answer reads of zeros, or of blocks that were never written, without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
-# Before a load reads a drive, this many blocks of the drive are read. Half of the blocks are spread
-# over the whole drive, and half over its first 64 GiB, where a sequential read of 10 s stays. If a
-# tenth of one of these parts was never written, two or more of its blocks are zeros with a
-# probability of 84 %. If a tenth of both parts was never written, the probability is 99 %.
+# Number of blocks of a drive that are read as a sample before a load reads the drive. Half of these
+# blocks are spread over the drive, and half over its first 64 GiB, where a sequential read of 10 s
+# stays. If a tenth of the drive or of its first 64 GiB was never written, two or more sampled
+# blocks are zeros with a probability of 84 %. If a tenth of both was never written, the probability
+# is 99 %.
 SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
-# A drive in use has a few blocks of zeros. A larger share of zeros among the sampled blocks means
-# that parts of the drive were never written.
+# A drive that is in use contains a few blocks of zeros. A larger share of zeros among the sampled
+# blocks means that parts of the drive were never written.
 _FEW_ZEROS = 0.02
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-# The end of a component's name: `drive-0000-41-00-0-n2` is the second namespace of the drive.
+# The end of the name of a drive's component: `drive-0000-41-00-0-n2` is the second namespace of the
+# drive.
 _FURTHER_NAMESPACE = re.compile(r"-n(\d+)$")
 
 
@@ -63,12 +65,13 @@ def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None
     """
     for block in sorted(SYS_BLOCK.glob(f"nvme*n{namespace or '*'}")):
         device = block / "device"
-        # The path also has the bridges above the drive. The last address is the drive's own.
+        # The path also contains the addresses of the bridges above the drive. The last address is
+        # the address of the drive.
         addresses = [part for part in device.resolve().parts if _PCI_ADDRESS.fullmatch(part)]
         if addresses[-1:] != [pci]:
             continue
         if not (Path("/dev") / block.name).exists():
-            continue  # a path of a multipath drive, such as nvme0c0n1, has no device file
+            continue  # nvme0c0n1 is one path to a multipath drive, and has no device file
         found = read_file_if_present(device / "serial")
         if serial is not None and found != serial:
             raise MeasurementError(
@@ -140,7 +143,8 @@ def reasons_against_writing(device: Path) -> list[str]:
     if probe.returncode == 0:
         lines = [x for x in probe.stdout.split() if x.startswith(("TYPE=", "PTTYPE="))]
         reasons.append(f"it has a signature ({' '.join(lines) or 'unknown'})")
-    elif probe.returncode != 2:  # 2: no signature; any other status: blkid failed
+    elif probe.returncode != 2:
+        # blkid ends with status 2 if it finds no signature, and with other statuses if it fails.
         reasons.append(f"blkid cannot read it ({probe.stderr.strip()})")
     return reasons
 
@@ -156,7 +160,8 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        check_free_space(path.parent, int(size * 1.1))  # a file system that is nearly full is slow
+        # The disk needs a tenth more space, because a nearly full file system is slow.
+        check_free_space(path.parent, int(size * 1.1))
         block = os.urandom(FILL_BLOCK_BYTES)
         with part.open("wb") as stream:
             for _ in range(-(-size // FILL_BLOCK_BYTES)):
@@ -185,8 +190,8 @@ def _check_readable(device: Path) -> None:
 class HeldDrives(contextlib.ExitStack):
     """A context manager that holds drives open while loads write to these drives.
 
-    Meanwhile, the kernel refuses mounts and other exclusive uses (open(2), O_EXCL). The kernel
-    allows the loads to open the drives, because they do not use O_EXCL.
+    While a drive is held open, the kernel refuses mounts and other exclusive uses (open(2),
+    O_EXCL). The kernel allows the loads to open the drive, because the loads do not use O_EXCL.
     """
 
     def __init__(self) -> None:
@@ -210,7 +215,7 @@ class HeldDrives(contextlib.ExitStack):
 def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Check]:
     """Link a load's drives into its working folder, and return a check of each drive.
 
-    Drives that the load writes to are held until the end of the context `held`.
+    The drives that the load writes to stay open until the context `held` ends.
 
     Raises:
         MeasurementError: a drive is missing, unreadable, or must not be written to.
@@ -224,7 +229,8 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
         device = find_drive_path(drive)
         if load["writes"]:
             if drive.get("destructive"):
-                reasons = held.hold(device)  # before the checks, so that nothing changes after them
+                # The drive is held before the checks, so that nobody mounts it after the checks.
+                reasons = held.hold(device)
             else:
                 reasons = ["chaosity_destructive_drives does not name this drive"]
             if reasons := reasons + reasons_against_writing(device):
@@ -245,7 +251,7 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
 def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
     """Return a failed check for each drive that disappeared during the measurement.
 
-    The error of the tool that read the drive does not name this cause.
+    A tool that reads a drive which disappears reports only a read error, not this cause.
     """
     checks = []
     for drive in (drive for load in loads for drive in load["target"].get("drives", [])):
@@ -259,10 +265,11 @@ def check_drives_are_still_there(loads: Iterable[Load]) -> list[Check]:
 def check_drive_has_data(name: str, device: Path) -> Check:
     """Check by sampled blocks that data was written to a drive.
 
-    A drive that reads a block which was never written answers without reading its flash.
+    A drive answers the read of a block that was never written without reading its flash.
 
-    If half of the blocks are zeros, the point fails on machines that are certainly not virtual,
-    which means an x86 processor that shows no hypervisor. A virtual drive has no flash of its own.
+    If half of the blocks are zeros, the point fails on a machine that is certainly not virtual: an
+    x86 processor that shows no hypervisor. A virtual machine only gets a note, because a virtual
+    drive has no flash.
     """
     zeros, each = 0, SAMPLED_BLOCKS // 2
     with _opened_without_cache(device) as handle, mmap.mmap(-1, SAMPLED_BLOCK_BYTES) as block:
@@ -288,7 +295,7 @@ def check_drive_has_data(name: str, device: Path) -> Check:
 def _opened_without_cache(device: Path) -> Iterator[int]:
     """Open a drive for reads that bypass the page cache, or else for ordinary reads.
 
-    Ordinary reads are for files in memory, whose only storage is the page cache.
+    Files in memory need ordinary reads, because the page cache is their only storage.
     """
     try:
         handle = os.open(device, os.O_RDONLY | os.O_DIRECT)
@@ -300,7 +307,7 @@ def _opened_without_cache(device: Path) -> Iterator[int]:
         os.close(handle)
 
 
-# These words of a command stand for the numbers of the load's OpenCL device and its platform.
+# Words in a command that stand for the numbers of the load's OpenCL device and its platform.
 PLATFORM_NUMBER, DEVICE_NUMBER = "OPENCL_PLATFORM_NUMBER", "OPENCL_DEVICE_NUMBER"
 
 
@@ -309,7 +316,8 @@ def find_opencl_device(
 ) -> ListedOpenclDevice:
     """Return the listed device with the wanted names and PCI slot.
 
-    If the wanted device has no slot, its number among devices with equal names (`twin`) decides.
+    If the wanted device has no PCI slot, its number among devices with equal names (`twin`)
+    decides.
 
     Raises:
         MeasurementError: the devices cannot be listed, or the wanted device is not among them.
@@ -331,8 +339,8 @@ def find_opencl_device(
 def fill_in_device_numbers(load: Load) -> tuple[Load, list[Check]]:
     """Return a load with its OpenCL device's numbers in its command, and checks for the record.
 
-    If the command has numbers, the load's environment gets the loader that gave these numbers. A
-    load without OpenCL device is returned unchanged.
+    If the command contains numbers, the environment of the load names the loader that gave these
+    numbers. A load without OpenCL device is returned unchanged.
 
     Raises:
         MeasurementError: the device is missing.

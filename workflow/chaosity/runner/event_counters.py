@@ -1,13 +1,13 @@
-"""Count the processor's events while a load runs, by perf_event_open(2), and find its mean clock.
+"""Count processor events while a load runs, by perf_event_open(2), and find the mean clock.
 
-Events are counted on the load's processing units, not for the load's processes. The load's threads
-are pinned to these units, and no other load uses the units meanwhile. So the counts include
-programs that the tool starts later. Counting on units needs root, CAP_PERFMON or
+Events are counted on the load's processing units, not for the load's processes. So the counts
+include programs that the tool starts later. The load's threads are pinned to these units, and no
+other load uses these units at the same time. Counting on units needs root, CAP_PERFMON or
 `kernel.perf_event_paranoid` below 1. In contrast, `chaosity.place` counts the events of a process.
 
-A counter is a list of events whose counts are added or subtracted: some processors count accesses
-to remote caches only as a difference of two events. When an event cannot be counted, the record
-keeps the kernel's reason, and the point stays valid.
+A counter is a list of events whose counts are added or subtracted, since some processors count
+accesses to remote caches only as a difference of two events. When an event cannot be counted, the
+record keeps the kernel's reason, and the point stays valid.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from chaosity.records.record_format import (
 from chaosity.runner.observed_state import read_file_if_present
 from chaosity.runner.tool_output import ExtractionError
 
-# Number of the system call by architecture (the kernel's system call tables); Python has no
-# function for it.
+# Architecture -> number of the system call perf_event_open (the kernel's system call tables).
+# Python has no function for this system call.
 SYSTEM_CALL = {
     "x86_64": 298,
     "aarch64": 241,
@@ -44,21 +44,21 @@ SYSTEM_CALL = {
     "ppc64le": 319,
     "s390x": 331,
 }
-# From the kernel's include/uapi/linux/perf_event.h.
-RAW = 4  # PERF_TYPE_RAW: an event of the processor, with its number in the processor's manual
+# The numbers below are from the kernel's include/uapi/linux/perf_event.h.
+RAW = 4  # PERF_TYPE_RAW: an event by its number in the processor's manual
 INSTRUCTIONS: CounterEvent = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, ..._HW_INSTRUCTIONS
-ANY = -1  # processor or process
+ANY = -1  # any processor or any process
 CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
 ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403  # PERF_EVENT_IOC_*
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
 ONLY_USER = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
-TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, read after the value
+TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, which follow the count
 READ_FORMAT = struct.Struct("=QQQ")
 # The two counts of a difference are not read at the same instant, so the difference may be slightly
-# below zero. If it is below zero by more than this share of the positive counts, the counts
-# contradict each other.
+# below zero. If the difference is below zero by more than this share of the positive counts, the
+# two counts contradict each other.
 CONTRADICTION = 0.01
-# The kernel's error number -> reason, in words, why an event cannot be counted.
+# Error number of the kernel -> the reason why an event cannot be counted.
 _ABSENT = "this machine has no such counter"
 _FORBIDDEN = "counting needs root or kernel.perf_event_paranoid below {limit}"
 REASONS = {
@@ -110,14 +110,15 @@ class LoadCounters:
         self.counted = {name: self._open_counter(wanted[name], cpus) for name in wanted}
 
     def _open_counter(self, request: CounterEventsOrReason, cpus: Collection[int]) -> CounterResult:
-        """Open all events of a counter on all units; if an event cannot be opened, open none."""
+        """Open all events of a counter on all units; if one event cannot be opened, close all."""
         if "reason" in request:
             return {"reason": request["reason"]}
         opened: list[tuple[EventCount, int]] = []
         try:
             for event in request["events"]:
-                # Events of the processor are counted only in user mode: the load's own accesses.
-                # Events such as task switches happen in the kernel, so they are counted there.
+                # Processor events are counted only in user mode, so that they count only accesses
+                # of the load. Events such as task switches happen in the kernel, so they are
+                # counted in the kernel too.
                 flags = DISABLED | (ONLY_USER if event.get("type", RAW) == RAW else 0)
                 for cpu in cpus:
                     count = cast(EventCount, {**event, "cpu": cpu})
@@ -193,8 +194,9 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
     )
     if handle < 0:
         code = ctypes.get_errno()
-        # Counting on a unit shows other users' programs, so it needs a setting below 1. Counting
-        # for own processes is allowed below 3 (some distributions add the value 3).
+        # Counts on a unit include other users' programs, so kernel.perf_event_paranoid must be
+        # below 1. For a process of the same user, it must be below 3 (some distributions add the
+        # value 3).
         limit = 1 if pid == ANY else 3
         reason = REASONS.get(code, os.strerror(code)).format(limit=limit)
         raise CounterError(f"{reason} ({errno.errorcode.get(code, str(code))})")
@@ -202,7 +204,7 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
 
 
 def read_event_count(handle: int) -> tuple[int, int, int]:
-    """Return an open event's count, and its enabled and running time in nanoseconds."""
+    """Return the count of an open event, and its enabled and running time in nanoseconds."""
     count, enabled_ns, running_ns = READ_FORMAT.unpack(os.read(handle, READ_FORMAT.size))
     return count, enabled_ns, running_ns
 
@@ -214,7 +216,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
     turns, and a busy host may delay this process between the start of two events.
 
     Raises:
-        ExtractionError: the counter did not count; the text gives the reason.
+        ExtractionError: there is no count; the text gives the reason.
     """
     result = counted.get(name)
     if result is None:
@@ -238,7 +240,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
 def smallest_counted_time_share(result: CounterResult) -> float | None:
     """Return the share of time (0 to 1) in which the least counted event was counted.
 
-    The result is None if no event has a time.
+    The result is None if no event was enabled for any time.
     """
     shares = [
         count["time_running_ns"] / count["time_enabled_ns"]
@@ -248,27 +250,30 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
     return min(shares, default=None)
 
 
-# The clock that a load's units really reached. Turbo, power limits and heat change this clock, so
-# it explains differences between nodes, replicates and hosts. There are two sources:
+# The functions below find the clock that a load's units really reached. Turbo, power limits and
+# heat change this clock, so it explains differences between nodes, replicates and hosts. The clock
+# has two sources:
 #
 # - APERF and MPERF count only while a unit is not halted. APERF counts at the unit's real clock,
 #   MPERF at the rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the
 #   rate of the TSC (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's
-#   PMU `msr` counts both. The PMU takes no counter from other events, but needs the same rights.
+#   PMU `msr` counts APERF and MPERF. This PMU takes no counter from other events, but needs the
+#   same rights.
 # - `scaling_cur_freq` of the frequency driver, read while the load runs. Some drivers report the
 #   clock that they requested, so the mean of these values is an estimate.
 #
-# Most virtual machines lack both sources. The record then has a reason instead of a value.
+# Most virtual machines lack both sources. The record of such a machine has a reason instead of a
+# clock.
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")
-# Reading a file takes some microseconds, so the files of at most this many units are read.
+# Largest number of units whose frequency files are read; reading a file takes some microseconds.
 _MOST_UNITS = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 
 
 def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReason]:
-    """Return name -> request of the counters for the clock; empty if the kernel lacks one."""
+    """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
     kind = read_file_if_present(pmu / "type")
     codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}
     return {
@@ -281,7 +286,8 @@ def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReas
 def read_scaling_frequency(cpus: Sequence[int], file: str = FREQUENCY_FILE) -> float | None:
     """Return the mean frequency in hertz that the frequency driver reports for processing units.
 
-    At most 16 units, evenly spread over `cpus`, are read. The result is None without such files.
+    At most 16 units, evenly spread over `cpus`, are read. The result is None if no unit has a file
+    with its frequency.
     """
     chosen = cpus[:: -(-len(cpus) // _MOST_UNITS)] if cpus else cpus
     texts = (read_file_if_present(file.format(cpu)) for cpu in chosen)
@@ -294,9 +300,9 @@ def clock_of_load(
 ) -> LoadClock:
     """Return the mean clock of a load in hertz with its source, or the reason why it is unknown.
 
-    `counted` has the counts that `clock_counter_requests` requests, and `units` is the number of
-    the load's processing units. `frequencies` are the values of `read_scaling_frequency` while the
-    load ran, in hertz.
+    `counted` contains the counts that `clock_counter_requests` requests, and `units` is the number
+    of the load's processing units. `frequencies` are the values of `read_scaling_frequency` while
+    the load ran, in hertz.
     """
     try:
         if not counted:
@@ -308,6 +314,6 @@ def clock_of_load(
         if frequencies:
             return {"hertz": fmean(frequencies), "source": ESTIMATED}
         return {"hertz": None, "reason": f"{error}, and there is no scaling_cur_freq"}
-    # `counter_value` scales the counts of all units to the longest time.
+    # `counter_value` scaled the counts of all units to the longest time, so this time is used.
     longest_ns = max(count["time_enabled_ns"] for count in counted["tsc"]["counts"])
     return {"hertz": aperf / mperf * tsc / units / longest_ns * 1e9, "source": COUNTED}

@@ -1,7 +1,8 @@
 """A guardian: a process that kills programs and cleans up if this process is killed.
 
-The guardian is in a session of its own, so a signal to this process's group does not reach the
-guardian. The guardian inherits the locks of this process, and holds them until it has finished.
+The guardian is in another session, so a signal to the group of this process does not reach the
+guardian. The guardian inherits the locks of this process, and holds these locks until it has
+cleaned up.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from pathlib import Path
 
 from chaosity.runner.observed_state import process_and_descendants
 
-_NAME = "chaosity-guard"  # name in lists of processes; the kernel keeps at most 15 characters
-_PR_SET_NAME = 15  # of linux/prctl.h
+# Name of the guardian in lists of processes; the kernel keeps at most 15 characters.
+_NAME = "chaosity-guard"
+_PR_SET_NAME = 15  # from linux/prctl.h
 
 
 class Guardian:
-    """The writing end of the guardian's pipe, which closes when this process ends."""
+    """The writing end of the pipe to the guardian; the pipe closes when this process ends."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -34,7 +36,7 @@ class Guardian:
 def kill_program(pid: int) -> None:
     """Kill a process, its group and its descendants, except guardians.
 
-    Descendants may have left the group; for example, each process of fio has its own session.
+    Descendants may have left the group; for example, each process of fio runs in another session.
     """
     for process in process_and_descendants(pid):
         _kill_unless_guardian(process)
@@ -43,13 +45,13 @@ def kill_program(pid: int) -> None:
 
 
 def _kill_unless_guardian(process: int) -> None:
-    with contextlib.suppress(OSError):  # the process has ended, or is another user's
+    with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
         if Path(f"/proc/{process}/comm").read_text().strip() != _NAME:
             os.kill(process, signal.SIGKILL)
 
 
 def kill_this_process_and_descendants() -> None:
-    """Kill the descendants of this process, then this process. Its guardian stays and cleans up."""
+    """Kill the descendants of this process, then this process; its guardian stays and cleans up."""
     own = os.getpid()
     for process in process_and_descendants(own):
         if process != own:
@@ -81,7 +83,7 @@ def with_guardian(clean_up: Callable[[], None]) -> Iterator[Guardian]:
 
 
 def _run_guardian(clean_up: Callable[[], None], pipe: int) -> None:
-    """Wait until the other end of the pipe is closed, then clean up and end this process."""
+    """Wait until the watched process closes its end of the pipe, then clean up and exit."""
     try:
         # prctl sets the name, because some containers forbid writing to /proc/self/comm.
         ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME.encode())

@@ -1,9 +1,9 @@
-"""Change kernel settings for one run and restore them after it, whatever happens.
+"""Change kernel settings for one run, and restore the former values even if the run is killed.
 
-The run itself restores the settings. If the run is killed, a *guardian* restores the settings, see
-`guardian_process`. If both the run and its guardian are killed, a file still has the former values.
-The next run that takes the lock then first restores the settings from this file, unless the host
-has booted since.
+Normally, the run restores the settings at its end. If the run is killed, a *guardian* restores the
+settings, see `guardian_process`. If both the run and its guardian are killed, a file still has the
+former values. The next run that takes the lock then first restores the settings from this file,
+unless the host has booted since.
 
 Settings are files below a root folder, such as ``proc/sys/kernel/numa_balancing``; tests use
 another root folder.
@@ -34,11 +34,12 @@ from chaosity.runner.observed_state import read_file_if_present
 NUMA_BALANCING = "proc/sys/kernel/numa_balancing"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 BOOT_ID = "proc/sys/kernel/random/boot_id"
-# The file is in /run, where only root may write, since its values are written back to the kernel.
+# The file with former values is in /run, where only root may write, since these values are written
+# back to the kernel.
 FORMER_VALUES = "run/chaosity-settings.json"
-# Names of the file that says whether the kernel chooses the weights (since Linux 6.16; Linux 6.18
-# uses the second name by mistake). The kernel stops choosing when a weight is written, so this file
-# is restored last.
+# Names of the file that says whether the kernel chooses the weights of interleaving (since Linux
+# 6.16; Linux 6.18 uses the second name by mistake). The kernel stops choosing when a weight is
+# written, so this file is restored after the weights.
 _AUTO = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
@@ -62,7 +63,8 @@ def _restore_settings(root: Path) -> None:
         left = json.loads((root / FORMER_VALUES).read_text())
     except FileNotFoundError:
         return
-    except ValueError:  # not written by `hold_kernel_settings`, which writes only whole files
+    except ValueError:
+        # `hold_kernel_settings` writes only complete JSON, so another program wrote this file.
         left = {"boot_id": None, "former": {}}
     if left["boot_id"] == read_file_if_present(root / BOOT_ID):
         for name in sorted(left["former"], key=lambda name: Path(name).name in _AUTO):
@@ -72,7 +74,7 @@ def _restore_settings(root: Path) -> None:
 
 
 def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
-    """Restore the settings of a run that was killed together with its guardian.
+    """Restore the settings that a run left changed because its guardian was killed too.
 
     Raises:
         UserError: this user may not write the settings.
@@ -81,7 +83,7 @@ def restore_leftover_kernel_settings(root: Path = ROOT) -> None:
         return
     handle = open_lock_file(lock_file_path(SETTINGS, root))
     try:
-        if try_to_lock(handle):  # otherwise, a running program will restore the settings
+        if try_to_lock(handle):  # if the lock is taken, a running program will restore the settings
             _try_to_restore(root)
     finally:
         os.close(handle)
@@ -141,7 +143,7 @@ def hold_kernel_settings(
 
     Runs that change no setting may run at the same time; a run that changes a setting runs alone.
 
-    `wanted` is name -> value, and a name is a path below `root`, which holds `proc`, `sys`, `run`
+    `wanted` is name -> value. A name is a path below `root`, which contains `proc`, `sys`, `run`
     and `tmp`. `varied` are names of settings that the block itself changes again.
 
     Raises:
@@ -211,4 +213,4 @@ def _guarded(
             held.change_kernel_settings(different)
             yield held
     finally:
-        _try_to_restore(root)  # restores only what the guardian failed to restore
+        _try_to_restore(root)  # restore what the guardian could not restore

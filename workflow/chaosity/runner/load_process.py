@@ -35,27 +35,29 @@ from chaosity.runner.metric_values import Samples, samples_from_json_lines
 from chaosity.runner.record_checks import least_bytes_for_check_of_pages
 from chaosity.runner.tool_output import ExtractionError, parse_json_lines
 
-# Interval at which the threads of a load without a barrier are read; a reading costs microseconds.
+# Interval in which the threads of a load without a barrier are observed; an observation costs
+# microseconds.
 THREADS_INTERVAL_SECONDS = 0.1
-# Interval at which the processors' clock is read; a reading takes less than a millisecond.
+# Interval in which the clock of the processors is read; a reading takes less than a millisecond.
 CLOCK_INTERVAL_SECONDS = 0.1
-# Running time at which the pages of a load without a barrier are first read. Each next reading
-# comes at twice the running time, because the kernel walks all page tables for a reading. So the
-# last reading is in the second half of any run. If a program has too few pages for the check yet, a
-# reading costs little, so the next reading comes after `THREADS_INTERVAL_SECONDS`.
+# Running time at which the nodes of the pages of a load without a barrier are first read. Each next
+# reading comes at twice the running time, because the kernel walks all page tables for a reading.
+# So the last reading is in the second half of any run. While a program has too few pages for the
+# check of pages, a reading costs little, so the next reading comes after
+# `THREADS_INTERVAL_SECONDS`.
 FIRST_READING_OF_PAGES_SECONDS = 0.25
-# A load that ignores the stop signal for this long is killed.
+# Seconds after which a load that ignores the stop signal is killed.
 GRACE_SECONDS = 20.0
-# The runner asks a tool for its version before the load, and waits at most this long for the answer
-# after the load.
+# Longest time that the runner waits, after a load, for a tool to print its version. The runner asks
+# for the version before the load.
 VERSION_SECONDS = 10.0
-# A tool with more output than this has a fault and is killed.
+# Largest output of a tool in characters; a tool that prints more has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
-# Prefixes of environment variables that a site may set for its users. Variables of OpenMP
-# runtimes (the standard, GCC, LLVM and Intel) bind threads and limit their number. Variables of the
-# loader and of malloc put other code or other pages into a tool. So a tool gets such a variable
-# only if its benchmark file sets the variable. LD_LIBRARY_PATH stays, since tools of environment
-# modules need this variable.
+# Prefixes of environment variables that a tool gets only if its benchmark file sets them. A site
+# may set such variables for its users. Variables of OpenMP runtimes (the standard, GCC, LLVM and
+# Intel) bind threads and limit their number. Variables of the loader and of malloc put other code
+# or other pages into a tool. LD_LIBRARY_PATH stays, since tools of environment modules need this
+# variable.
 SITE_VARIABLES = (
     *("OMP_", "GOMP_", "LIBOMP_", "KMP_"),
     *("LD_PRELOAD", "LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "LD_BIND_NOW"),
@@ -72,19 +74,19 @@ class LoadProcess:
     def __init__(self, spec: Load, folder: Path, guardian: Guardian) -> None:
         self.spec, self.folder, self.name = spec, folder, spec["name"]
         self.guardian = guardian
-        # Whether the load gets ready first and then waits for the start.
+        # Says whether the load prepares its memory first and then waits at a barrier for the start.
         self.has_barrier = spec["start"] == "barrier"
-        # Whether the load reports no progress, so that its value refers to its whole run.
+        # Says whether the load reports no progress, so that its value refers to its complete run.
         self.reports_no_progress = not spec["progress"]
-        # Whether the runner stops the load; other loads end by themselves.
+        # Says whether the runner stops the load; other loads end by themselves.
         self.is_ended_by_runner = spec["stop"]["by"] == "runner"
-        # Whether pages move while the load runs, so that the runner reads the pages again before
-        # the end of the load.
+        # Says whether pages move while the load runs, so that the runner reads the nodes of the
+        # pages again before the load ends.
         self.pages_move_while_running = bool(spec["placement"].get("settles"))
         self.lines: list[str] = []
         self.size = 0
         self.ready = threading.Event()
-        # Whether chaosity-place tells when the pages of the running load have settled.
+        # Says whether chaosity-place reports that the pages of the running load no longer move.
         words = spec["command"]
         self.reports_settled_pages = (
             self.has_barrier
@@ -133,7 +135,8 @@ class LoadProcess:
             raise MeasurementError(
                 f"{program} is not installed; run ansible-playbook provision.yml"
             )
-        if shutil.which(need["program"]) is None:  # the command may begin with numactl
+        # If the command begins with numactl, the program can still be missing.
+        if shutil.which(need["program"]) is None:
             raise MeasurementError(f"{need['program']} is not installed; {need['install']}")
         self.stderr = (self.folder / ".stderr").open("w+b")
         self.version = _start_version_query(need)
@@ -151,7 +154,8 @@ class LoadProcess:
                 stdout=subprocess.PIPE,
                 stderr=self.stderr,
                 pass_fds=(lock,),
-                start_new_session=True,  # a stop signal reaches all processes that the tool starts
+                # In a new session, a stop signal reaches all processes that the tool starts.
+                start_new_session=True,
             )
         except OSError as error:
             self.counters.close_counters()
@@ -167,7 +171,7 @@ class LoadProcess:
         """Collect standard output until the tool closes it; a thread runs this method."""
         assert self.process.stdout is not None
         progress = self.spec["progress"] or {}
-        # A tool that never ends its line reaches the limit.
+        # A limit on each read also stops a tool that never ends its line.
         for raw in iter(partial(self.process.stdout.readline, OUTPUT_LIMIT_BYTES + 1), b""):
             line = raw.decode(errors="replace")
             self.size += len(raw)
@@ -179,7 +183,7 @@ class LoadProcess:
                 self.ready.set()
                 continue
             samples: Samples = []
-            # The check of the complete output reports bad lines.
+            # The check of the complete output reports bad lines later.
             with contextlib.suppress(ExtractionError):
                 if progress.get("event") and f'"{progress["event"]}"' in line:
                     samples = samples_from_json_lines(progress, line)
@@ -195,11 +199,12 @@ class LoadProcess:
     def wait_until_ready(self, seconds: float) -> None:
         """Wait for the ready line, after which the load waits at its barrier.
 
-        A load whose pages settle passes its barrier at once, and is ready when its pages have
-        settled.
+        A load whose pages first move to their nodes passes its barrier at once, and is ready when
+        its pages no longer move.
 
         Raises:
-            MeasurementError: the load ended or took too long; the text has its last message.
+            MeasurementError: the load ended, or was not ready in time; the text has the load's last
+                message.
         """
         limit = time.monotonic() + seconds
         wanted = "its pages had settled" if self.reports_settled_pages else "it was ready"
@@ -214,7 +219,7 @@ class LoadProcess:
         self._observe_placement()
 
     def release_from_barrier(self) -> None:
-        """Open the barrier, unless the load has passed it, and start counting.
+        """Start counting events, and open the barrier unless the load has already passed it.
 
         Raises:
             MeasurementError: the load has ended.
@@ -224,7 +229,7 @@ class LoadProcess:
             raise MeasurementError(f"the load ended at its barrier: {self._last_message()}")
 
     def _open_barrier(self) -> bool:
-        """Write the line that opens the barrier; return whether the load could read it."""
+        """Write the line that opens the barrier; return whether the load could read this line."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.write(b"go\n")
@@ -233,14 +238,15 @@ class LoadProcess:
         return False
 
     def _observe_placement(self) -> None:
-        """Read from the kernel on which units and nodes the load's threads and pages are."""
+        """Read from the kernel on which units the threads run and on which nodes the pages are."""
         self._observe_threads()
         seen = observed_state.read_process_memory(
             self.process.pid,
             self._memory_addresses(),
             self.spec["placement"].get("launcher", False),
         )
-        # While a program ends, it has fewer and fewer pages, which do not show its placement.
+        # A program that is ending has already freed pages, so the remaining pages do not show its
+        # placement.
         earlier = self.memory_by_node
         if seen is not None and _total(seen) >= min(_total(earlier), self.least_memory):
             self.memory_by_node = seen
@@ -254,18 +260,18 @@ class LoadProcess:
         try:
             lines = parse_json_lines("".join(self.lines))
         except ExtractionError:
-            return None  # the check of the complete output reports bad lines
+            return None  # the check of the complete output reports bad lines later
         found: list[observed_state.MappingAddresses] = [x[key] for x in lines if key in x]
         return found[0] if found else None
 
     def _observe_threads(self) -> None:
-        """Read the threads; keep the observation that shows their placement best."""
+        """Observe the load's threads, and keep the observation that shows their placement best."""
         seen = observed_state.read_process_threads(self.process.pid)
         self.emulator = self.emulator or observed_state.read_emulator(self.process.pid)
         self.threads = observed_state.better_observation_of_threads(self.threads, seen)
 
     def observe_placement_when_due(self) -> None:
-        """Observe the placement of a load without a barrier, at growing intervals."""
+        """Observe the placement of a load without a barrier, if the next observation is due."""
         if self.has_barrier:
             return
         running = time.monotonic() - self.began
@@ -278,7 +284,7 @@ class LoadProcess:
             self._next_threads = running + THREADS_INTERVAL_SECONDS
 
     def observe_clock_when_due(self) -> None:
-        """Read the frequency driver's clock while the load runs, at equal intervals."""
+        """Read the clock that the frequency driver reports, if the next reading is due."""
         now = time.monotonic()
         if now >= self._next_clock and self.is_running():
             self._next_clock = now + CLOCK_INTERVAL_SECONDS
@@ -295,7 +301,7 @@ class LoadProcess:
         return seen if self.threads else None
 
     def is_running(self) -> bool:
-        """Return whether the process still runs; if it has ended, keep end time and exit status."""
+        """Return whether the process still runs; keep end time and status of an ended process."""
         if self.returncode is not None:
             return False
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
@@ -316,9 +322,9 @@ class LoadProcess:
             os.killpg(self.process.pid, signal.Signals[f"SIG{name}"])
 
     def send_stop_signal(self) -> None:
-        """Stop counting, read pages that move once more, and send the stop signal.
+        """Stop counting, read the nodes of moving pages once more, and send the stop signal.
 
-        A load that has ended or already got a signal gets no signal.
+        A load that has ended, or that already got a signal, gets no signal.
         """
         if self.is_running() and self.signalled is None:
             self.counters.stop_counting()
@@ -336,7 +342,8 @@ class LoadProcess:
                 self.send_signal("KILL")
             time.sleep(0.002)
         self.reader.join(GRACE_SECONDS)
-        # While a child of the tool holds the output open, the thread that reads the output goes on.
+        # While a child of the tool keeps the output open, the thread that reads the output still
+        # needs this pipe.
         for pipe in (self.process.stdin, None if self.reader.is_alive() else self.process.stdout):
             with contextlib.suppress(OSError):
                 if pipe:
@@ -375,7 +382,7 @@ class LoadProcess:
         return {**facts, "emulator": self.emulator} if self.emulator else facts
 
     def record_of_load(self) -> LoadRecord:
-        """Return the load's part of the record."""
+        """Return the part of the record that describes this load."""
         counted = self.counters.counted
         return {
             **self.spec,
@@ -397,13 +404,14 @@ class LoadProcess:
 
 
 def _total(bytes_by_node: dict[str, int] | None) -> int:
-    """Return the bytes on all nodes; 0 if the pages have not been read yet."""
+    """Return the sum of the bytes on all nodes; 0 if no bytes have been read yet."""
     return sum((bytes_by_node or {}).values())
 
 
 def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
-    """Return the lines that a version query printed; empty if it takes too long."""
-    # A slow file system or licence server may delay the answer. The values are valid without it.
+    """Return the lines that a version query printed; empty if the query takes too long."""
+    # A slow file system or licence server may delay the version. The values are valid without the
+    # version.
     if query is None:
         return []
     try:
@@ -415,7 +423,7 @@ def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
-    """Start a process that prints the tool's version; None if there is none or it cannot run."""
+    """Start a process that prints the tool's version; None without a command for the version."""
     if "version" not in need:
         return None
     with contextlib.suppress(OSError):  # the values are valid without the version
@@ -425,6 +433,6 @@ def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,  # a query that is too slow is killed with all that it started
+            start_new_session=True,  # so a slow query can be killed with its children
         )
     return None

@@ -1,14 +1,14 @@
 """Compute the values of a record's metrics from the raw output, and rates from progress samples.
 
-A load's progress is a list of series: one for each log file, or a single series. A series is a
-list of samples ``(begin, end, amount)``: two times in seconds on the host's monotonic clock, and
-the amount that was moved between these times, usually in bytes.
+A load's progress is a list of series: one for each log file, or a single series. A series is a list
+of samples ``(begin, end, amount)``. `begin` and `end` are seconds on the host's monotonic clock;
+`amount` was moved between these two times, usually in bytes.
 
-With one load, the value is the tool's own number for its whole run, if the benchmark file names
-such a number. With several loads, the value is the rate over the window in which **all** loads ran
-(docs/explanation/how-it-measures.md). A load that reports no progress has only its own number for
-the whole run. The tool's own number is the value if the load ran completely while all other loads
-made progress; otherwise the point fails.
+With one load, the value is the number that the tool reports for its complete run, if the benchmark
+file names this number. With several loads, the value is the rate over the window in which **all**
+loads ran (docs/explanation/how-it-measures.md). A load that reports no progress has only the number
+for its complete run. This number is the value if the load ran completely while all other loads made
+progress; otherwise the point fails.
 
 An optional metric may have the reason for a missing value instead of a value.
 """
@@ -38,18 +38,18 @@ from chaosity.runner.tool_output import (
     parse_json_lines,
 )
 
-Sample = tuple[float, float, float]  # begin and end in seconds, and the amount between them
-Samples = list[Sample]  # of one output of a load, in the order of time
+Sample = tuple[float, float, float]  # begin and end in seconds, and the amount in this time
+Samples = list[Sample]  # the samples of one output of a load, in the order of time
 
-# The samples of a run are joined into this many batches before their spread is computed.
-# Consecutive samples are correlated, so the interval from single samples would be too narrow. Ten
+# Number of batches into which the samples of a run are joined before their spread is computed.
+# Consecutive samples are correlated, so an interval from single samples would be too narrow. Ten
 # batches are the smallest sufficient number (Schmeiser, Operations Research 30, 1982).
 BATCHES = 10
 # 97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom.
 T_QUANTILE = 2.262
-# Smallest true standard deviation that agrees with a computed deviation, as a share of the computed
-# deviation: the root of (BATCHES - 1) / 19.02. The 97.5 % quantile of chi-squared with BATCHES - 1
-# degrees of freedom is 19.02.
+# Smallest true standard deviation that agrees with a computed standard deviation, as a share of the
+# computed one: the root of (BATCHES - 1) / 19.02. The number 19.02 is the 97.5 % quantile of
+# chi-squared with BATCHES - 1 degrees of freedom.
 LEAST_DEVIATION = 0.688
 # Limit of von Neumann's ratio: squared steps from value to value, divided by squared deviations
 # from the mean. For BATCHES independent normal values, the ratio is below this limit in 5 % of
@@ -84,7 +84,7 @@ def progress_series(
 def sample_spans(
     source: ProgressSource, text: str
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
-    """Yield the begin and end of each sample in seconds, and the parsed line of the sample.
+    """Yield the begin and the end of each sample in seconds, and the parsed line of this sample.
 
     A sample is a line such as ``{"event":"sample","begin_ns":..,"end_ns":..}``.
     """
@@ -108,8 +108,8 @@ def samples_from_json_lines(source: ProgressSource, text: str) -> Samples:
 
 
 def _samples_from_rows(source: ProgressSource, text: str) -> Samples:
-    """Return the samples in CSV rows of an end time and the mean rate since the last row."""
-    # The first row covers the requested averaging time.
+    """Return the samples in CSV rows; a row has an end time and the rate since the row before."""
+    # The first row has no row before it, and covers the requested averaging time.
     columns = source["csv"]
     time_scale, rate_scale = float(source.get("time_scale", 1)), float(source.get("rate_scale", 1))
     samples: Samples = []
@@ -142,7 +142,7 @@ def spans_without_pauses(
 def samples_in_spans(
     series: Sequence[Samples], spans: Sequence[tuple[float, float]]
 ) -> Iterator[Sample]:
-    """Yield the samples in spans of time; a sample across an edge has only the amount inside."""
+    """Yield the samples in spans of time; of a sample across an edge, only the inside counts."""
     for begin, end in spans:
         for samples in series:
             for first, last, amount in samples:
@@ -155,7 +155,7 @@ def rate_in_window(
 ) -> float:
     """Return the amount per second between two times; a sample across an edge counts in part.
 
-    Only the time in which all series of `pausing` have a sample counts.
+    Time in which a series of `pausing` has no sample does not count.
 
     Raises:
         ExtractionError: the series of `pausing` have no common time between `begin` and `end`.
@@ -186,7 +186,7 @@ def sample_quantile_in_window(
     counts = counts_in_window(progress, metric["key"], text, begin, end)
     values = sorted(counts)
     up_to = list(accumulate(counts[value] for value in values))
-    # Rounding may make the rank larger than the number of all values.
+    # Rounding may make the rank of the quantile larger than the number of all values.
     rank = min(metric["quantile"] * up_to[-1], up_to[-1])
     return values[bisect_left(up_to, rank)]
 
@@ -194,14 +194,15 @@ def sample_quantile_in_window(
 def counts_in_window(
     progress: ProgressSource, key: str, text: str, begin: float, end: float
 ) -> Counter[float]:
-    """Return value -> number of times that the samples within a window counted it under a key.
+    """Return value -> how often the samples within a window counted this value under a key.
 
     Raises:
         ExtractionError: no sample with counts lies within the window.
     """
     counts = Counter[float]()
     for first, last, line in sample_spans(progress, text):
-        # The times are rounded to whole nanoseconds, so half a nanosecond is allowed.
+        # A sample may begin or end half a nanosecond outside the window, since times are rounded to
+        # nanoseconds.
         if first < begin - 5e-10 or last > end + 5e-10:
             continue
         with malformed_as_extraction_error(f"a sample has no counts as {key}"):
@@ -225,9 +226,9 @@ def rates_if_all_threads_used_one_node(
 
     For each node, a sample has the amount that was moved and the time that all threads together
     spent, e.g. ``"bytes_by_node": {"0": 4096}, "ns_by_node": {"0": 512}``. Threads change nodes at
-    different times. So the value is the rate of one thread at a node, times the number of all
-    threads. Samples across an edge of the window count in part. In `metric`, ``by_node`` names the
-    keys of amount and time. The window is in monotonic seconds.
+    different times. So the value is the rate of one thread that accesses the node, times the number
+    of all threads. Samples across an edge of the window count in part. In `metric`, ``by_node``
+    names the keys of amount and time. The window is in monotonic seconds.
 
     Raises:
         ExtractionError: a node was not accessed within the window, or a sample lacks a key.
@@ -259,14 +260,14 @@ class RatePrecision(NamedTuple):
     """The precision of a rate in a window of time, by batch means.
 
     `relative_half_width` is half the width of the 95 % interval, relative to the rate. `drifts`
-    says whether successive batch means are too similar for values that vary at random.
+    says whether the means of successive batches are too similar to vary at random.
     """
 
     relative_half_width: float
     drifts: bool
 
     def cannot_reach(self, wanted: float, time_factor: float) -> bool:
-        """Return whether a window `time_factor` times as long would miss the wanted precision, too.
+        """Return whether even a window `time_factor` times as long would miss the wanted precision.
 
         The interval of a rate that varies at random narrows with the square root of the time. The
         result is False for a rate that drifts, since a longer window changes its value.
@@ -299,14 +300,14 @@ def rate_precision(series: Sequence[Samples], begin: float, end: float) -> RateP
 Method = Literal["counter", "by_node", "quantile", "rate", "output"]
 # A metric's value: a number, or a number for each node of the target.
 Value = float | dict[str, float]
-# A value, or None and the reason.
+# A value and None, or None and the reason for the missing value.
 Reading = tuple[Value | None, str | None]
 
 
 def series_by_load(
     record: UnfinishedRecord,
 ) -> dict[str, list[Samples]]:
-    """Return load name -> its series of samples, for each load that reports progress."""
+    """Return the name of each load that reports progress -> the load's series of samples."""
     return {
         load["name"]: progress_series(
             load["progress"],
@@ -343,13 +344,13 @@ def common_window_of_loads(
 def series_of_pausing_loads(
     record: UnfinishedRecord, series: Mapping[str, list[Samples]]
 ) -> list[Samples]:
-    """Return all series of samples of the loads that measure nothing between their samples."""
+    """Return the series of samples of all loads that measure nothing between their samples."""
     pausing = (load for load in record["loads"] if (load["progress"] or {}).get("pauses"))
     return [samples for load in pausing for samples in series[load["name"]]]
 
 
 def values_by_node(value: Value) -> dict[str | None, float]:
-    """Return node -> number; a value for the whole load has the key None."""
+    """Return node -> number; a value that belongs to no single node has the key None."""
     return dict[str | None, float](value.items()) if isinstance(value, dict) else {None: value}
 
 
@@ -380,7 +381,7 @@ def metric_values_or_reasons(record: UnfinishedRecord) -> dict[str, dict[str, Re
 def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
     """Return metric -> seconds for which its processor counter was enabled; empty without counters.
 
-    A counter with several counts gets the longest of their times.
+    For a counter with several counts, the longest of their times is returned.
     """
     counted = load.get("counted", {})
     return {
@@ -391,7 +392,7 @@ def counted_seconds_of_each_metric(load: LoadRecord) -> dict[str, float]:
 
 
 def is_optional_metric(source: MetricSourceWithUpperBound) -> bool:
-    """Return whether a point may lack this metric: it is optional or from a processor counter."""
+    """Return whether a point may lack a metric, as it is optional or from a processor counter."""
     return bool(source.get("optional") or "counter" in source)
 
 
@@ -402,7 +403,7 @@ def _value(
     window: tuple[float, float] | None,
     pausing: list[Samples],
 ) -> Value:
-    """Return a metric's value in the common window, see `series_of_pausing_loads` for `pausing`."""
+    """Return a metric's value in the common window; `pausing` is from `series_of_pausing_loads`."""
     source, method = load["metrics"][metric], method_of_metric(load, metric, alone=not window)
     if method == "counter":
         return event_counters.counter_value(load.get("counted", {}), source["counter"])
@@ -421,7 +422,7 @@ def _value(
 
 
 def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
-    """Return how a metric's value is computed; `alone` says that the point has one load.
+    """Return the name of the method that computes a metric; `alone` if the point has one load.
 
     The methods are "counter" (`counter_value`), "by_node" (`rates_if_all_threads_used_one_node`),
     "quantile" (`sample_quantile_in_window`), "rate" (`rate_in_window`) and "output"
@@ -439,8 +440,8 @@ def method_of_metric(load: LoadRecord, metric: str, *, alone: bool) -> Method:
 
 
 def _is_progress_rate(load: LoadRecord, metric: str) -> bool:
-    """Return whether the metric's value in a part of the run follows from the tool's progress."""
-    # The metric must be a rate, and no metric of the load may be read from the progress samples.
-    # Shares and counts always refer to the whole run.
+    """Return whether progress samples give the value of a metric in a part of the run."""
+    # The progress samples give only rates, because shares and counts always refer to the complete
+    # run. If a metric of the load is read from the samples, the samples belong to this metric.
     from_progress = any(source.get("progress") for source in load["metrics"].values())
     return metric.endswith("_per_second") and not from_progress

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.records.record_format import HostState, ThreadPlacement
 
-# Key in the record -> file with a setting or a state that can change measured values.
+# Key in the record -> file that contains a setting or a state that can change measured values.
 FACT_FILES = {
     "numa_balancing": "/proc/sys/kernel/numa_balancing",
     "transparent_hugepage": "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -30,7 +30,8 @@ FACT_FILES = {
     "load_average": "/proc/loadavg",
     "boot_id": "/proc/sys/kernel/random/boot_id",
 }
-# The first columns of the lines "cpu", "cpu0", "cpu1", ... in /proc/stat, proc(5); in clock ticks.
+# Names of the first columns, in clock ticks, of the lines "cpu", "cpu0", "cpu1", ... in /proc/stat,
+# proc(5).
 STAT_COLUMNS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -44,12 +45,12 @@ def read_file_if_present(path: str | Path) -> str | None:
 
 
 def read_processor_seconds() -> dict[str, float]:
-    """Return kind of processor time, such as ``user`` -> seconds of the whole host since boot."""
+    """Return kind of processor time, such as ``user`` -> seconds of all processors since boot."""
     return _processor_seconds(read_file_if_present("/proc/stat") or "cpu", {"cpu"})
 
 
 def _processor_seconds(stat: str, names: Collection[str]) -> dict[str, float]:
-    """Return kind -> sum of the processor time in the lines of ``/proc/stat`` with these names."""
+    """Return kind -> sum of the processor time in the lines of ``/proc/stat`` named `names`."""
     ticks = [line.split()[1:] for line in stat.splitlines() if line.split(" ", 1)[0] in names]
     sums = [sum(map(int, column)) for column in zip(*ticks, strict=False)]
     return {k: s / TICKS_PER_SECOND for k, s in zip(STAT_COLUMNS, sums, strict=False)}
@@ -83,8 +84,8 @@ def available_memory_bytes() -> dict[int, int]:
     """Return node -> bytes of memory that a load can get without swapping.
 
     The result counts free pages and the page cache of files. On a host with one memory node, the
-    kernel's own estimate ``MemAvailable`` is used if this estimate is larger: in a guest with a
-    memory balloon, the node shows only the memory that the guest has at this time.
+    kernel's own estimate ``MemAvailable`` is used if this estimate is larger: in a virtual machine
+    with a memory balloon, the node shows only the memory that the virtual machine has at this time.
     """
     free = {}
     for folder in Path("/sys/devices/system/node").glob("node[0-9]*"):
@@ -110,12 +111,12 @@ def _parse_meminfo(text: str) -> dict[str, int]:
     return fields
 
 
-# Version 1 of cgroups has no word for "no limit". Without a limit, its file has the largest
-# multiple of a page below 2^63.
+# Version 1 of cgroups has no word for "no limit". Without a limit, the file of the limit contains
+# the largest multiple of a page below 2^63.
 _UNLIMITED_BYTES = 2**62
-# File system of each version of cgroups -> its controller in /proc/self/cgroup, the files with
-# limit and usage, and the keys in memory.stat with the page cache of files. The usage includes this
-# cache, but the kernel drops the cache before it refuses memory.
+# File system of each version of cgroups -> its controller in /proc/self/cgroup, the files with the
+# limit and the usage, and the keys in memory.stat with the page cache of files. The usage includes
+# the page cache, but the kernel drops the cache before it refuses memory.
 _CGROUP_FILES = {
     "cgroup2": ("", "memory.max", "memory.current", ("active_file", "inactive_file")),
     "cgroup": (
@@ -144,7 +145,8 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
     lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))
     own = {name: Path(path) for _, names, path in lines for name in names.split(",")}
     found = []
-    for line in _lines(root / "proc/self/mountinfo"):  # see proc_pid_mountinfo(5)
+    # The columns of the file are in proc_pid_mountinfo(5).
+    for line in _lines(root / "proc/self/mountinfo"):
         left, _, right = line.partition(" - ")
         file_system, _, options = right.split(maxsplit=2)
         controller, limit, usage, cache = _CGROUP_FILES.get(file_system, (None, "", "", ()))
@@ -180,12 +182,14 @@ NODES = Path("/sys/devices/system/node")
 PAGE_COUNT = re.compile(r"\bN(\d+)=(\d+)")
 CPUS_ALLOWED = re.compile(r"^Cpus_allowed_list:(.*)$", re.MULTILINE)
 PAGE_SIZE = re.compile(r"\bkernelpagesize_kB=(\d+)")
-# The excluded programs of QEMU are not user-mode emulators; a load may run one of them.
+# The pattern excludes programs of QEMU that are no user-mode emulators; a load may run these
+# programs.
 USER_MODE_EMULATOR = re.compile(r"qemu-(?!system-|img|io|nbd|ga$)")
-# Allowed deviation of a node's share of all pages from the wanted share. The wanted shares follow
-# from bandwidths that scatter as much, and fifty huge pages cannot be divided more finely.
+# Allowed deviation of a node's share of all pages from the wanted share. The wanted shares are
+# computed from bandwidths that scatter as much as this deviation. Fifty huge pages cannot be
+# divided more finely.
 SHARE_TOLERANCE = 0.02
-# A node: its number, or that number as a JSON key.
+# A node: its number, or the number as a text, which is a key in JSON.
 Node = TypeVar("Node", int, str)
 # Addresses of the mappings that a load measures, as numa_maps writes them; None if the addresses
 # are unknown.
@@ -194,9 +198,9 @@ MappingAddresses = str | list[str] | None
 
 @dataclass(frozen=True)
 class MemoryMapping:
-    """A mapping with pages: a line of ``numa_maps``."""
+    """A memory mapping that has pages: one line of ``numa_maps``."""
 
-    address: str  # first address, as text in the form of the file
+    address: str  # first address, written as in ``numa_maps``
     of_file: bool  # whether a file backs the mapping
     private: bool  # whether the mapping has private data of the process (``anon``) or huge pages
     page_bytes: int  # size of the pages that the kernel counts here
@@ -204,7 +208,7 @@ class MemoryMapping:
 
 
 def read_cpus_by_node(nodes: Path = NODES) -> dict[int, set[int]]:
-    """Return node -> its processing units at this time; empty if the kernel has no NUMA."""
+    """Return node -> processing units that are now on the node; empty for a kernel without NUMA."""
     return {
         int(folder.name.removeprefix("node")): set(parse_cpu_list((folder / "cpulist").read_text()))
         for folder in nodes.glob("node[0-9]*")
@@ -220,7 +224,7 @@ def _threads_of_process(pid: int) -> list[Path]:
 
 
 def process_and_descendants(pid: int) -> list[int]:
-    """Return the number of a process, then those of all its descendants that still run."""
+    """Return the number of a process, then the numbers of all its descendants that still run."""
     tree, queue = [], [pid]
     while queue:
         process = queue.pop()
@@ -253,8 +257,8 @@ def parse_numa_maps(numa_maps: str) -> Iterator[MemoryMapping]:
 def private_bytes_by_node(numa_maps: str, addresses: MappingAddresses = None) -> dict[int, int]:
     """Return node -> bytes of private data: mappings with ``anon`` or huge pages.
 
-    Code of shared libraries and page cache do not count, since other programs placed them. If
-    addresses are given, only mappings with these addresses count.
+    Code of shared libraries and page cache do not count, since other programs placed these pages.
+    If addresses are given, only mappings with these addresses count.
     """
     counted = [addresses] if isinstance(addresses, str) else addresses
     nodes: Counter[int] = Counter()
@@ -280,18 +284,19 @@ def _read_threads(pid: int) -> list[ThreadPlacement]:
 
 
 def read_process_threads(pid: int) -> list[ThreadPlacement]:
-    """Return the threads of a process and all its descendants; empty after its end."""
+    """Return the threads of a process and of its descendants; empty if all processes ended."""
     return [thread for process in process_and_descendants(pid) for thread in _read_threads(process)]
 
 
 def better_observation_of_threads(
     earlier: list[ThreadPlacement], later: list[ThreadPlacement]
 ) -> list[ThreadPlacement]:
-    """Return the observation that shows a load's placement best; if both do equally, the later.
+    """Return the observation that shows a load's placement better; of two equal ones, the later.
 
-    A tool pins its threads after its start and may end with a single thread. A few tools
-    (likwid-bench) first start other programs, which have more threads than the measurement. So the
-    number of units with a pinned thread decides first, then the number of threads.
+    A tool pins its threads after its start, so an early observation shows too few pinned threads.
+    At its end, the tool may have a single thread. A few tools (likwid-bench) first start other
+    programs, which have more threads than the measurement. So the number of units with a pinned
+    thread is compared first, then the number of threads.
     """
     return later if _placement_shown(later) >= _placement_shown(earlier) else earlier
 
@@ -303,7 +308,7 @@ def _placement_shown(threads: list[ThreadPlacement]) -> tuple[int, int]:
 
 
 def read_emulator(pid: int) -> str | None:
-    """Return the name of QEMU's user-mode emulator if it runs a process or a descendant.
+    """Return the name of QEMU's user-mode emulator if it runs a process or one of its descendants.
 
     Linux starts the emulator by binfmt_misc, or a script starts it by name (qemu-aarch64).
     """
@@ -326,8 +331,8 @@ def read_process_memory(
     lacks this file or the processes have ended.
 
     If addresses are given, only mappings with these addresses count. With `launcher`, the process
-    `pid` only starts a program, so this process and its forks with the same command line do not
-    count.
+    `pid` only starts the program that is measured. So the process `pid` and its forks with the same
+    command line do not count.
     """
     nodes: Counter[int] = Counter()
     readable = False
@@ -335,7 +340,7 @@ def read_process_memory(
     for process in process_and_descendants(pid):
         numa_maps = read_file_if_present(f"/proc/{process}/numa_maps")
         if numa_maps is None:
-            continue  # no NUMA in this kernel, or the process has just ended
+            continue  # this kernel has no NUMA, or the process has just ended
         readable = True
         if not launcher or read_file_if_present(f"/proc/{process}/cmdline") != launched:
             nodes.update(private_bytes_by_node(numa_maps, addresses))
@@ -345,7 +350,7 @@ def read_process_memory(
 def page_share_deviations(
     wanted: Mapping[Node, float], seen: Mapping[Node, float]
 ) -> dict[Node, float]:
-    """Return node -> absolute deviation of the node's share of all pages from the wanted share.
+    """Return node -> absolute difference of the node's share of all pages from the wanted share.
 
     A missing node has the share 0. The result is sorted by node number.
     """

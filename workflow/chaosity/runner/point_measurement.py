@@ -41,21 +41,23 @@ from chaosity.runner.load_process import LoadProcess
 from chaosity.runner.metric_values import common_time_span, rate_precision
 from chaosity.runner.record_checks import check_record
 
-# Time in seconds to wait for another measurement before the point fails.
+# Longest time in seconds that a point waits for the end of another measurement before the point
+# fails.
 LOCK_SECONDS = 900.0
-# Seconds to allocate, place and touch the memory: 64 GiB at 1 GB/s, and a reserve.
+# Longest time in seconds in which a load allocates, places and touches its memory: 64 GiB at 1
+# GB/s, and a reserve.
 READY_SECONDS = 120.0
-# Interval at which the runner checks whether the loads still run; a check costs microseconds.
+# Interval in which the runner checks whether the loads still run; a check costs microseconds.
 POLL_SECONDS = 0.005
-# Interval between two computations of the reached precision, which read all samples so far.
+# Interval between two computations of the precision so far; a computation reads all samples.
 PRECISION_SECONDS = 0.1
 # A load that reports no progress must run completely while the other loads run. So the other loads
-# start HEAD_START_SECONDS earlier; in this time, fio opens its files and writes its first row. The
-# other loads stop TAIL_SECONDS later, since a row of fio covers 100 ms.
+# start HEAD_START_SECONDS before this load, since fio first opens its files and writes its first
+# row. The other loads stop TAIL_SECONDS after this load, since a row of fio covers 100 ms.
 HEAD_START_SECONDS = 1.0
 TAIL_SECONDS = 0.3
-# If less space than this is free after the loads, the files that they wrote may be cut off, which
-# not every tool notices.
+# Least free space in bytes after the loads. With less free space, files that the loads wrote may be
+# cut off, and not every tool notices a full disk.
 FULL_BYTES = 64 * 1024
 
 
@@ -63,8 +65,8 @@ FULL_BYTES = 64 * 1024
 def hold_host_lock() -> Iterator[int]:
     """Hold the host's lock, so that only one measurement runs; yield the lock's file descriptor.
 
-    Two controllers may want to measure on one host. Loads inherit the lock, so a load that survives
-    a killed runner blocks further measurements.
+    The lock is necessary because two controllers may want to measure on one host. Loads inherit the
+    lock, so a load that survives a killed runner blocks other measurements.
 
     Raises:
         MeasurementError: another measurement did not end in time.
@@ -87,9 +89,9 @@ def hold_host_lock() -> Iterator[int]:
 @contextlib.contextmanager
 def _working_folder() -> Iterator[tuple[Path, Guardian]]:
     """Make a working folder, and remove folders that killed runners of this user left behind."""
-    # The caller holds the lock of this host, so no other working folder of the host is in use.
-    # Hosts may share their temporary folder. If this runner is killed, the guardian kills the loads
-    # and removes the folder.
+    # The caller holds the lock of this host, so no other working folder of this host is in use.
+    # Hosts may share a temporary folder, so only folders of this host are removed. If this runner
+    # is killed, the guardian kills the loads and removes the folder.
     prefix = f"chaosity-point-{socket.gethostname()}-"
     for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
         status = leftover.lstat()
@@ -104,7 +106,7 @@ def _working_folder() -> Iterator[tuple[Path, Guardian]]:
 
 
 def check_free_memory(point: Point) -> Check:
-    """Check that the loads fit into the free memory of their nodes, and of this process's cgroup.
+    """Check that the loads fit into the free memory of their nodes and of this process's cgroup.
 
     Raises:
         MeasurementError: a node is missing or has too little free memory, or the cgroup allows too
@@ -139,7 +141,7 @@ def memory_shares_by_node(placement: RequiredPlacement) -> dict[int, float]:
 
 
 def _check_processing_units(point: Point) -> Check:
-    """Check that this process may run on all units of the loads; a cgroup may forbid units."""
+    """Check that this process may run on all units of the loads; its cgroup may forbid units."""
     allowed = os.sched_getaffinity(0)
     for load in point["loads"]:
         missing = set(parse_cpu_list(load["placement"]["cpus"])) - allowed
@@ -150,7 +152,8 @@ def _check_processing_units(point: Point) -> Check:
 
 def _check_initiator_nodes_unchanged(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names."""
-    # The nodes differ after a boot into another mode, or if another host answers.
+    # The nodes of the units differ after a boot into another firmware mode, or if another host
+    # answers.
     cpus_by_node = observed_state.read_cpus_by_node()
     node_of = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     for load in point["loads"]:
@@ -187,10 +190,11 @@ def _prepare_loads(
 
 def _start_loads(loads: list[LoadProcess], lock: int) -> float:
     """Start all loads, together if possible; return when the last began, in monotonic seconds."""
-    # Loads with a barrier get ready first. Some loads cannot begin together with the others. If the
-    # pages of a load settle while it runs, the loads that the runner stops begin before this load,
-    # because the best placement depends on their traffic. The remaining loads begin when the pages
-    # have settled. A load whose program reports no progress begins last, when all other loads run.
+    # Loads with a barrier prepare their memory before any load begins. Some loads cannot begin
+    # together with the others. If the pages of a load first move to the best nodes while it runs,
+    # the loads that the runner stops begin before this load, because the best nodes depend on the
+    # traffic of these loads. The remaining loads begin when the pages no longer move. A load whose
+    # program reports no progress begins last, when all other loads run.
     silent = [load for load in loads if load.reports_no_progress]
     reporting = [load for load in loads if not load.reports_no_progress]
     barriers = [load for load in loads if load.has_barrier]
@@ -219,9 +223,10 @@ def _start_and_wait(loads: list[LoadProcess], lock: int) -> None:
 
 
 def _release_loads(loads: list[LoadProcess], lock: int) -> None:
-    """Let loads run: first start loads without a barrier, then release the loads at a barrier.
+    """Let loads run: start the loads without a barrier, then release the loads at their barriers.
 
-    A release is faster than a start, because a release is a single line of input.
+    The loads at barriers come last, because a release is a single line of input, and is faster than
+    a start.
     """
     for load in loads:
         if not load.has_barrier:
@@ -245,7 +250,7 @@ def _wait_for_samples(loads: list[LoadProcess]) -> None:
 
 
 def can_stop_by_precision(loads: list[LoadProcess], wanted: float, longest: float) -> bool:
-    """Return whether all rates are precise enough, or a rate cannot become precise enough in time.
+    """Return whether all rates are precise enough, or one cannot become precise enough in time.
 
     `wanted` is the half width of the rates' 95 % intervals, relative to the rates; `longest` is the
     longest duration of the common window, in seconds.
@@ -269,9 +274,9 @@ def _wait_for_end(
 ) -> None:
     """Wait until a load ends by itself or the stopping rule is met; raise an error at `timeout`."""
     # If loads end by themselves, the window closes when the first load ends. Otherwise the point
-    # ends when its rates are precise enough, when a rate cannot become precise enough, or when its
-    # time is over. Even then, the point first gets one sample of each load, because one pass over
-    # the memory may take longer on a busy host.
+    # ends when its rates are precise enough, when a rate cannot become precise enough, or when the
+    # longest time is over. If one pass over the memory takes longer than this time, the point ends
+    # after the first sample of each load.
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")
@@ -307,7 +312,7 @@ def _run_loads(
     guardian: Guardian,
     spent_before: float,
 ) -> list[Check]:
-    """Run the loads of a point and return the checks; the record gets all loads that started."""
+    """Run the loads of a point, and return the checks; all loads that started are in the record."""
     with devices_of_point.HeldDrives() as held:
         loads, checks = _prepare_loads(point, folder, guardian, held)
         try:
@@ -358,8 +363,10 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
             checks = _run_loads(point, folder, measurement, lock, guardian, spent_before)
     except (MeasurementError, UserError) as error:
         checks.append(make_check("measured", False, str(error)))
-    except Exception as error:  # a fault of this program must not end the whole run
+    except Exception as error:
+        # A fault of this program must fail only this point, not the other points of the run.
         checks.append(make_check("measured", False, f"{type(error).__name__}: {error}"))
-        # The log gets the place of the fault as lines of this program, without values.
+        # The log shows in which lines of this program the fault happened, but no values of
+        # variables.
         sys.stderr.write(printable_text(traceback.format_exc()))
     return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}

@@ -27,29 +27,32 @@ from chaosity.runner.observed_state import SHARE_TOLERANCE, page_share_deviation
 from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must be on the requested nodes. The remaining pages are
-# stacks and library data: some MiB, while working sets have hundreds of MiB.
+# stacks and library data of some MiB; working sets have hundreds of MiB.
 MEMORY_SHARE = 0.98
-# With less private memory than this, a smaller share is accepted.
+# If a load has less private memory than these bytes, a smaller share on the requested nodes is
+# accepted.
 MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
 SMALL_MEMORY_SHARE = 0.9
-# A step of the wall clock by more than this shifts fio's time stamps against those of other loads.
+# Largest accepted step of the wall clock in seconds. A larger step shifts the time stamps of fio
+# against the time stamps of other loads.
 CLOCK_STEP_SECONDS = 0.005
-# If other programs took more than this share of the time of the loads' units, the record has a
-# note. One per cent is well below the effects that are measured.
+# Share of the time of the loads' units that other programs may take before the record gets a note.
+# One per cent is far less than the effects that are measured.
 SHARE_OF_OTHER_PROGRAMS = 0.01
-# Share of one unit's time that other programs may take on all units without a load, taken together.
-# For loads with more than five units, the limit is one per cent of the time of as many units.
-# Programs on other units share only memory and caches with the loads. One core uses at most about a
-# fifth of a node's bandwidth, so 5 % of its time change a value by at most 1 %. The services of an
-# idle server with hundreds of units need less than 5 % of the time of one unit.
+# Share of one unit's time that other programs may take, in sum, on all units without a load. If the
+# loads have more than five units, the limit is one per cent of the time of these units. Programs on
+# other units share only memory and caches with the loads. One core uses at most about a fifth of a
+# node's bandwidth, so 5 % of the core's time change a value by at most 1 %. The services of an idle
+# server with hundreds of units need less than 5 % of the time of one unit.
 UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
 
 # Share of the common window in which tools that run repeatedly should measure at the same time. The
-# value of a run is a mean that includes the pauses of the other tool. At this share, the mean may
-# hide a fifth of a loss.
+# value of a run is a mean that includes the pauses of the other tool. If the tools measure together
+# in 80 % of the time, this mean may hide a fifth of a loss.
 TOGETHER_SHARE = 0.8
 
-# Comparisons that a benchmark file may use below ``valid``: value, wanted -> whether it holds.
+# Comparisons that a benchmark file may use below ``valid``. Each function gets the found and the
+# wanted value, and returns whether the comparison is true.
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "equals": lambda value, wanted: str(value) == str(wanted),
     "one_of": lambda value, wanted: str(value) in map(str, wanted),
@@ -117,9 +120,9 @@ def _check_threads(load: LoadRecord) -> Check:
 
 
 def least_bytes_for_check_of_pages(load: Load) -> float:
-    """Return the bytes of private memory that the check of a load's pages needs at least."""
+    """Return the least private memory in bytes that the check of a load's pages needs."""
     least = load["memory_bytes"] * MEMORY_SHARE
-    # A mapping has only the measured memory, without stacks and libraries.
+    # A named mapping contains only the measured memory, without stacks and libraries.
     own_mapping = load["placement"].get("mapping") is not None
     return max(1.0, least if own_mapping else min(MEMORY_FLOOR_BYTES, least))
 
@@ -171,7 +174,8 @@ def check_metric_bounds(
     """
     checks = []
     for metric, (reading, _) in readings.items():
-        if reading is None:  # an optional metric; the tidy table has the reason
+        # The metric is optional; the tidy table has the reason for the missing value.
+        if reading is None:
             continue
         source = load["metrics"][metric]
         bound = source.get("at_most")
@@ -202,13 +206,13 @@ def _check_counter_times(load: LoadRecord) -> list[Check]:
 
 
 def checks_of_tool_remarks(load: LoadRecord) -> list[Check]:
-    """Return a note for each remark that the tool writes about its run; null means no remark."""
+    """Return a note for each remark that the tool wrote about its run; null means no remark."""
     checks = []
     for source in load.get("notes", []):
         try:
             values = extract_values(source, load["outputs"])
         except ExtractionError:
-            continue  # the tool wrote no such remark
+            continue  # the tool did not write this remark
         remark = "; ".join(str(value) for value in values if value is not None)
         name = f"{load['name']}: {source['name']}"
         checks.append(make_check(name, not remark, remark or "no remark", decisive=False))
@@ -246,7 +250,8 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     # minus the time of the loads, and the busy time of the host minus the time of the loads and of
     # the runner.
     before, after = record["environment_before"], record["environment_after"]
-    # Interrupts of drives are work of the loads that read the drives: some per cent at full speed.
+    # Interrupts of drives are work of loads that read these drives, and take some per cent of the
+    # time at full speed. So the time of interrupts does not count if a load reads drives.
     reads_drives = any(load["target"].get("drives") for load in record["loads"])
     interrupts = () if reads_drives else ("irq", "softirq")
     kinds = ("user", "nice", "system", "steal", *interrupts)
@@ -281,7 +286,7 @@ def _seconds_between(
 
 
 def _check_clock(record: UnfinishedRecord) -> Check:
-    """Check that nobody set the wall clock; decisive only if time stamps depend on this clock."""
+    """Check that nobody set the wall clock; decisive only if time stamps are from this clock."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
         - record["environment_before"]["realtime_minus_monotonic_seconds"]

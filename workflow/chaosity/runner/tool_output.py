@@ -3,10 +3,9 @@ r"""Read values from a tool's output, as its benchmark file describes.
 A *source* has the place of a text (``in``: ``stdout``, a file's name, or a pattern of names such as
 ``rate_bw.*.log``) and one of these ways to read the text:
 
-``{json: "jobs[*].read.bw_bytes"}``
-    A path through a JSON document: keys joined by dots, ``[*]`` for every item of a list. A key
-    with a dot is quoted: ``clat_ns.percentile["50.000000"]``.
-``{event: done, key: valid}``
+``{json: "jobs[*].read.bw_bytes"}`` A path through a JSON document: keys joined by dots, ``[*]`` for
+every item of a list. A key with a dot is quoted: ``clat_ns.percentile["50.000000"]``. ``{event:
+done, key: valid}``
     A key of each JSON line with this ``event``.
 ``{regex: "Triad:\s+([0-9.]+)"}``
     The first group of every match.
@@ -79,7 +78,7 @@ def values_at_path(document: Any, path: str) -> list[Any]:
 
 
 def _values_at_step(value: Any, step: str) -> list[Any]:
-    """Return the items of a list or the value of a mapping to which a step of a path leads."""
+    """Return the items of a list, or the value in a mapping, to which one step of a path leads."""
     if isinstance(value, list):
         positions = slice(int(step), int(step) + 1) if step.isdigit() else slice(0)
         return value if step == "[*]" else value[positions]
@@ -87,14 +86,14 @@ def _values_at_step(value: Any, step: str) -> list[Any]:
 
 
 def _parse_json_document(text: str) -> Any:
-    """Return the JSON document in a text; skip lines before it, such as fio's remarks."""
+    """Return the JSON document in a text; skip lines before the document, such as fio's remarks."""
     lines = text.splitlines(keepends=True)
     first = next((i for i, line in enumerate(lines) if line.startswith(("{", "["))), 0)
     with malformed_as_extraction_error("the output is not JSON"):
         return json.loads("".join(lines[first:]))
 
 
-# Parsed outputs are cached, because each check and each metric of a load needs the same output.
+# Parsed outputs are cached, because each check and each metric of a load reads the same output.
 @lru_cache(maxsize=4)
 def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
     """Return the JSON objects among the lines of a text; callers must not change the objects.
@@ -111,7 +110,7 @@ def parse_json_lines(text: str) -> tuple[dict[str, Any], ...]:
 
 
 def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> list[Any]:
-    """Return every value at a source without conversion.
+    """Return every value that a source names, without conversion to SI units.
 
     Raises:
         ExtractionError: the output lacks the value.
@@ -135,7 +134,7 @@ def extract_values(source: OutputValueSource, outputs: Mapping[str, str]) -> lis
 
 
 def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> float:
-    """Return the combined value at a source, in SI units.
+    """Return the value that a source names, combined from several values and in SI units.
 
     Raises:
         ExtractionError: there is no value, a value is not a number, or there are several values
@@ -165,7 +164,7 @@ def extract_number(source: OutputValueSource, outputs: Mapping[str, str]) -> flo
 
 
 def parse_event_line(line: str, event: str) -> dict[str, Any] | None:
-    """Return the JSON object of a line, if the line reports this event; else None."""
+    """Return the JSON object in a line if its ``event`` is the given one; else None."""
     if f'"{event}"' not in line or not line.startswith("{"):
         return None
     try:
