@@ -206,6 +206,24 @@ def test_only_what_far_nodes_of_all_packages_lose_is_structural(losses, missing,
     assert percents == pytest.approx(found, abs=1.5)
 
 
+@pytest.mark.parametrize("losses", [{}, {0: 0.08, 4: 0.08}])
+def test_packages_are_learned_although_a_node_has_no_path_within_its_package(losses):
+    """Without packages, the far nodes of both packages would be accused."""
+    layout = faulty.two_packages(4)
+    missing = [pair for i in (5, 6, 7) for pair in ((4, i), (i, 4))]
+    complete = measure(layout, rng(1), faulty.far_nodes(layout, losses), n=3, noise=0.01)
+    found = analyse_matrix(faulty.without(complete, missing))
+    assert (found.anomalies, found.packages) == ((), layout.packages)
+
+
+def test_unmeasured_paths_join_no_nodes_if_the_packages_then_have_different_sizes():
+    """Nodes 3 and 7 may then be in either package."""
+    layout = faulty.two_packages(4)
+    missing = [pair for i in (3, 7) for j in range(8) if j % 4 != 3 for pair in ((i, j), (j, i))]
+    found = analyse_matrix(faulty.without(measure(layout, rng(1), n=3), missing))
+    assert (found.anomalies, found.packages) == ((), None)
+
+
 def test_a_gap_in_a_package_does_not_hide_a_slow_node_of_another():
     layout = faulty.two_packages(4)
     complete = measure(layout, rng(1), faulty.slow_cores(layout, 1, 0.25), n=3)

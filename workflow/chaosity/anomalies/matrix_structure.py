@@ -222,20 +222,48 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
 def _packages_of_nearest_nodes(
     cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterable[PackageNodes]:
-    """Return packages of equal size whose nodes are nearest to each other."""
+    """Return packages of equal size whose nodes are nearest to each other.
+
+    Two nodes of which no path was measured may be in one package.
+    """
     if cells.rows != cells.columns:
         return []
     first_steps = [steps[0] for steps in of_value if len(steps) > 1]
+    unmeasured = ~(cells.measured_mask | cells.measured_mask.T)
     found: dict[PackageNodes, None] = {}
     for nearest in [*first_steps, *near]:
-        packages = {
-            tuple(node for node, near in zip(cells.columns, row, strict=True) if near)
-            for row in nearest | cells.local_mask
-        }
-        nodes = [node for package in packages for node in package]
-        if sorted(nodes) == sorted(cells.rows) and len({*map(len, packages)}) == 1:
-            found[tuple(sorted(packages))] = None
+        packages = _equal_parts_of_nearest_nodes(nearest | cells.local_mask, unmeasured)
+        if packages:
+            of_nodes = (tuple(cells.rows[index] for index in own) for own in packages)
+            found[tuple(sorted(of_nodes))] = None
     return found
+
+
+def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> list[list[int]]:
+    """Return the row numbers of nodes that are near to each other, as parts of equal size.
+
+    If the parts that the near pairs form have different sizes, parts with no measured pair between
+    them become one part. The result is empty if then the sizes still differ, if a part has a
+    measured pair that is not near.
+    """
+    parts = _connected_parts(near)
+    if len({*map(len, parts)}) > 1:
+        together = np.array(
+            [[unmeasured[np.ix_(one, other)].all() for other in parts] for one in parts]
+        )
+        parts = [
+            sorted(row for number in joined for row in parts[number])
+            for joined in _connected_parts(together)
+        ]
+    may_be_near = near | unmeasured
+    is_complete = all(may_be_near[np.ix_(part, part)].all() for part in parts)
+    return parts if is_complete and len({*map(len, parts)}) == 1 else []
+
+
+def _connected_parts(joined: Mask) -> list[list[int]]:
+    """Return the row numbers of each connected part of a graph, whose edges are in a mask."""
+    number, part_of = csgraph.connected_components(joined, directed=False)
+    return [np.flatnonzero(part_of == part).tolist() for part in range(number)]
 
 
 def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
