@@ -1,1 +1,1 @@
-"""Compute estimates with intervals, ratios of cells, and what explains differences."""
+"""Compute estimates with intervals and ratios of cells, and find the factors behind differences."""

@@ -1,21 +1,21 @@
-"""Analyse variance: find which factors explain the differences in a table, and how much of them.
+"""Analyse variance: find which factors explain the differences in a table, and to which share.
 
 An analysis has the steps of document 004 and of Jain, "The Art of Computer Systems Performance
 Analysis" (1991). The steps are effects, allocation of variation, F tests, contrasts, visual tests
 of the residuals, and a log transform if the residuals need it. A factor is *significant* when its F
-test finds more than noise, and *important* when it explains much of the variation.
+test finds more than noise. A factor is *important* when it explains at least 10 % of the variation.
 
-This code names no experiment. The candidates for factors are the design's own factors and a load's
-levels, then initiator, target, kernel and benchmark. A candidate that never varies is not a factor.
-A candidate that follows from other candidates is not a factor either. For example, a relation
-follows from initiator and target, and a target that is always the initiator's own node follows from
+This code names no experiment. The candidates for factors are the factors of the experiment and the
+levels of a load, then initiator, target, kernel and benchmark. A candidate that never varies is not
+a factor. A candidate that follows from other candidates is not a factor either. For example, a
+relation follows from initiator and target, and a target that is always local memory follows from
 the initiator.
 
 An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels
-on local memory. In one table with all factors crossed, most combinations would be empty. So if the
-candidates do not fill their table, the rows that share one level of a column become a smaller
-table. Each further table is the one with most rows that no earlier table has, up to MOST_CUTS
-tables.
+on local memory. In one table with all factors crossed, most combinations would be empty. So if too
+few combinations have a value, rows that share one level of a column become a smaller table. The
+first smaller table is the one with most rows. Each next table is the one with most rows that no
+earlier table has. There are up to MOST_CUTS tables.
 """
 
 from __future__ import annotations
@@ -53,40 +53,42 @@ from chaosity.text_templates import sentences_of_macro, text_of_macro
 
 _TEXTS = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
-# # Relative rounding error of a value. A residual below this error counts as zero.
+# Relative rounding error of a value. A residual below this share of the value counts as zero.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
-# Logarithms are clearly better if their log likelihood is larger by more than this limit. Then the
-# 95 % interval of the power transform does not contain the untransformed values (Box and Cox, "An
-# Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is
-# half the 95 % point of chi square with one degree of freedom.
+# Logarithms are clearly better than plain values if they raise the log likelihood by more than this
+# limit. Then the 95 % interval of the power transform does not contain the plain values (Box and
+# Cox, "An Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The
+# limit is half the 95 % point of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
-# A note reports a trend with a p-value below this level. Chance causes such a trend in one of a
-# hundred tables. At a level of 5 % every twentieth healthy table would have a note.
+# A note reports a trend of the residuals if the p-value of the trend is below this level. Then one
+# of a hundred tables without a trend has a note. With a level of 5 %, one of twenty would.
 _TREND_LEVEL = 0.01
-# The smallest correlation that counts as a trend. With thousands of values even a faint trend is
-# significant, but a correlation below Cohen's "medium" (Statistical Power Analysis, 1988) does not
-# harm the tests.
+# The smallest correlation of residuals that counts as a trend. With thousands of values even a
+# faint trend is significant. But a correlation below Cohen's "medium" (Statistical Power Analysis,
+# 1988) does not harm the F tests.
 _TREND_LEAST = 0.3
-# Document 004 calls two factors with 8 % and 9 % of the variation unimportant.
+# A term with a smaller share of the variation is unimportant. Document 004 calls two factors with 8
+# % and 9 % of the variation unimportant.
 IMPORTANT_FROM_PERCENT = 10.0
 
 
 @dataclass(frozen=True)
 class VariationTerm:
-    """A line of the table that divides the variation among the terms."""
+    """A line of the table that says how much of the variation each term explains."""
 
     name: str  # names of the factors, "error" or "total"
     kind: str  # factor, interaction, block, error or total
     degrees_of_freedom: int  # degrees of freedom of the sum of squares
-    sum_of_squares: float  # sum of squares, in the square of the analysed unit
-    # The sum of squares per degree of freedom; None for the total, or without degrees of freedom.
+    sum_of_squares: float  # sum of squares, in the square of the unit of the analysed values
+    # The sum of squares per degree of freedom; None for the total, or if there are no degrees of
+    # freedom.
     mean_square: float | None
-    f: float | None  # mean square divided by the mean square of the error; None if no error is left
-    p_value: float | None  # probability of such an F or a larger one if there is no effect
+    f: float | None  # mean square divided by that of the error; None if there is no error
+    p_value: float | None  # probability of this F or a larger F if the term has no effect
     variation_percent: float  # share of the total sum of squares
-    significant: bool | None = None  # whether the F test finds more than noise; None without a test
+    significant: bool | None = None  # whether the F test finds an effect; None without a test
     important: bool | None = None  # whether the share reaches `IMPORTANT_FROM_PERCENT`
-    sentence: str | None = None  # conclusion on a factor, interaction or block
+    sentence: str | None = None  # conclusion about a factor, interaction or block, in words
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,23 @@ class AnovaResult:
     factors: tuple[str, ...]  # columns that were varied
     block: str | None  # column of the blocks, or None
     n: int  # number of values
-    levels: dict[str, tuple[str, ...]]  # levels of each factor and of the block
+    levels: dict[str, tuple[str, ...]]  # factor or block -> its levels
     balanced: bool  # whether every combination was measured equally often
     sums_of_squares: str  # "orthogonal" or "type II"
     transform: str  # "none" or "log"
-    transform_reason: str  # why this scale was chosen, in one sentence
-    # Lines of the table: factors, interactions, block, error, total.
+    transform_reason: str  # why values or logarithms were analysed, in one sentence
+    # Lines of the table of variation: factors, interactions, block, error, total.
     terms: tuple[VariationTerm, ...]
     effects: tuple[LevelEffect, ...]  # effect of each level of each factor
-    # Effect of each pair of levels, for each interaction of two factors.
+    # For each interaction of two factors, the effect of each pair of their levels.
     interactions: tuple[InteractionEffect, ...]
-    contrasts: tuple[Contrast, ...]  # difference of the two levels of each pair
-    # fitted, residuals: the model's value, and what is left of the value, on the analysed scale.
+    contrasts: tuple[Contrast, ...]  # differences between two levels of a factor
+    # fitted, residuals: for each row, the value of the model, and the value minus that of the
+    # model. If `transform` is "log", the values are logarithms.
     fitted: Values
     residuals: Values
     normal_quantiles: Values  # normal quantiles of the residuals, in standard deviations
-    notes: tuple[str, ...]  # what a reader must know about the data, as sentences
+    notes: tuple[str, ...]  # sentences about properties of the data that limit the analysis
     conclusion: str  # which terms explain the differences, in one sentence
     analysed: ValuesAndError  # data for further contrasts; not in the JSON
 
@@ -131,7 +134,7 @@ class AnovaResult:
 
 
 def _flat(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of an analysis as a dict, with the keys of its interval at the top level."""
+    """Return a part of an analysis as a dict, in which the interval's keys are keys of the part."""
     for name in {"difference", "effect"} & part.keys():
         interval = part.pop(name)
         part = {**part, name: interval.pop("value"), **interval}
@@ -152,8 +155,8 @@ def analyse_variance(
         frame: table with one row for each value; error messages name rows by their index.
         response: column of the values.
         factors: columns of the factors; their levels are treated as categories.
-        block: column of the blocks, such as replicate; their effect is removed from the error.
-        None: there are no blocks.
+        block: column of the blocks, such as replicate; differences between blocks are removed from
+        the error. None means that there are no blocks.
         transform: "log" analyses logarithms, and "none" analyses the values themselves. "better"
         selects the scale with the larger likelihood of the residuals. "auto" selects logarithms
         only if their likelihood is clearly larger.
@@ -254,23 +257,24 @@ def analyse_variance(
     )
 
 
-# Box and Cox compare the residual sums of squares of y and of G ln y. G is the geometric mean of y,
-# so both sums have the same unit. The likelihood here uses the degrees of freedom of the error, not
-# the number of rows, since a model with a mean for each cell leaves far fewer degrees of freedom.
+# Box and Cox compare the residual sums of squares of y and of G ln y, where G is the geometric mean
+# of y, so that both sums have the same unit. The likelihood here is computed with the degrees of
+# freedom of the error and not with the number of rows, since a model with a mean for each cell
+# leaves far fewer degrees of freedom than rows.
 def _log_likelihood_gain_of_logarithms(
     scales: Values, squares: Values, freedom: int
 ) -> float | None:
-    """Return the log likelihood of logarithms minus that of the values; None if it is unknown."""
+    """Return the log likelihood of logarithms minus that of plain values; None if it is unknown."""
     if freedom < 1 or len(squares) < 2 or not squares.all():
         return None
     error, error_of_logs = map(math.log, squares)
     return freedom / 2.0 * (error - error_of_logs - 2.0 * float(np.mean(scales[:, 1])))
 
 
-# Logarithms of a user's own table are analysed only if they are clearly better. Measured rates and
-# times are different: disturbances are known to multiply these values. Many tables are too small to
-# show clearly that logarithms are better, but without logarithms the noise would be unequal and the
-# intervals wrong.
+# For a user's table ("auto"), logarithms are analysed only if they are clearly better. For measured
+# rates and times ("better"), any gain is enough, because disturbances multiply rates and times.
+# Many tables are too small to show clearly that logarithms are better. Without logarithms the noise
+# of small and large values would be unequal, and the intervals would be wrong.
 def _should_analyse_logarithms(transform: str, gain: float | None) -> bool:
     if transform in ("log", "none") or gain is None:
         return transform == "log"
@@ -278,7 +282,7 @@ def _should_analyse_logarithms(transform: str, gain: float | None) -> bool:
 
 
 def _normal_quantiles(residuals: Values) -> Values:
-    """Return the normal quantile of each residual's rank, in standard deviations."""
+    """Return for each residual the normal quantile that its rank has, in standard deviations."""
     quantiles = np.empty(len(residuals))
     order = np.argsort(_without_rounding(residuals), kind="stable")
     quantiles[order] = stats.probplot(residuals, fit=False)[0]
@@ -286,7 +290,7 @@ def _normal_quantiles(residuals: Values) -> Values:
 
 
 def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
-    """Return the rank correlation of fitted values and absolute residuals; None without a trend."""
+    """Return the rank correlation of fitted values and absolute residuals, or None if too small."""
     sides = [_without_rounding(side) for side in (fitted, np.abs(residuals))]
     if len(fitted) < 3 or not all(map(np.ptp, sides)):
         return None
@@ -295,14 +299,14 @@ def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
 
 
 def _without_rounding(values: Values) -> Values:
-    """Return scaled values, rounded so that values with different rounding errors become equal."""
+    """Return scaled and rounded values, so that rounding errors do not make values unequal."""
     return np.asarray(np.round(values / (np.abs(values).max() or 1.0), 9), dtype=float)
 
 
 def _variation_table(
     analysed: ValuesAndError, terms: Iterable[tuple[Term, float, int]], error_squares: float
 ) -> tuple[VariationTerm, ...]:
-    """Return the lines of the table: one for each term, then those of the error and of the total.
+    """Return the lines of the table of variation: one for each term, then the error and the total.
 
     `terms` has each term with its sum of squares and its degrees of freedom.
     """
@@ -339,7 +343,7 @@ def _variation_table(
 
 
 def variation_percent_text(share: float) -> str:
-    """Return a share of the variation as text."""
+    """Return a share of the variation, given in per cent, as text."""
     if 0.0 < share < 0.05:
         return "< 0.1 %"
     if 99.95 <= share < 100.0 - 1e-9:
@@ -356,17 +360,19 @@ RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
 _SAME_NODE = "same_node"
 _NOT_KNOWN = ("unknown", "none")
-# Columns that every load has. If two of them follow from each other, the earlier one is a factor.
+# Columns that every load has. If one of two columns follows from the other and vice versa, only the
+# column that is listed first is a factor.
 _OWN = ("initiator", "target", "kernel", "benchmark")
-# Rows with different values in these columns are analysed separately: threads and nodes, drives and
-# drive sets.
+# Rows with different values in these columns are analysed separately, for example rows of single
+# drives and rows of drive sets.
 _KINDS = ("initiator_kind", "target_kind")
-# The least share of a table's combinations that must have a value. Empty combinations cost degrees
-# of freedom and make shares of variation overlap. A core-to-core matrix has no values on its
-# diagonal, but with three or more cores 2/3 or more of its combinations have a value.
+# At least this share of a table's combinations of levels must have a value. Empty combinations cost
+# degrees of freedom, and the shares of variation of several factors then overlap. A core-to-core
+# matrix has no values on its diagonal, but with three or more cores at least 2/3 of its
+# combinations have a value.
 LEAST_FILLED = 0.6
-# The largest number of tables into which the rows of an experiment are divided. A further table of
-# a plan with many designs has hardly any new rows.
+# The largest number of tables into which the rows of an experiment are divided. For experiments
+# with many designs, a fifth table has hardly any new rows.
 MOST_CUTS = 4
 
 
@@ -374,21 +380,21 @@ MOST_CUTS = 4
 class AnovaStudy:
     """A part of one experiment's results that is ready for an analysis of variance."""
 
-    # experiment, load, metric: origin of the values.
+    # experiment, load, metric: which values are analysed.
     experiment: str
     load: str
     metric: str
-    # Column -> its level, for columns that vary in the experiment but not in this part.
+    # Column -> its only level in this part; only columns that vary in the experiment.
     where: Mapping[str, str]
-    factors: tuple[str, ...]  # columns of the frame that vary
+    factors: tuple[str, ...]  # columns of `frame` that are the factors
     frame: pd.DataFrame  # columns of the factors, `value`, `replicate`, and `relation`
-    left_out: tuple[str, ...]  # columns that follow from the factors
+    left_out: tuple[str, ...]  # columns whose values follow from the factors
     block: str | None  # `replicate`, or None for a single replicate
 
     def analyse_variance_of_table(
         self, transform: str = "better", confidence: float = CONFIDENCE
     ) -> AnovaResult:
-        """Return the analysis of variance; `confidence` is that of its intervals, 0 to 1.
+        """Return the analysis of variance; `confidence` is the confidence of its intervals, 0 to 1.
 
         Raises:
             UserError: no analysis is possible, for example because all values are equal.
@@ -398,7 +404,7 @@ class AnovaStudy:
         )
 
     def contrast_of_remote_against_local(self, analysis: AnovaResult) -> Contrast | None:
-        """Compare remote with local memory or drives; return None when either is missing."""
+        """Compare remote with local memory or drives; return None if one of both is missing."""
         relation = self.frame["relation"]
         known = relation.notna() & ~relation.isin(_NOT_KNOWN)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
@@ -408,9 +414,9 @@ class AnovaStudy:
     def percent_explained_by_relation(self, analysis: AnovaResult) -> float | None:
         """Return the share of the variation that the relation alone explains, in per cent.
 
-        The returned share is a part of the share of initiator, target and their interaction, since
-        the relation follows from initiator and target. The result is None if the rows have fewer
-        than two known relations.
+        The returned share is a part of the share that initiator, target and their interaction
+        explain, since the relation follows from initiator and target. The result is None if all
+        rows have one relation, or if the relation of a row is unknown.
         """
         codes, names = pd.factorize(self.frame["relation"])
         if len(names) < 2 or codes.min() < 0 or set(names) & set(_NOT_KNOWN):
@@ -421,7 +427,7 @@ class AnovaStudy:
 
 
 def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
-    """Find every table of one host in one configuration that can be analysed."""
+    """Find all tables in the measurements of one host in one configuration that can be analysed."""
     measured = measurements.valid_rows_with_value()
     if "reference" in measured.rows:  # the ratio of a reference to itself is always 1
         measured = measured.where(reference=False)
@@ -447,12 +453,12 @@ def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
 def _comparable_parts(
     own: pd.DataFrame, everyone: pd.DataFrame
 ) -> Iterator[tuple[dict[str, str], pd.DataFrame, list[str]]]:
-    """Yield the constant columns, the rows and the candidate factors of each comparable part.
+    """Yield each part with comparable rows: its constant columns, its rows, its candidate factors.
 
     All rows of a part have the same kinds of initiator and target, and a replicate has each
-    combination of levels once. If points differ only in their other loads, the columns of these
-    loads become candidates too. The columns come from `everyone`, the rows of all loads. Points
-    without other loads lack these columns, so they are analysed separately.
+    combination of levels once. If points differ only in their co-running loads, the columns of the
+    co-running loads become candidates too. These columns come from `everyone`, the rows of all
+    loads. Points with a single load lack these columns, so such points are analysed separately.
     """
     kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
@@ -472,7 +478,7 @@ def _comparable_parts(
 
 
 def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
-    """Return a column for each key in JSON texts; rows without the key get the level "none"."""
+    """Return a column for each key in JSON texts; a row without a key gets the level "none"."""
     levels = texts.map(parse_levels_json)
     keys = dict.fromkeys(chain.from_iterable(levels))
     return {
@@ -490,7 +496,7 @@ def _level(value: object) -> str:
 
 
 def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
-    """Return columns such as `role.kernel`, with kernel, places and levels of the other loads."""
+    """Return columns such as `role.kernel`: kernel, places and levels of the co-running loads."""
     columns: dict[str, pd.Series] = {}
     points = pd.MultiIndex.from_frame(rows[list(POINT)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
@@ -508,14 +514,14 @@ def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Ser
 class _Cut(NamedTuple):
     """A table of crossed factors with few empty combinations, and the rows in it."""
 
-    where: dict[str, str]  # the constant column and its level; empty for all rows
+    where: dict[str, str]  # constant column -> its level; empty if the table has all rows
     rows: pd.DataFrame
     factors: tuple[str, ...]
-    left_out: tuple[str, ...]  # columns that follow from the factors
+    left_out: tuple[str, ...]  # columns whose values follow from the factors
 
 
 def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
-    """Yield tables with few empty combinations that together cover the rows, the largest first."""
+    """Yield tables with few empty combinations, the largest first, that have most of the rows."""
     filled, whole = _crossed({}, rows, candidates)
     if filled >= LEAST_FILLED:
         yield whole
@@ -540,16 +546,16 @@ def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
 def _crossed(
     where: dict[str, str], rows: pd.DataFrame, candidates: Sequence[str]
 ) -> tuple[float, _Cut]:
-    """Return the table of the candidates' factors, and the share of combinations with a value."""
+    """Return the share of combinations that have a value, and the table with the chosen factors."""
     codes = pd.DataFrame(
         {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
     )
     kept = [name for name in candidates if codes[name].max() > 0]
     follow: list[str] = []
-    for name in reversed(kept.copy()):  # if two follow from each other, the first is kept
+    for name in reversed(kept.copy()):  # of two that follow from each other, the first is kept
         others = [other for other in kept if other != name]
-        # A column follows from the others if each combination of the others has a single level of
-        # it.
+        # A column follows from other columns if the column has a single level in each combination
+        # of the other columns.
         if others and len(codes[others].drop_duplicates()) == len(codes[kept].drop_duplicates()):
             kept.remove(name)
             follow.insert(0, name)
@@ -563,7 +569,8 @@ def analyse_all_studies(
 ) -> Iterator[tuple[AnovaStudy, AnovaResult]]:
     """Yield every study with its analysis; studies that cannot be analysed are skipped.
 
-    `confidences` is experiment -> confidence of its intervals, 0 to 1. Default: 0.95.
+    `confidences` maps an experiment to the confidence of its intervals, 0 to 1. For other
+    experiments the confidence is 0.95.
     """
     for study in find_anova_studies(measurements):
         confidence = confidences.get(study.experiment, CONFIDENCE)

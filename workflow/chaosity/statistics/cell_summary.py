@@ -1,16 +1,16 @@
 """Summarise the cells of the tidy table: median, 95 % interval, n, outliers, and ratios of cells.
 
 A cell is one metric of one load of one point of one experiment on one host in one configuration.
-The replicates of a cell are the sample. Several loads of one point can have the same name in the
-experiment, such as a latency load on each of eight cores. The initiator and the target distinguish
-these loads.
+The replicates of a cell are the sample. Several loads of one point can have the same name, such as
+a latency load on each of eight cores. The initiator and the target distinguish loads with the same
+name.
 
 Outliers are the replicates that do not count for the interval (see `estimates`). The summary marks
-outliers but does not remove them: what disturbs a machine is a property of the machine.
+outliers but does not remove them, since what disturbs a machine is a property of the machine.
 
 Replicate k of every point is measured before replicate k + 1 of any point, so all measurements of
-one block are made in the same hours. Drift between blocks cancels out in the ratio of two
-measurements of one block. The scatter of these ratios over the blocks gives the interval.
+one block are made in the same hours. In the ratio of two measurements of one block, the drift
+between blocks cancels out. The interval of a ratio follows from the scatter of the blocks' ratios.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from chaosity.units import format_percent, format_quantity
 # Status of a cell whose replicates are valid but have no value, because the metric is optional.
 UNMEASURED = "unmeasured"
 
-# Cells with equal values in these columns have similar scatter, so they share a prior variance.
+# Cells with equal values in these columns scatter similarly, so they share a prior variance.
 KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
-# Columns with the prior of each row's cell, see `VariancePrior`.
+# Columns that have the prior of the row's cell, see `VariancePrior`.
 PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
 
 
@@ -62,27 +62,28 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
-        measurements: all rows of the cells. The columns that `with_variance_priors` adds have the
-            priors. Rows without these columns get priors that are estimated from the given cells.
-        by: columns that identify a cell; a missing value counts as a value like any other.
+        measurements: all rows of the cells. If the columns that `with_variance_priors` adds are
+            missing, the priors are estimated from the given cells.
+        by: columns that identify a cell; rows with a missing value in such a column form a cell
+            too.
 
     Returns:
         One row for each cell. The columns that describe the cell come from the first row of the
         cell, except `label` (the first label that is not null) and `file_backed` (true if any row
         has true). The other columns are:
 
-        - `n`, `n_failed`, `n_missing`: number of replicates by status;
-        - `median` with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At
-          n = 1 the interval follows from the prior alone; without a prior the ends are NaN;
-        - `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows, see
-          `ReplicateNoise`. If all values are above 0 (`is_positive`), they describe logarithms.
-          `own_variance` is the variance before moderation;
-        - `prior_variance`, `prior_freedom`, `prior_cells`: the prior that moderated the variance,
+        - `n`, `n_failed`, `n_missing`: number of valid, failed and missing replicates; - `median`
+        with 95 % interval `low`, `high`; `minimum`, `maximum`: in the metric's unit. At n = 1 the
+        interval follows from the prior alone; without a prior `low` and `high` are NaN; -
+        `counted`, `mean`, `variance`, `freedom`: the noise from which the interval follows, see
+        `ReplicateNoise`. If all values are above 0 (`is_positive`), mean and variance are those of
+        logarithms. `own_variance` is the variance before moderation; - `prior_variance`,
+        `prior_freedom`, `prior_cells`: the prior that moderated the variance,
           see `VariancePrior`; NaN, 0 and 0 if the cell has no prior or contradicts it;
-        - `standard_deviation`: NaN below n = 2, because one value does not show the spread;
-        - `precision`: half the interval's width as a share of the median, NaN without an interval;
-        - `outliers`: number of replicates that do not count; NA below n = 3 or without a prior;
-        - `status`: "valid" if a replicate has a value; else "failed" if a replicate failed; else
+        - `standard_deviation`: NaN below n = 2, because one value does not show the spread; -
+        `precision`: half the interval's width as a share of the median, NaN without an interval; -
+        `outliers`: number of outliers among the replicates; NA below n = 3 or without a prior; -
+        `status`: "valid" if a replicate has a value; else "failed" if a replicate failed; else
           "unmeasured" if a replicate has a reason for having no value; else "missing";
         - `reason`: reason of the first failed replicate, or else of the first without a value.
     """
@@ -92,8 +93,8 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     number = len(sample.first_rows)
     columns = [column for column in tidy.columns if column not in OF_A_REPLICATE]
     cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
-    # The rows of a cell can differ in label and stand-in file. The cell gets those that any row
-    # has.
+    # The rows of a cell can differ in label, and in whether a file replaces a drive. The cell gets
+    # the first label, and counts as file-backed if any of its rows is.
     if "label" in tidy:
         cells["label"] = tidy["label"].groupby(codes).first().reindex(range(number))
     if "file_backed" in tidy:
@@ -139,7 +140,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
 def with_variance_priors(measurements: Measurements) -> Measurements:
     """Return the rows with the prior of each row's cell, estimated from all cells of each kind.
 
-    The interval of a cell then stays the same, whichever other cells are selected later.
+    So the interval of a cell does not depend on which other cells are selected later.
     """
     sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
     columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
@@ -147,15 +148,15 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
 
 def replace_values_and_drop_priors(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
-    """Return rows of the tidy table with other values.
+    """Return rows of the tidy table with new values in the column `value`.
 
-    The priors are dropped because they were estimated from the old values.
+    The columns of the priors are dropped, because the priors were estimated from the old values.
     """
     return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
 
 
 def compute_outlier_mask(measurements: Table) -> pd.Series:
-    """Return, for each row, whether it is a replicate that does not count for its cell."""
+    """Return for each row whether it is an outlier, which does not count for the interval."""
     tidy = as_measurements(measurements).rows
     sample = _sample(tidy, CELL)
     outside = np.full(len(tidy), False)
@@ -166,20 +167,20 @@ def compute_outlier_mask(measurements: Table) -> pd.Series:
 class _Sample(NamedTuple):
     """The values of each cell's replicates, and their noise."""
 
-    codes: NDArray[np.intp]  # number of each row's cell, by first appearance
+    codes: NDArray[np.intp]  # number of each row's cell; cells are numbered as they appear
     first_rows: NDArray[np.intp]  # the first row of each cell
-    values: NDArray[np.float64]  # value of each row, NaN unless it is valid
+    values: NDArray[np.float64]  # value of each row, NaN if the row is not valid
     valid: NDArray[np.bool_]  # whether each row has a value
-    is_positive: NDArray[np.bool_]  # whether each cell has values, all of them above 0
+    is_positive: NDArray[np.bool_]  # whether a cell has values and all are above 0
     prior: VariancePrior  # the prior of each cell
     noise: ReplicateNoise  # noise of each cell; noise of logarithms where `is_positive`
 
 
 def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
-    """Return the sample of rows with priors from the rows, or else estimated from the rows."""
+    """Return the sample with priors from the rows' columns, or else estimated from the rows."""
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
-    # If a group has a null, pandas may number it last; numbers by first appearance keep tables
-    # readable.
+    # pandas may number a group with a null last. Numbers in the order of first appearance keep the
+    # rows of a table in a readable order.
     codes = pd.factorize(groups.ngroup().to_numpy())[0].astype(np.intp)
     first_rows = np.unique(codes, return_index=True)[1]
     number = len(first_rows)
@@ -189,7 +190,8 @@ def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
     own, scaled = codes[valid], values[valid]
     is_positive = np.bincount(own, minlength=number) > 0
     is_positive[own[scaled <= 0.0]] = False
-    # A ratio that is 1 in each replicate divides a value by itself, so it does not scatter.
+    # A ratio that is 1 in each replicate is a value divided by itself. Such a ratio does not
+    # scatter, so it gets no prior.
     moderable = is_positive & (np.bincount(own, scaled != 1.0, number) > 0)
     if not set(CELL) <= set(by) and set(CELL) <= set(tidy.columns):  # groups of several cells
         of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
@@ -218,8 +220,8 @@ def _fit_priors(
 ) -> VariancePrior:
     """Return the prior of each cell, see `fit_priors_of_kinds`.
 
-    A run with a budget repeats points that depart from what is expected, so half of the cells with
-    two replicates may have a disturbed replicate. The prior leaves disturbed replicates out,
+    A run with a budget repeats points with unexpected values, so half of the cells with two
+    replicates may have a disturbed replicate. Disturbed replicates do not count for the prior,
     because they do not show how much undisturbed replicates scatter.
     """
     prior = fit_priors_of_kinds(values[~disturbed], cells[~disturbed], kinds)
@@ -232,44 +234,46 @@ def _fit_priors(
 
 
 _BLOCK = ("host", "configuration", "replicate")
-# Two loads are the same when they agree in these columns.
+# Two loads with the same values in these columns are the same load.
 _SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
     *("initiator", "target", "metric", "levels"),
 )
-# At sizes at which cores hardly share anything, the latency of all cores together divided by the
-# latency of one core alone is within about 5 % of 1. This is the noise of the published sweep
-# (document 003, one run, eight cores, 2 to 64 MB). The limit here is 1.5 times as far from 1.
+# The limit for the latency of all cores together, divided by the latency of one core alone. At
+# sizes at which cores hardly share a cache, this ratio is within about 5 % of 1, by the noise of
+# the published sweep (document 003, one run, eight cores, 2 to 64 MB). The limit is 1.5 times as
+# far from 1.
 DIVERGING_RATIO = 1.075
-# Latency of a core divided by the latency of the other cores of its node. In the published sweep
-# (document 003) this ratio is within 1 % of 1 while each core runs alone, and 1.26 to 1.30 for the
-# slow cores while all cores run.
+# The limit for the latency of a core divided by the latency of the other cores of its node. In the
+# published sweep (document 003) this ratio is within 1 % of 1 while each core runs alone. While all
+# cores run, the ratio is 1.26 to 1.30 for the slow cores.
 SLOW_INITIATOR_RATIO = 1.1
-# Columns with equal values in the two latencies of a pair, measured together and alone.
+# Columns whose values are equal for both latencies of a pair, measured together and alone.
 _PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
-# Columns of a summary that are repeated for the periods before and after a component's change.
+# Columns of a summary that a comparison has twice: before and after a component's change.
 _ESTIMATE = ("median", "low", "high", "n")
 
 
 def summarise_cell_ratios_paired_by_block(
     numerator: Table, denominator: Table, on: Sequence[str]
 ) -> pd.DataFrame:
-    """Divide cells of a selection by partners in another selection, paired by replicate block.
+    """Divide the cells of one selection by their partners in another, within each replicate block.
 
     Args:
-        numerator: the selection that is divided; its columns describe the result.
-        denominator: the reference; if a cell has several partners, their geometric mean is used.
-        on: columns that have equal values in partners; the function adds `replicate`.
+        numerator: the selection that is divided; the ratios get its columns.
+        denominator: the selection with the partners; of several partners of a cell, the geometric
+            mean is used.
+        on: columns whose values are equal in a cell and its partners; `replicate` is added.
 
     Returns:
-        The table of `summarise_cells` for the ratios (no unit), without cells that have no pair.
+        The table of `summarise_cells` for the ratios (no unit), without cells that have no partner.
     """
     keys = [*on, "replicate"]
     above, below = (as_measurements(side).valid_rows().rows for side in (numerator, denominator))
     below = below.assign(_log=np.log(below["value"].to_numpy(dtype=float)))
     partners = below.groupby(keys, dropna=False)["_log"].mean().reset_index()
-    # pandas drops the type of a key column without any value, such as the kernel of loads without
-    # one.
+    # pandas drops the type of a key column that has no value, such as the column `kernel` of loads
+    # without a kernel.
     partners = partners.astype({key: above.dtypes[key] for key in keys})
     pairs = above.merge(partners, on=keys, how="inner")
     ratios = pairs["value"] / np.exp(pairs.pop("_log").to_numpy(dtype=float))
@@ -280,9 +284,9 @@ def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -
     """Return the typical value of one group of cells divided by that of another group.
 
     For example, the numerator has cells with memory of another package, and the denominator has
-    cells with memory of the own node. The typical value of a block is the geometric mean over the
-    group's cells. A cell without a value in a block would shift the mean of this block, so only
-    cells with a value in every block count. If there is no such cell, all cells count. n is the
+    cells with local memory. The typical value of a block is the geometric mean over the group's
+    cells. A cell without a value in a block would shift the mean of this block, so only cells with
+    a value in every block count. If no cell has a value in every block, all cells count. n is the
     number of blocks that both groups have.
     """
     return Estimate.of_values(np.exp(_block_logs(numerator) - _block_logs(denominator)))
@@ -300,15 +304,16 @@ def _block_logs(group: Table) -> pd.Series:
 
 
 def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
-    """Compare each load of points that have several loads with the same load alone.
+    """Compare each co-running load with the same load alone.
 
-    The load alone comes from the same replicate block and, if possible, from the same experiment,
-    since other experiments may have other durations. Only rates and times are compared. The shares
-    of pages that a search found are not compared, since a share has no loss.
+    The value alone comes from the same replicate block and, if possible, from the same experiment,
+    since other experiments may measure for a longer or shorter time. Only rates and times are
+    compared. Shares of pages that a search found are not compared, since a share is neither better
+    nor worse.
 
     Returns:
-        The table of `summarise_cells` for the ratios: 1 means no loss, and 0.6 means that 40 % are
-        lost. The table is empty if no load was measured both alone and co-running.
+        The table of `summarise_cells` for the ratios: 1 means no loss. A bandwidth with the ratio
+        0.6 has lost 40 %. The table is empty if no load was measured both alone and co-running.
     """
     performance = measurements.performance_rows()
     same_levels = performance.with_columns(levels=performance.rows["load_parameters"])
@@ -328,32 +333,33 @@ class InitiatorSlowerThanOthersOfNode:
     initiator: str  # name of the initiator
     nodes: str  # node of the initiator, as a Linux list
     # Latency of the initiator divided by the geometric mean latency of the node's other initiators,
-    # while all run at the same time. Only sizes from `LatencyTogetherAndAlone.start` on count.
+    # while all run at the same time. Smaller sizes than `LatencyTogetherAndAlone.start` do not
+    # count.
     together: Estimate
-    alone: float  # this ratio with each initiator measured alone; NaN if not measured
+    alone: float  # the same ratio if each initiator runs alone; NaN if not measured
 
 
 @dataclass(frozen=True)
 class LatencyTogetherAndAlone:
-    """How the latency of loads that run together differs from that of each load alone."""
+    """By how much latency differs between loads that run together and each load alone."""
 
-    # Size -> latency together divided by latency alone, by ascending size.
+    # Size -> latency of loads together divided by latency alone, in ascending order of size.
     ratios: dict[float, Estimate]
-    # The smallest size from which on every ratio is above DIVERGING_RATIO; None without such a
-    # size.
+    # The smallest size from which on every ratio is above DIVERGING_RATIO; None if there is none.
     start: float | None
     # Initiators that are slower than others of their node, the slowest first.
     slow: tuple[InitiatorSlowerThanOthersOfNode, ...]
-    compared: int  # number of initiators that share their node with another initiator
+    compared: int  # number of initiators that were compared with other initiators of their node
 
 
 def compare_latency_together_and_alone(
     measurements: Table, together: str, alone: str
 ) -> LatencyTogetherAndAlone:
-    """Compare the latencies of two levels of a factor at each size.
+    """Compare the latencies of loads together and alone, two levels of a factor, at each size.
 
-    The two latencies of a pair have equal initiator, target, size and replicate block. The typical
-    ratio of a size is the geometric mean over the pairs. The means of the blocks give the interval.
+    The two latencies of a pair have the same initiator, target, size and replicate block. The
+    typical ratio of a size is the geometric mean over its pairs. The interval follows from the
+    means of the blocks.
 
     Args:
         measurements: values of a metric in which less is better, with the additional columns `x`
@@ -384,7 +390,7 @@ def compare_latency_together_and_alone(
 
 
 def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
-    """Return size -> geometric mean of the ratios of its pairs, by ascending size."""
+    """Return size -> geometric mean ratio over the pairs of this size, in ascending order."""
     above, below = (side.groupby(_PAIR)["log"].mean() for side in (together, alone))
     pairs = (above - below).dropna()
     blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean()
@@ -393,7 +399,7 @@ def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate
 
 
 def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return (initiator, nodes) -> log ratio to the other initiators of its node for each block."""
+    """Return (initiator, nodes) -> for each block, log ratio to the node's other initiators."""
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
     sums, sizes = (logs.groupby(place)["log"].transform(name) for name in ("sum", "size"))
@@ -406,7 +412,7 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
 
 
 def slowdown_sentences(measurements: Measurements) -> Iterator[str]:
-    """Yield a sentence for each co-running load with its slowdown."""
+    """Yield a sentence for each co-running load that says its slowdown."""
     table = measurements.rows
     medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
     for _, cost in summarise_corun_to_alone_ratios(measurements).iterrows():
@@ -425,11 +431,11 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
     """Compare each cell of each point in successive periods of a history.
 
     Returns:
-        One row for each cell and change of its components, the newest change last: the cell's
-        columns and `era` (the number of the later period), `changed` (JSON: component -> [start of
-        its earlier state, start of its later state]), `comparable` (whether both periods have the
-        same request fingerprint), `median_before`, `low_before`, `high_before`, `n_before`, the
-        same with `_after`, and `ratio`, `ratio_low`, `ratio_high`.
+        One row for each cell and change of its components, the newest change last. The columns are
+        those of the cell, `era` (the number of the later period), `changed` (JSON: component ->
+        [start of its earlier state, start of its later state]), `comparable` (whether both periods
+        have the same request fingerprint), `median_before`, `low_before`, `high_before`,
+        `n_before`, the four columns with `_after`, and `ratio`, `ratio_low`, `ratio_high`.
     """
     found = []
     valid = history.performance_rows().valid_rows_with_value()

@@ -1,45 +1,45 @@
 """Describe curves of latency over bandwidth, and of latency over the size of the working set.
 
-For latency over bandwidth, this module finds six numbers of each curve and the bandwidth at which
-two curves cross. For latency over size, this module finds steps, such as the end of a cache.
+For latency over bandwidth, this module computes six numbers of each curve, and the bandwidth at
+which two curves cross. For latency over size, this module finds steps, such as the end of a cache.
 
 **A loaded curve** is latency over bandwidth. Its six numbers are the unloaded latency, the peak of
 the bandwidth, the bandwidth at the knee, and the latency at 50, 75 and 90 % of the peak. Each
-replicate block gives its own curve and its own numbers, because points of different blocks are
+replicate block gives a separate curve with its six numbers, because points of different blocks are
 never joined. Median and interval of a number are computed over the blocks. The curve is the
 frontier of the points: a point is left out when another point has more bandwidth at less latency.
 After saturation, bandwidth falls while latency continues to rise. Esmaili-Dokht et al. ("A Mess of
 Memory System Benchmarking, Simulation and Application Profiling", MICRO 2024) show this on most
-servers. There, one bandwidth has two latencies, and the curve has the lower one. Between two points
-the curve is a straight line. The peak is the largest of several noisy values, so on average it is
-slightly too high.
+servers. After saturation, one bandwidth can have two latencies, and the curve has the lower
+latency. Between two points the curve is a straight line. The peak is the largest of several noisy
+values, so on average it is slightly too high.
 
-**The knee** is the bandwidth at which latency has doubled. The bandwidth at twice the unloaded
-latency depends only on two neighbouring points. Other definitions of a knee (tangents, the largest
-curvature) depend on the scales of the axes, and on a curve that bends slowly they depend on the
-noise of two or three points. If latency does not double before the peak, the peak is given, with a
-note.
+**The knee** is the bandwidth at which latency is twice the unloaded latency. This bandwidth depends
+only on two neighbouring points. Other definitions of a knee (tangents, the largest curvature)
+depend on the scales of the axes. On a curve that bends slowly, other definitions also depend on the
+noise of two or three points. If latency does not double before the peak, the knee is the peak, and
+a note says so.
 
-**A crossover** is the bandwidth from which on one configuration of a host has a lower latency than
-another configuration. Configurations are compared at equal bandwidth in GB/s, not at equal shares
-of their different peaks. The frontier of each block is joined by monotone cubic interpolation of
-the logarithm of the latency (Fritsch and Carlson, 1980). Straight lines would be too high between
-the points of a curve that bends upwards. The interval has all bandwidths around the crossover at
+**A crossover** is the bandwidth above which the other one of two configurations of a host has the
+lower latency. Configurations are compared at equal bandwidth in GB/s, not at equal shares of their
+different peaks. The points on the frontier of each block are joined by monotone cubic interpolation
+of the logarithm of the latency (Fritsch and Carlson, 1980). Straight lines between the points of a
+curve that bends upwards would lie too high. The interval has all bandwidths around the crossover at
 which Welch's test at 5 % finds no difference between the configurations (Fieller's method). The
 interval includes the scatter of latency and of bandwidth, since each block has its own curve. The
 test is unpaired, because the blocks of two configurations have nothing in common. A crossover is
-reported only if one configuration is clearly lower below it, and the other one above it. Welch's
-tests are made at many bandwidths, so their level is divided by the number of measured points
-(Bonferroni).
+reported only if one configuration has clearly lower latency at some lower bandwidth, and the other
+configuration at some higher bandwidth. Welch's tests are made at many bandwidths, so the level of
+the tests is divided by the number of measured points (Bonferroni).
 
 **A step** is a rise of latency over the size of the working set, such as at the end of a cache. Two
 neighbouring sizes are a rise when latency grows between them by more than RISE_PER_DOUBLING for
 each doubling of the size. Neighbouring rises form one step. But a much smaller rise between two
-larger rises separates two steps, since two caches can end near each other. The latencies between
-two steps are a level. A cache has a soft edge: some lines are evicted before the cache is full, and
-a cache that is too small still holds some lines. So the end of a cache is the size at which latency
-is the geometric mean of both levels. In the published sweep (document 003) this size is 35 MiB for
-an L3 cache of 32 MiB.
+larger rises separates two steps, since two caches can have similar sizes. The latencies between two
+steps are a level. Latency rises slowly at the end of a cache: some lines are evicted before the
+cache is full, and a cache that is too small still holds some lines. So the end of a cache is the
+size at which latency is the geometric mean of both levels. In the published sweep (document 003)
+this size is 35 MiB for an L3 cache of 32 MiB.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ SHARES = (50, 75, 90)  # per cent of the peak
 KNEE = 2.0
 QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
 NOT_DOUBLED = "latency did not double"
-# A tool that cannot measure without load measures with its smallest load. A load below this share
-# of the peak counts as no load. At such loads the published curves (Intel MLC on seven servers) are
-# within 7 % of their lowest latency.
+# A bandwidth below this share of the peak counts as no load, since some tools can measure latency
+# only with other load. At bandwidths below 5 % of the peak, the published curves (Intel MLC on
+# seven servers) are within 7 % of their lowest latency.
 _IDLE = 0.05
 # If two neighbouring points are farther apart than this share of the peak, the curve between them
 # is unknown.
 _WIDEST_GAP = 0.6
-# Columns that together identify one point of a curve.
+# Columns whose values together identify one point of a curve.
 _MARK = ("experiment", "point", "load", "initiator", "target")
-# The widest gap around a crossover, as a share of the peak. Interpolation is less certain in a
-# wider gap.
+# The widest gap between the two measured points around a crossover, as a share of the peak. In a
+# wider gap, interpolation is too uncertain.
 _WIDEST_GAP_AT_CROSSOVER = 0.25
 _BANDWIDTHS = 2001  # number of bandwidths at which two curves are compared
-# Ratio of latencies per doubling of the size from which on latency rises. At the edges of caches,
-# latencies within a level grow by up to 11 % for each doubling.
+# Latency rises if its ratio for each doubling of the size is above this limit. Near the end of a
+# cache, latency grows by up to 11 % for each doubling even without a step.
 RISE_PER_DOUBLING = 1.2
-# A rise of less than this share of the larger rises on both sides separates two steps.
+# A rise that is smaller than this share of a larger rise on each side separates two steps.
 _VALLEY = 0.7
-# Least ratio of latencies of a step. A smaller step can come from page tables or full memory, not
-# from a cache.
+# The least ratio of the latencies after and before a step. Page tables or full memory can cause
+# smaller steps, which are no ends of caches.
 _SMALLEST_STEP = 1.25
 
 
@@ -87,15 +87,15 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
 
     Args:
         measurements: `value` is the latency; the additional column `x` is the bandwidth of the
-            other loads, 0 if nothing else ran.
+            other loads, or 0 if no other load ran.
         by: columns that identify a curve, in addition to host and configuration.
 
     Returns:
         One row for each curve and quantity, in the order of QUANTITIES: `host`, `configuration`,
         the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no
         median, else None) and `note` (a remark on the number, else None). Bandwidths are in the
-        unit of `x`, latencies in the unit of `value`. A block does not count if it lacks a point
-        that another block has.
+        unit of `x`, latencies in the unit of `value`. A replicate block does not count if it lacks
+        a point that another block has.
     """
     keys = ["host", "configuration", *by]
     found = []
@@ -107,10 +107,11 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
 
 
 def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of all lines, and repeat the points without other loads for each line.
+    """Return the rows of all lines, and copies of the points without other loads for each line.
 
-    `rows` has the rows of one group, such as a panel, in the form for `latency_curve_quantities`.
-    The column `series` has the name of the line, or null if no other load ran.
+    `rows` has the rows of one group, such as a panel of a figure, in the form for
+    `latency_curve_quantities`. The column `series` has the name of the line, or null if no other
+    load ran.
     """
     lone = rows[rows["series"].isna()]
     lines = rows["series"].dropna().unique()
@@ -121,7 +122,7 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
-    """Yield the six numbers of one curve, each as a mapping."""
+    """Yield a mapping for each of the six numbers of one curve."""
     rows = points.rows
     complete = rows_of_complete_blocks(points.valid_rows_with_value().rows)
     blocks = [block[["x", "value"]].to_numpy(float).T for block in complete]
@@ -172,7 +173,7 @@ def _quantity(quantity: str, x: Values, y: Values) -> float | str:
 
 
 def _unloaded(x: Values, y: Values) -> float | str:
-    """Return the latency without other load or at a negligible load, or else why it is unknown."""
+    """Return the latency without other load or at negligible load, or else why it is unknown."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
@@ -182,14 +183,14 @@ def _unloaded(x: Values, y: Values) -> float | str:
 
 
 def _doubles(x: Values, y: Values) -> bool:
-    """Return whether any latency is at least twice the unloaded one, whatever its bandwidth."""
+    """Return whether a latency, at any bandwidth, is at least twice the unloaded latency."""
     return float(y.max()) >= KNEE * float(_unloaded(x, y))
 
 
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     """Return the points for which no other point has both a larger x and a smaller y.
 
-    The points are returned in ascending order of x, and so also in ascending order of y.
+    The points are returned in ascending order of x, which is also their ascending order of y.
     """
     order = np.lexsort((-y, x))[::-1]
     lowest = np.minimum.accumulate(y[order])
@@ -198,7 +199,7 @@ def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
 
 
 def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
-    """Return the value of `across` where `along` reaches `wanted`, or why it is unknown.
+    """Return the value of `across` where `along` reaches `wanted`, or why this value is unknown.
 
     `along` and `across` ascend. The value is interpolated. `shares` is the bandwidth of each point
     as a share of the peak.
@@ -215,7 +216,7 @@ def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> f
 
 @dataclass(frozen=True)
 class Crossover:
-    """The bandwidth at which the curves cross, with its 95 % interval, in the unit of `x`.
+    """The bandwidth at which two curves cross, with its 95 % interval, in the unit of `x`.
 
     `lower_above` is the number (0 or 1) of the configuration that has the lower latency above the
     crossover.
@@ -229,13 +230,13 @@ class Crossover:
 
 @dataclass(frozen=True)
 class CurveComparison:
-    """The latencies of two configurations, compared where both reach the same bandwidth."""
+    """The latencies of two configurations, compared at bandwidths that both reach."""
 
     reach: float  # largest bandwidth that every curve of both configurations reaches
     n: tuple[int, int]  # number of complete replicate blocks of each configuration
     crossovers: tuple[Crossover, ...] = ()  # from low to high bandwidth
-    # The number (0 or 1) of the configuration with the lower latency at each detected difference,
-    # if there is no crossover; None if no difference is detected.
+    # The number (0 or 1) of the configuration that has the lower latency wherever the latencies
+    # clearly differ; None if there is a crossover or no clear difference.
     lower: int | None = None
     reason: str | None = None  # why the curves cannot be compared, or None
 
@@ -243,16 +244,17 @@ class CurveComparison:
 def mean_curve_over_places(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the mean curve of one line over all its places, for each replicate block.
 
-    All places measure the same points, so the points with the k-th smallest bandwidth belong
-    together.
+    A place is a pair of initiator and target. All places measure the same points, so the points
+    with the k-th smallest bandwidth of each place are averaged.
 
     Args:
         rows: rows with `point`, `replicate`, `initiator`, `target`, `x` (bandwidth of the other
             loads; 0 if nothing else ran) and `value` (latency; not a number for a failed point).
 
     Returns:
-        The first row of each point, with `rank` (0, 1, ...), the mean `x` and the geometric mean
-        `value`. A block that lacks a value which another block has is left out.
+        One row for each block and `rank` (k: 0, 1, ...), with the mean `x` and the geometric mean
+        `value`; the other columns are from the first row of the point. A block that lacks a value
+        which another block has is left out.
     """
     blocks = rows_of_complete_blocks(rows)
     complete = pd.concat(blocks) if blocks else rows.iloc[:0]
@@ -278,8 +280,9 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     x = np.linspace(0.0, reach, _BANDWIDTHS)
     samples = [np.array([_logs(*curve, x) for curve in side]) for side in curves]
     difference = samples[0].mean(axis=0) - samples[1].mean(axis=0)
-    # Curves of a few blocks meet at some bandwidths by chance, and there they seem to have no
-    # scatter. So the variance at each bandwidth is at least the median over all bandwidths.
+    # The curves of a few blocks meet at some bandwidths by chance, and seem to have no scatter
+    # there. So the variance at each bandwidth is at least the median of the variances at all
+    # bandwidths.
     variances = np.array([own.var(axis=0, ddof=1) for own in samples])
     variances = np.maximum(variances, np.median(variances, axis=1)[:, None])
     sizes = np.array(n)[:, None]
@@ -305,7 +308,7 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
 def _logs(bandwidth: Values, latency: Values, x: Values) -> Values:
     """Return the logarithm of the latency at each bandwidth that the curve reaches.
 
-    Below its first point, a curve has the latency of the first point, which is the lowest measured.
+    Below its first point, a curve has the latency of the first point, which is its lowest latency.
     """
     logs: Values = np.log(latency)
     if len(logs) == 1:
@@ -326,7 +329,7 @@ def _wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
 
 @dataclass(frozen=True)
 class LatencyStep:
-    """A step of latency over the working set."""
+    """A step of latency over the size of the working set."""
 
     # first_bytes, last_bytes: last measured size before the step, and first measured size after the
     # step.
@@ -335,13 +338,14 @@ class LatencyStep:
     # below_bytes, above_bytes: neighbouring measured sizes around the middle of the step.
     below_bytes: float
     above_bytes: float
-    # size at which latency is the geometric mean of both levels, over the blocks
+    # Size at which latency is the geometric mean of both levels; median over the blocks.
     end_bytes: Estimate
-    # lower_ns, upper_ns: latency of the level before and after the step.
+    # lower_ns, upper_ns: latency of the levels before and after the step.
     lower_ns: float
     upper_ns: float
-    # is_open_below, is_open_above: whether the level before the step has only the smallest size, or
-    # the level after the step only the largest size. Then the true level may be lower or higher.
+    # is_open_below: whether the level before the step has only the smallest size. Then the true
+    # level may be lower. is_open_above: whether the level after the step has only the largest size.
+    # Then the true level may be higher.
     is_open_below: bool
     is_open_above: bool
 
@@ -352,8 +356,8 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
     A step is left out if its rise is too small, or if the interval of its ratio contains 1.
 
     Args:
-        rows: a row for each size and replicate, with the columns `x` (bytes), `replicate` and
-            `value` (ns). Replicates that lack a value at some size are not used.
+        rows: a row for each size and replicate, with the columns `x` (size in bytes), `replicate`
+            and `value` (ns). Replicates that lack a value at some size are not used.
     """
     table = rows.pivot_table(values="value", index="replicate", columns="x").dropna()
     if table.empty:
@@ -394,5 +398,5 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
 
 
 def _runs(rising: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return, for each unbroken rise, the positions of its first and its last size."""
+    """Return the positions of the first and last size of each rise over neighbouring sizes."""
     return np.flatnonzero(np.diff([0, *rising, 0])).reshape(-1, 2)

@@ -1,29 +1,29 @@
-"""Estimate medians with noise and intervals, and ratios of samples; test whether cells differ.
+"""Estimate medians and ratios of samples with noise and intervals; test whether cells differ.
 
 The variance of three replicates has only two degrees of freedom. But cells of one kind scatter
 similarly, so the variance of each cell is moved towards the typical variance of its kind. The more
 alike the variances of a kind are, the farther they are moved (Smyth, "Linear models and empirical
-Bayes methods for assessing differential expression", 2004, section 6.2, with thousands of genes on
-a few arrays instead of cells).
+Bayes methods for assessing differential expression", 2004, section 6.2). Smyth has thousands of
+genes on a few arrays instead of cells with a few replicates.
 
-A disturbed replicate does not count. A replicate is disturbed if the other replicates of its cell
-agree, and the noise of the kind makes a replicate so far from them improbable. If the other
-replicates do not agree either, nobody knows which replicate is right. Then all replicates count,
-and the cell keeps its own variance with its own degrees of freedom. A cell without other cells of
-its kind also keeps its own variance, since three replicates alone do not show how far apart they
-should be. bench/interval_coverage.py simulates the limits below.
+A disturbed replicate does not count for the interval. A replicate is disturbed if the other
+replicates of its cell agree, and if by the noise of the kind a replicate so far from the others is
+improbable. If the other replicates do not agree either, nobody knows which replicate is right. Then
+all replicates count, and the variance of the cell is not moved. In a cell without other cells of
+its kind all replicates count too, since three replicates alone do not show how far apart replicates
+should be. bench/interval_coverage.py simulates the limits that this module uses.
 
-Intervals use Student's t with the noise of a sample alone, or with the noise of a cell among cells
-of its kind (see `cell_summary`). Order statistics would fit the median better. But their widest
-interval goes from the smallest to the largest replicate and contains the median with probability 1
-- 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6, order statistics have no
-95 % interval, and machines rarely have six replicates.
+Intervals are computed by Student's t from the noise of a sample alone, or from the noise of a cell
+among cells of its kind (see `cell_summary`). Order statistics would fit the median better. But the
+widest interval of order statistics goes from the smallest to the largest replicate. It contains the
+median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6,
+order statistics have no 95 % interval, and machines rarely have six replicates.
 
 Positive quantities are analysed as logarithms, for three reasons. Disturbances multiply values: a
-share of the bandwidth is lost, not a fixed number of bytes. Intervals of logarithms become
-intervals of ratios. And no end of an interval is negative. For logarithms with symmetric noise,
-median and geometric mean estimate the same centre. The median is reported because one disturbed
-replicate changes it little.
+disturbance costs a share of the bandwidth, not a fixed number of bytes. An interval of a difference
+of logarithms becomes an interval of a ratio. And no end of an interval is negative. For logarithms
+with symmetric noise, median and geometric mean estimate the same centre. The median is reported
+because one disturbed replicate hardly changes the median.
 """
 
 from __future__ import annotations
@@ -45,32 +45,35 @@ from scipy.special import digamma, polygamma
 from chaosity.store.measurements import CELL, Table, as_measurements, less_is_better
 from chaosity.units import UnitScale
 
-# Fewest cells from which the prior of an interval is estimated. With 5 cells, some of which scatter
-# 5 times as much as others, a 95 % interval at n = 3 contains the truth in 92 % of simulations.
+# Fewest cells from which the prior of an interval is estimated. If the prior came from 5 cells,
+# some of which scatter 5 times as much as others, a 95 % interval at n = 3 would contain the truth
+# in 92 % of simulations.
 FEWEST_CELLS = 10
-# Share of ordinary cells that are taken for cells with contradicting replicates.
+# Share of ordinary cells whose variance is called improbable by mistake.
 _CONTRADICTING = 0.05
-# A replicate counts as disturbed below this p-value. So chance marks a replicate in this share of
-# undisturbed cells. If some cells scatter 5 times as much as others, a limit of 1 % would reduce
-# the coverage of intervals from 94 % to 92 %.
+# A replicate counts as disturbed if its p-value is below this limit. So a replicate is called
+# disturbed by mistake in 0.3 % of the cells. If some cells scatter 5 times as much as others, a
+# limit of 1 % would reduce the coverage of intervals from 94 % to 92 %.
 _DISTURBED_P = 0.003
-# Fewest replicates of which one can be disturbed: two replicates do not show which one is wrong.
+# Fewest replicates of a cell in which one can count as disturbed: two replicates do not show which
+# of them is wrong.
 FEWEST_TO_JUDGE = 3
-# The largest variance of a cell in the estimate of the prior, as a multiple of the typical
-# variance. A larger variance is replaced by this one. Otherwise the worst disturbances would make
-# themselves probable. Cells that scatter 5 times as much as others are below this limit.
+# Largest variance of a cell from which the prior is estimated, as a multiple of the typical
+# variance. A larger variance is reduced to this limit. Without the limit, the worst disturbances
+# would enlarge the prior so much that they would seem probable. Cells that scatter 5 times as much
+# as others are below this limit.
 _FARTHEST = 10.0**2
 # Real measurements do not have a relative standard deviation below 1e-4. The logarithm of a smaller
 # variance would lower the typical variance of all cells.
 _LEAST_VARIANCE = 1e-4**2
-# Rounding of logarithms gives equal values at most this variance.
+# Equal values have at most this variance, because of the rounding of their logarithms.
 _ROUNDING = 1e-13**2
-# Fewer variances do not show how variances scatter.
+# From fewer cells the scatter of their variances cannot be estimated.
 _MIN_CELLS = 5
-# The median of variances has about half of the information that their mean has.
+# The median of variances is as precise as the mean of about half as many variances.
 _MEDIAN_INFORMATION = 0.5
-# Most passes of the search for disturbed replicates. Each pass finds replicates that earlier passes
-# could not see. More than 3 passes were never needed.
+# Most passes of the search for disturbed replicates. Each pass can find replicates that earlier
+# passes could not find. No search has needed more than 3 passes.
 _MOST_PASSES = 10
 _Mask = NDArray[np.bool_]
 
@@ -78,10 +81,10 @@ _Mask = NDArray[np.bool_]
 def variance_of_median(n: ArrayLike) -> Values:
     """Return the variance of the median of n normal values, divided by the variance of one value.
 
-    For many values the result is pi / 2n. For few values, a correction keeps the result within 5 %
-    of the exact variances, which are 1, 0.5, 0.449, 0.298, 0.287 and 0.215 for n = 1 to 6 (Arnold
-    et al., A First Course in Order Statistics, 1992). For an even n the median is the mean of two
-    values.
+    For many values the result is pi / (2 n). For few values, a correction keeps the result within 5
+    % of the exact variances, which are 1, 0.5, 0.449, 0.298, 0.287 and 0.215 for n = 1 to 6 (Arnold
+    et al., A First Course in Order Statistics, 1992). The correction of an even n is another one,
+    since the median is the mean of two values.
     """
     n = np.asarray(n, dtype=float)
     found: Values = np.pi / 2.0 / (n + np.where(n % 2 == 1, 0.5, 1.2))
@@ -95,16 +98,16 @@ class VariancePrior:
     Each attribute is one number for all cells, or an array with one number for each cell.
     """
 
-    # Weight of the typical variance in degrees of freedom; 0 without a prior.
+    # Weight of the typical variance, in degrees of freedom; 0 without a prior.
     freedom: float | Values
     variance: float | Values  # the typical variance; any number without a prior
     # Number of cells from which the prior was estimated; 0 without a prior.
     cells: float | Values
 
     def shrink_variances(self, variance: Values, freedom: Values) -> tuple[Values, Values]:
-        """Return the variances moved towards the typical variance, and their degrees of freedom.
+        """Return variances moved towards the typical variance, and their degrees of freedom.
 
-        `variance` may be NaN for a cell with a single value, which has no degrees of freedom.
+        `variance` may be NaN for a cell with a single value, whose `freedom` is 0.
         """
         own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_VARIANCE), 0.0)
         total = self.freedom + freedom
@@ -114,7 +117,7 @@ class VariancePrior:
     def is_probable(self, variance: Values, freedom: Values, level: float) -> _Mask:
         """Return whether each variance is probable under the prior; false without a prior.
 
-        `level` is the share of ordinary cells whose variance is called improbable by mistake.
+        `level` is the share of ordinary cells whose variance may be called improbable by mistake.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             p = stats.f.sf(variance / self.variance, freedom, self.freedom)
@@ -131,7 +134,8 @@ def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
     logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
-    # The prior is estimated from these cells, so it has at most their degrees of freedom.
+    # The prior is estimated from the given cells, so it has at most as many degrees of freedom as
+    # all these cells together.
     half, centre, most = np.inf, float(logs.mean()), float(freedom.sum())
     if excess > 0.0:
         half = 1e8
@@ -142,11 +146,12 @@ def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
 
 
 def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
-    """Return the prior from the variances of any number of cells, as if all cells scattered alike.
+    """Return a prior from the variances of any number of cells, as if all cells scattered alike.
 
-    The common variance is a median, which a few disturbed cells do not move.
+    The common variance is a median, which a few disturbed cells hardly change.
     """
-    # The median of a sample's variance is below its mean. The gap is largest for small samples.
+    # The variance of a sample is more often below than above the true variance, most of all for
+    # small samples. So each variance is divided by its expected median.
     typical = float(np.median(variance / (stats.chi2.median(freedom) / freedom)))
     weight = max(1.0, _MEDIAN_INFORMATION * float(freedom.sum()))
     return VariancePrior(weight, max(typical, _LEAST_VARIANCE), len(variance))
@@ -154,13 +159,13 @@ def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
 
 @dataclass(frozen=True)
 class ReplicateNoise:
-    """The noise of the replicates of cells; each array but `counted` has an item for each cell."""
+    """The noise of cells' replicates; all arrays but `counted` have one item for each cell."""
 
     counted: _Mask  # whether each value counts; false for a disturbed replicate
     n: NDArray[np.intp]  # number of replicates that count
     mean: Values  # mean of the replicates that count, NaN without a value
     own_variance: Values  # variance of the replicates that count; NaN for fewer than two
-    variance: Values  # variance of one replicate, moderated where `moderated` is true
+    variance: Values  # variance of one replicate; moderated if `moderated` is true
     freedom: Values  # degrees of freedom of `variance`
     moderated: _Mask  # whether the variance is moderated by the prior
 
@@ -175,9 +180,9 @@ def estimate_noise(
 
     Args:
         values: finite values of all replicates, mostly logarithms.
-        cells: number of the cell of each value; by default, all values are of one cell.
+        cells: for each value, the number of its cell; by default, all values are of one cell.
         number: number of cells.
-        prior: the prior of each cell, see `fit_priors_of_kinds`; by default, cells share nothing.
+        prior: the prior of each cell, see `fit_priors_of_kinds`; by default, no cell has a prior.
     """
     cells = np.zeros(len(values), dtype=np.intp) if cells is None else cells
     counted = np.full(len(values), True)
@@ -192,9 +197,9 @@ def estimate_noise(
 def moderate_variances(
     own: Values, freedom: Values, prior: VariancePrior
 ) -> tuple[Values, Values, _Mask]:
-    """Return moderated variances, their degrees of freedom, and which cells the prior moderates.
+    """Return moderated variances, their degrees of freedom, and for each whether it is moderated.
 
-    A cell keeps its own variance if the prior makes this variance improbable.
+    The variance of a cell is not moderated if it is improbable under the prior.
     """
     moderated = prior.is_probable(own, freedom, _CONTRADICTING)
     shrunk, total = prior.shrink_variances(own, freedom)
@@ -208,8 +213,8 @@ def fit_priors_of_kinds(
 
     Args:
         values: finite values of all replicates, mostly logarithms.
-        cells: number of the cell of each value.
-        kinds: number of each cell's kind; a cell with a negative number has no prior.
+        cells: for each value, the number of its cell.
+        kinds: for each cell, the number of its kind; a cell with a negative number has no prior.
     """
     noise = estimate_noise(values, cells, len(kinds))
     for _ in range(_MOST_PASSES):
@@ -224,7 +229,8 @@ def fit_priors_of_kinds(
 def fit_priors_of_variances(own: Values, freedom: Values, kinds: NDArray[np.intp]) -> VariancePrior:
     """Return the prior of each cell from the variances of its kind, see `fit_priors_of_kinds`."""
     prior = VariancePrior(*(np.full(len(kinds), own) for own in vars(WITHOUT_PRIOR).values()))
-    # Equal values do not show how much their kind scatters: the clock may only be coarse.
+    # Cells with equal values do not show how much cells of their kind scatter, since a coarse clock
+    # can cause equal values.
     known = (freedom > 0.0) & (own > _ROUNDING)
     for kind in np.unique(kinds[kinds >= 0]):
         members = kinds == kind
@@ -240,7 +246,7 @@ def fit_priors_of_variances(own: Values, freedom: Values, kinds: NDArray[np.intp
 def _moments(
     values: Values, cells: NDArray[np.intp], number: int
 ) -> tuple[NDArray[np.intp], Values, Values]:
-    """Return the number of values of each cell, their mean and their variance, NaN if unknown."""
+    """Return for each cell the number, the mean and the variance of its values, NaN if unknown."""
     n = np.bincount(cells, minlength=number)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(cells, values, number) / n
@@ -255,11 +261,11 @@ def _disturbed_replicates(
     sizes: NDArray[np.intp],
     prior: VariancePrior,
 ) -> NDArray[np.intp]:
-    """Return at most one replicate of each cell: the one farthest from the mean, if improbable.
+    """Return at most one replicate of each cell: the farthest from the mean, if improbable.
 
-    The replicate is compared with the other counted replicates of its cell. These must be more than
-    half of all replicates of the cell (`sizes`). The test is that of an externally studentised
-    residual, with the moderated variance.
+    The replicate is compared with the other counted replicates of its cell. The other counted
+    replicates must be more than half of all replicates of the cell (`sizes`). The test is that of
+    an externally studentised residual, with the moderated variance.
     """
     judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
     candidates = np.flatnonzero(counted & judged[cells])
@@ -288,12 +294,12 @@ def _disturbed_replicates(
 
 
 Values = NDArray[np.float64]
-# Standard deviation of a normal sample, divided by its median absolute deviation.
+# Standard deviation of normal values divided by their median absolute deviation.
 MAD_TO_DEVIATION = 1.4826
 CONFIDENCE = 0.95
 _confidence = ContextVar("confidence", default=CONFIDENCE)
-# Fewest ratios for an interval. An interval from two ratios would be 13 times as wide as their
-# distance.
+# Fewest ratios for an interval. An interval from two ratios would be 13 times as wide as the
+# distance of the two ratios.
 FEWEST_RATIOS = 3
 
 
@@ -308,7 +314,7 @@ def intervals_with_confidence(share: float) -> Iterator[None]:
 
 
 def confidence_text(confidence: float) -> str:
-    """Return a confidence in per cent: "95 %"."""
+    """Return a confidence between 0 and 1 as text in per cent: "95 %"."""
     return f"{100.0 * confidence:g} %"
 
 
@@ -319,7 +325,7 @@ def change_text(ratio: float) -> str:
 
 
 class _HasInterval:
-    """Text methods of a number with a 95 % interval and n."""
+    """Methods that describe in words a number with an interval and a sample size n."""
 
     low: float | None
     high: float | None
@@ -327,12 +333,12 @@ class _HasInterval:
 
     @property
     def low_and_high(self) -> tuple[float, float] | None:
-        """Both ends of the interval; None if there is no interval."""
+        """Return both ends of the interval, or None if there is no interval."""
         return None if self.low is None or self.high is None else (self.low, self.high)
 
     @property
     def n_text(self) -> str:
-        """The size of the sample: "n = 3"."""
+        """The size of the sample as text: "n = 3"."""
         return f"n = {self.n}"
 
     def is_outside_interval(self, value: float) -> bool:
@@ -345,7 +351,8 @@ class _HasInterval:
     def interval_text(self, show: Callable[[float], str] = "{:.2f}".format, unit: str = "") -> str:
         """Return "95 % interval 17.9 to 18.8", or "no interval".
 
-        `show` converts an end to text. The `unit` is written once, after the second end.
+        `show` converts an end of the interval to text. The `unit` is written once, after the second
+        end.
         """
         if self.low_and_high is None:
             return "no interval"
@@ -393,12 +400,12 @@ class Estimate(_HasInterval):
         return cls(float(cell["median"]), low, high, int(cell["n"]))
 
     def text(self, scale: UnitScale) -> str:
-        """Return the whole estimate: "18.3 GB/s, 95 % interval 17.9 to 18.8 GB/s, n = 3"."""
+        """Return median, interval and n: "18.3 GB/s, 95 % interval 17.9 to 18.8 GB/s, n = 3"."""
         interval = self.interval_and_n_text(scale.number, scale.symbol)
         return f"{scale.text(self.median)}, {interval}"
 
     def short_text(self, scale: UnitScale, *, with_interval: bool) -> str:
-        """Return the median without its unit, if wanted with interval: "18.3 (17.9 to 18.8)"."""
+        """Return the median without unit: "18.3", or `with_interval` "18.3 (17.9 to 18.8)"."""
         median = scale.number(self.median)
         if self.low_and_high is None or not with_interval:
             return median
@@ -409,14 +416,14 @@ class Estimate(_HasInterval):
 class Ratio(_HasInterval):
     """The value of one sample divided by the value of another sample, the reference."""
 
-    ratio: float  # the ratio; NaN when a sample is empty
+    ratio: float  # the ratio; NaN if a sample is empty
     # low, high: ends of the 95 % interval; None if a sample is too small.
     low: float | None
     high: float | None
-    n: int  # size of the sample, or number of pairs
-    n_reference: int  # size of the reference, or again the number of pairs
-    # Probability of such a difference, or a larger one, if both samples are alike; None without a
-    # test.
+    n: int  # number of values in the first sample, or number of pairs
+    n_reference: int  # number of values in the reference, or number of pairs
+    # Probability of this difference, or of a larger one, if both samples are alike; None if there
+    # was no test.
     p: float | None = None
 
     @classmethod
@@ -427,12 +434,12 @@ class Ratio(_HasInterval):
             values: the numerators; if unpaired, values that are not above 0 are skipped.
             reference: the denominators.
             paired: whether the values at the same position of both samples make a pair, such as two
-                cells in the same replicate block. If so, the ratio is the median of the ratios of
-                the pairs. If not, the ratio is the ratio of the medians, and interval and p are
-                those of Welch's test of the logarithms. Samples of different runs are unpaired,
-                since hours or days, and often a reboot, are between the runs. Then the interval
-                includes the scatter within the runs, but not the differences between one run and
-                the next.
+                cells in the same replicate block. The result for pairs is the median of the ratios
+                of the pairs. The result without pairs is the ratio of the medians, and interval and
+                p are those of Welch's test of the logarithms. Samples of different runs are
+                unpaired, since hours or days, and often a reboot, are between the runs. The
+                interval without pairs includes the scatter within the runs, but not the differences
+                between one run and the next.
         """
         both = (np.asarray(values, float).ravel(), np.asarray(reference, float).ravel())
         samples = [np.log(own if paired else own[own > 0.0]) for own in both]  # NaN is not above 0
@@ -450,7 +457,7 @@ class Ratio(_HasInterval):
 
     @classmethod
     def of_cells(cls, cell: Mapping[Any, Any], reference: Mapping[Any, Any]) -> Ratio:
-        """Return the ratio of the medians in two rows of `summarise_cells`, as for two runs."""
+        """Return the unpaired ratio of the medians in two rows of `summarise_cells`."""
         both = cell, reference
         n, m = (int(own["n"]) for own in both)
         if not (cell["is_positive"] and reference["is_positive"]):
@@ -458,23 +465,25 @@ class Ratio(_HasInterval):
         ratio = float(cell["median"] / reference["median"])
         errors = np.array([own["variance"] / own["counted"] for own in both])
         freedom = np.array([own["freedom"] for own in both])
-        # Two cells of one kind share a prior, so its degrees of freedom count only once.
+        # Two cells of one kind share a prior, so the degrees of freedom of the prior count only
+        # once.
         most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
         low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
         return cls(ratio, low, high, n, m, p)
 
     @classmethod
     def of_many_cells(cls, ratios: ArrayLike) -> Ratio:
-        """Return the median of the ratios of many cells; three or more cells also give an interval.
+        """Return the median of many cells' ratios, with an interval from three cells on.
 
-        The median is computed from logarithms, so reciprocal ratios have the reciprocal median.
+        The median is computed from logarithms, so the median of the reciprocals is the reciprocal
+        of the median.
         """
         found = cls.of_samples(ratios, np.ones_like(ratios, dtype=float), paired=True)
         return found if found.n >= FEWEST_RATIOS else replace(found, low=None, high=None, p=None)
 
     @property
     def n_text(self) -> str:
-        """The sizes of the samples: "n = 3", or "n = 3 and 5"."""
+        """The sizes of the samples as text: "n = 3", or "n = 3 and 5" if the sizes differ."""
         return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
 
 
@@ -501,11 +510,11 @@ def intervals_and_p_of_ratios(
 
     Args:
         difference: difference of the means of logarithms.
-        errors: squared standard errors along the first axis: of the mean of each of two runs, or of
-            the mean of the differences of pairs.
+        errors: squared standard errors, along the first axis: of the two means of two runs, or of
+            the mean difference of pairs.
         freedom: degrees of freedom of each of the `errors`, which Welch's formula combines.
         ratio: the ratio of the medians. The interval is widened to include this ratio, since the
-            median of an asymmetric sample can be outside.
+            median of an asymmetric sample can be outside of the interval.
         most: upper limit of the combined degrees of freedom.
     """
     errors, freedom = np.asarray(errors, dtype=float), np.asarray(freedom, dtype=float)
@@ -531,9 +540,9 @@ def t_interval(
 ) -> tuple[Values, Values]:
     """Return the ends of 95 % t intervals of samples; NaN where the variance is unknown.
 
-    `is_positive` says which samples have only values above 0; their mean and variance are those of
-    logarithms. In an asymmetric sample the median can lie outside the interval of the mean. Then
-    the interval is widened to include the median.
+    `is_positive` says which samples have only values above 0; mean and variance of these samples
+    are those of logarithms. In an asymmetric sample the median can lie outside the interval of the
+    mean. Then the interval is widened to include the median.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, np.asarray(freedom, float))
@@ -544,27 +553,28 @@ def t_interval(
     return np.fmin(low, median), np.fmax(high, median)
 
 
-# Probability of reporting a difference although there is none.
+# Probability that a test reports a difference although there is none.
 LEVEL = 0.05
-# A smaller difference between equal parts, hosts or runs is not worth a person's time. Equal parts
-# differ by 1 or 2 %, and so do two runs with a reboot between them. A wrong setting or a slow
-# module costs at least 5 %.
+# A smaller relative difference between equal components, hosts or runs is not worth a person's
+# time. Equal components differ by 1 or 2 %, and so do two runs with a reboot between the runs. A
+# wrong setting or a slow memory module costs at least 5 %.
 MATTERS = 0.05
-# The same limit for a single run, in which a disturbance of a few seconds looks like a fault.
+# The smallest relative difference that matters within a single run, in which a disturbance of a few
+# seconds looks like a fault.
 MATTERS_IN_ONE_RUN = 0.08
 
 
 def lost_share(log_loss: float, metric: str) -> float:
-    """Return the loss of a value whose logarithm is worse by `log_loss`, as a share.
+    """Return as a share the loss of a value whose logarithm is worse by `log_loss`.
 
-    For example, 0.1 is 10 % less bandwidth. Twice the latency is a loss of 1.0, and half the
-    bandwidth is a loss of 0.5.
+    For example, a loss of 0.1 is 10 % less bandwidth. Twice the latency is a loss of 1.0, and half
+    the bandwidth is a loss of 0.5.
     """
     return float(np.expm1(log_loss) if less_is_better(metric) else -np.expm1(-log_loss))
 
 
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
-    """Return p-values, adjusted so that the chance of any false positive is at most the level.
+    """Return p-values, adjusted so that a test level limits the chance of any false positive.
 
     This is the step-down method of Holm (1979). The smallest of m p-values is multiplied by m, the
     next one by m - 1, and so on. No result is below the previous result or above 1.
@@ -602,7 +612,7 @@ def is_variation_between_cells_significant(
     variance within cells.
 
     Returns:
-        The answer; None if there is a single cell, or if no cell has two replicates.
+        Whether cells differ; None if there is a single cell, or if no cell has two replicates.
     """
     valid = as_measurements(measurements).valid_rows_with_value().rows
     values = valid["value"].to_numpy(dtype=float)

@@ -1,14 +1,16 @@
 """Fit nested linear models to a design, and estimate effects of levels and their differences.
 
-The sum of squares of a term is of type II: what the model gains when the term is added to all terms
-that do not contain this term. Of the usual types only type II is independent of the coding of
-levels, defined with empty cells, and the most powerful where there is no interaction (Langsrud,
-"ANOVA for unbalanced data: Use Type II instead of Type III sums of squares", Statistics and
-Computing 13, 2003). In balanced data, the type II sum of squares is the sum of the term's squared
-effects (Jain, "The Art of Computer Systems Performance Analysis", 1991, chapters 20 to 23).
+The sum of squares of a term is of type II: by how much the residual sum of squares falls when the
+term is added to a model of all terms that do not contain this term. Of the usual types only type II
+is independent of the coding of levels, defined with empty cells, and the most powerful where there
+is no interaction (Langsrud, "ANOVA for unbalanced data: Use Type II instead of Type III sums of
+squares", Statistics and Computing 13, 2003). In balanced data, the type II sum of squares is the
+sum of the term's squared effects (Jain, "The Art of Computer Systems Performance Analysis", 1991,
+chapters 20 to 23).
 
-The module also estimates the difference between two groups of cells. All estimates are on the
-analysed scale. For logarithms a difference is the logarithm of a ratio, and the ratio is given too.
+This module also estimates the difference between two groups of cells. All estimates have the scale
+of the analysed values. If logarithms are analysed, a difference is the logarithm of a ratio, and
+the ratio is given too.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from chaosity.errors import UserError
 from chaosity.place_names import natural_sort_key
 
 Values = NDArray[np.float64]
-# A term, as the numbers of its columns; () is the grand mean.
+# A term is given by the numbers of the columns of its factors; () is the grand mean.
 Term = tuple[int, ...]
 # Most factors in one interaction. An interaction of four factors has hundreds of effects, which
 # nobody can interpret.
 MOST_FACTORS_INTERACTING = 3
-# The largest number of effects that are solved in a model of unbalanced data. More would take
-# seconds.
+# The largest number of effects for which a model of unbalanced data is solved. To solve a model
+# with more effects would take seconds.
 _MOST_EFFECTS = 300
-# Indicator columns are either independent or exactly dependent. So an eigenvalue is a rounding
-# error if it is below this share of a count, or of the largest eigenvalue.
+# Indicator columns are either independent or exactly dependent. So an eigenvalue that is below this
+# share of the largest eigenvalue, or of the largest count of rows, is a rounding error.
 _ROUNDING = 1e-9
 
 
@@ -48,8 +50,8 @@ class _AnovaDesign:
     names: tuple[str, ...]  # names of the factors, then the name of the block, if any
     # Levels of each name, in natural order (node9 before node10).
     levels: tuple[tuple[str, ...], ...]
-    codes: NDArray[np.intp]  # number of the level of each row and name
-    cells: Term  # the term of all factors, whose combinations of levels are the cells
+    codes: NDArray[np.intp]  # the number of a level for each row and each of the `names`
+    cells: Term  # the term of all factors; a cell is a combination of their levels
     block: Term  # the block; () without a block
 
     def term_name(self, term: Term) -> str:
@@ -57,7 +59,7 @@ class _AnovaDesign:
         return " x ".join(self.names[member] for member in term)
 
     def combination_count(self, term: Term) -> int:
-        """Return the number of combinations of a term's levels, also of those without a value."""
+        """Return the number of combinations of a term's levels, with or without a value."""
         return math.prod(len(self.levels[member]) for member in term)
 
     def effect_count(self, term: Term) -> int:
@@ -65,10 +67,10 @@ class _AnovaDesign:
         return math.prod(len(self.levels[member]) - 1 for member in term)
 
     def combination_of_each_row(self, term: Term) -> NDArray[np.intp]:
-        """Return, for each row, the number of its combination of the levels of a term.
+        """Return for each row the number of the combination of a term's levels in this row.
 
-        Only combinations with a value get a number. The numbers follow the order of the levels, and
-        the last factor varies fastest.
+        Only combinations with a value get a number. The combinations are numbered in the order of
+        their levels; the last factor varies fastest.
         """
         found = np.zeros(len(self.codes), dtype=np.intp)
         for member in term:
@@ -87,7 +89,7 @@ class _AnovaDesign:
 def read_anova_design_and_values(
     frame: pd.DataFrame, response: str, factors: Sequence[str], block: str | None = None
 ) -> tuple[_AnovaDesign, Values]:
-    """Check a table and return its design and values; see `anova.analyse_variance` for arguments.
+    """Check a table and return its design and values; `anova.analyse_variance` has the arguments.
 
     Raises:
         UserError: a column is missing or named twice, a cell is empty or not a number, a factor
@@ -152,7 +154,7 @@ def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.i
 
 
 def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ...]]:
-    """Return a sort key: numbers first, in order of value; then texts, with node10 after node9."""
+    """Return a sort key: numbers first, by value, then texts, with node10 after node9."""
     try:
         number = float(level)
     except ValueError:
@@ -161,7 +163,7 @@ def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ..
 
 
 def _text(cell: object) -> str:
-    """Return a cell as text: an empty text for no value, and the same text for 8 and 8.0."""
+    """Return a cell as text: "" without a value; 8 and 8.0 give the same text."""
     if cell is None or cell is pd.NA or cell != cell:
         return ""
     if isinstance(cell, float) and cell.is_integer():
@@ -178,14 +180,15 @@ class FittedTerms:
     freedom: list[int]  # degrees of freedom of each term
     residuals: Values  # shape (rows, responses)
     error_freedom: int  # degrees of freedom of the residuals
-    # Interactions that count as error, as (number of factors, reason). The reason is True if a
-    # model with these interactions is too large, and False if such a model leaves no error.
+    # Interactions that count as error, as (number of their factors, reason). The reason is True if
+    # a model with these interactions is too large, and False if such a model leaves no degrees of
+    # freedom for an error.
     omitted: Sequence[tuple[int, bool]] = ()
     lost: Sequence[Term] = ()  # terms that the data cannot separate from other terms
 
 
 def fit_largest_model(design: _AnovaDesign, responses: Values) -> FittedTerms:
-    """Fit factors, interactions and the block to each column of `responses`."""
+    """Fit the factors, their interactions and the block to each column of `responses`."""
     centred = responses - responses.mean(axis=0)  # a large mean would cost digits of precision
     fit_terms = _fit_balanced_data if design.is_balanced else _fit_any_data
     omitted = []
@@ -202,9 +205,9 @@ def fit_largest_model(design: _AnovaDesign, responses: Values) -> FittedTerms:
     return replace(found, omitted=omitted)
 
 
-# Fits orthogonal terms: the means of each term are subtracted, one term after the other.
-# `_fit_any_data` gives the same result but fits 350 models for the 175 terms of ten factors with
-# two levels. It takes 9 s for this, instead of 0.1 s.
+# Terms of balanced data are orthogonal, so the means of each term are subtracted, one term after
+# the other. `_fit_any_data` gives the same result, but for the 175 terms of ten factors with two
+# levels `_fit_any_data` fits 350 models and takes 9 s instead of 0.1 s.
 def _fit_balanced_data(design: _AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     residuals, squares = centred, []
     for term in terms:
@@ -216,9 +219,9 @@ def _fit_balanced_data(design: _AnovaDesign, terms: list[Term], centred: Values)
     return FittedTerms(terms, squares, freedom, residuals, rest)
 
 
-# Fits all terms whose effects the data can separate. The sum of squares of each term is the
-# difference of two models. If terms cannot be separated, interactions are left out before factors,
-# and the last factor before earlier ones.
+# Fits all terms whose effects the data can separate. The sum of squares of a term is the difference
+# between the sums of a model with the term and a model without it. If the data cannot separate
+# terms, interactions are left out before factors, and later factors before earlier factors.
 def _fit_any_data(design: _AnovaDesign, terms: list[Term], centred: Values) -> FittedTerms:
     columns = cache(lambda term: _indicator_columns(_effect_of_each_row(design, term)))
 
@@ -249,10 +252,10 @@ def _split_off_largest(design: _AnovaDesign, terms: list[Term]) -> tuple[Term, l
     return largest, [term for term in terms if not set(term) <= set(largest)]
 
 
-# `cells` has, for each row, the number of its combination of the largest term's levels. Subtracting
-# the means of these combinations fits the largest term. The columns of the other effects, `solved`,
-# are then solved for within the combinations (the theorem of Frisch, Waugh and Lovell). So there
-# are few columns to solve for, whatever the number of cells.
+# `cells` has for each row the number of the combination of the largest term's levels. To fit the
+# largest term, the mean of each combination is subtracted. The other effects, whose columns are
+# `solved`, are then fitted within the combinations (the theorem of Frisch, Waugh and Lovell). So
+# there are few columns to solve for, even with many cells.
 def _residuals_and_rank(
     cells: NDArray[np.intp], solved: list[sparse.csc_array], responses: Values
 ) -> tuple[Values, int]:
@@ -273,7 +276,7 @@ def _residuals_and_rank(
 
 
 def _effect_of_each_row(design: _AnovaDesign, term: Term) -> NDArray[np.intp]:
-    """Return, for each row, the number of its effect; -1 if any factor has its first level."""
+    """Return for each row the number of its effect; -1 if any factor has its first level."""
     codes = design.codes[:, list(term)] - 1
     shape = [len(design.levels[member]) - 1 for member in term]
     effects = np.ravel_multi_index(tuple(np.maximum(codes, 0).T), shape)
@@ -281,23 +284,24 @@ def _effect_of_each_row(design: _AnovaDesign, term: Term) -> NDArray[np.intp]:
 
 
 def _indicator_columns(codes: NDArray[np.intp]) -> sparse.csc_array:
-    """Return a column for each code from 0 on: 1 in the rows with this code, 0 in all others."""
+    """Return a column for each code from 0 on: 1 in rows with this code, 0 in all other rows."""
     rows = np.flatnonzero(codes >= 0)
     shape = (len(codes), int(codes.max(initial=0)) + 1)
     return sparse.csc_array((np.ones(len(rows)), (rows, codes[rows])), shape)
 
 
 def _means_by_code(codes: NDArray[np.intp], values: Values) -> Values:
-    """Return, for each row, the means of the columns of `values` over all rows with equal code."""
+    """Return for each row the mean of each column of `values` over all rows with its code."""
     sums = np.column_stack([np.bincount(codes, column) for column in values.T])
     found: Values = (sums / np.bincount(codes)[:, None])[codes]
     return found
 
 
-# Most levels whose pairs are all reported: twelve levels have 66 pairs. With more levels only the
-# pair with the largest difference is reported.
+# With up to this many levels, the differences of all pairs of levels are reported (66 pairs for
+# twelve levels). With more levels only the pair with the largest difference is reported.
 MOST_LEVELS_IN_PAIRS = 12
-# With more levels the studentized range takes seconds to compute, and its interval is too wide.
+# With more levels no pair is reported: the studentized range takes seconds to compute, and its
+# interval is too wide.
 _MOST_LEVELS = 128
 # Most columns of a model. Inverting the normal equations of a larger model takes seconds.
 _MOST_COLUMNS = 1000
@@ -305,10 +309,10 @@ _MOST_COLUMNS = 1000
 
 @dataclass(frozen=True)
 class DifferenceWithInterval:
-    """A difference on the analysed scale, with the ends of its interval; None for an unknown end.
+    """A difference with the ends of its interval; None for an unknown end.
 
-    If the analysed scale is logarithms, `ratio` is the ratio whose logarithm is `value`. On other
-    scales all ratios are None.
+    If the analysed values are logarithms, `ratio` is the ratio whose logarithm is `value`. Without
+    logarithms all ratios are None.
     """
 
     value: float
@@ -332,8 +336,8 @@ class LevelEffect:
     factor: str
     level: str
     n: int  # number of values at this level
-    mean: float  # mean of these values in the response's unit; for logarithms, the geometric mean
-    effect: DifferenceWithInterval  # departure from the grand mean, with all other factors equal
+    mean: float  # mean of the values at this level; the geometric mean if logarithms are analysed
+    effect: DifferenceWithInterval  # departure from the grand mean if all other factors are equal
 
 
 @dataclass(frozen=True)
@@ -343,25 +347,25 @@ class InteractionEffect:
     term: str  # name of the interaction
     levels: tuple[str, str]  # one level of each of the two factors
     n: int  # number of values with both levels
-    effect: DifferenceWithInterval  # the effect; without an interval in unbalanced data
+    effect: DifferenceWithInterval  # in unbalanced data the effect has no interval
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """The difference of two levels or of two groups of cells."""
+    """The difference between two levels or between two groups of cells."""
 
-    factor: str  # factor of the levels, or column by which cells are grouped
-    # level, against: names of both sides; the difference is `level` minus `against`.
+    factor: str  # factor of the two levels, or column by which cells are grouped
+    # level, against: names of the two levels or groups; the difference is `level` minus `against`.
     level: str
     against: str
     difference: DifferenceWithInterval  # the difference with its interval
-    # "Tukey" for an interval that holds for all pairs, None for a single comparison.
+    # "Tukey" if the interval is valid for all pairs at once; None if it is valid for a single pair.
     adjusted: str | None
 
 
 @dataclass(frozen=True)
 class ValuesAndError:
-    """Values on the analysed scale, and the error from which intervals are computed."""
+    """Analysed values or logarithms, and the error from which intervals are computed."""
 
     design: _AnovaDesign
     values: Values
@@ -369,7 +373,7 @@ class ValuesAndError:
     logs: bool  # whether the values are logarithms
     variance: float | None  # mean square of the error; None if no error is left
     freedom: int  # degrees of freedom of the error
-    # Confidence of the intervals, 0 to 1. Tests have the same confidence as intervals, so a test is
+    # Confidence of the intervals and tests, 0 to 1. Both have the same confidence, so a test is
     # significant if the interval excludes zero.
     confidence: float
 
@@ -384,7 +388,7 @@ class ValuesAndError:
         """Return an estimate with its interval.
 
         The variance of the estimate is `weight` times the variance of the error. `multiple` is half
-        the width of the interval, in standard errors. Default: the quantile of Student's t.
+        the width of the interval, in standard errors; by default, the quantile of Student's t.
         """
         value = float(value)
         ends: list[float | None] = [None, None]
@@ -397,7 +401,7 @@ class ValuesAndError:
 
 
 def _ratio(logarithm: float | None) -> float | None:
-    """Return the ratio with a given logarithm; None if it is unknown or too large for a float."""
+    """Return the ratio that has a given logarithm; None if unknown or too large for a float."""
     try:
         return None if logarithm is None else math.exp(logarithm)
     except OverflowError:
@@ -407,12 +411,12 @@ def _ratio(logarithm: float | None) -> float | None:
 def level_effects_and_contrasts(
     analysed: ValuesAndError, terms: Collection[Term]
 ) -> tuple[list[LevelEffect], list[Contrast]]:
-    """Return the effect of each level of the factors in `terms`, and the differences of levels.
+    """Return the effects and the differences of the levels of the factors in `terms`.
 
-    Effects and differences are those of the model without interactions. The effects of a factor sum
-    to zero. The F test of the factor's sum of squares (of type II in unbalanced data) tests these
-    effects. Both lists are empty if the data cannot separate the levels of the factors, or if there
-    are too many levels.
+    Effects and differences are those of a model without interactions. The effects of a factor sum
+    to zero. The F test of the factor's sum of squares (of type II in unbalanced data) tests whether
+    these effects are zero. Both lists are empty if the data cannot separate the levels of the
+    factors, or if there are too many levels.
     """
     design = analysed.design
     codes = map(design.combination_of_each_row, terms)
@@ -456,8 +460,8 @@ def _level_contrasts(
     """Yield the difference of each pair of levels.
 
     With more than `MOST_LEVELS_IN_PAIRS` levels, only the pair with the largest difference is
-    yielded. The intervals hold for all pairs at once (Tukey's method, in Kramer's form if counts
-    differ).
+    yielded. The confidence of the intervals is valid for all pairs at once (Tukey's method, in
+    Kramer's form if the levels have different numbers of values).
     """
     levels = analysed.design.levels[factor]
     size = len(levels)
@@ -480,12 +484,12 @@ def _level_contrasts(
 def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     """Return the quantile of the studentized range."""
     nodes, weights = np.polynomial.legendre.leggauss(128)
-    # Each level has one normal value. `smallest` is the lowest of these values. All other values
-    # lie above `smallest`, by at most the range.
+    # Each level has one normal value, and `smallest` is the lowest of these values. All other
+    # values lie between `smallest` and `smallest` plus the range.
     smallest, below = 8.0 * nodes, special.ndtr(8.0 * nodes)
     smallest_weights = levels * 8.0 * weights * stats.norm.pdf(smallest)
-    # The square root of the residuals' standard deviation relative to the true one. With the
-    # deviation instead of its root, one degree of freedom would need more nodes.
+    # `roots` are square roots of the estimated standard deviation divided by the true one. With the
+    # deviation instead of its root, the integral for one degree of freedom would need more nodes.
     low, high = (stats.chi2.ppf([1e-15, 1.0 - 1e-15], freedom) / freedom) ** 0.25
     roots = low + (high - low) * (nodes + 1.0) / 2.0
     density = 4.0 * freedom * roots**3 * stats.chi2.pdf(freedom * roots**4, freedom)
@@ -503,7 +507,7 @@ def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
 
 
 def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[InteractionEffect]:
-    """Yield the effects of an interaction of two factors; none if a pair of levels has no value."""
+    """Yield the effects of a two-factor interaction; nothing if a pair of levels has no value."""
     design = analysed.design
     first, second = (design.levels[member] for member in pair)
     codes = design.combination_of_each_row(pair)
@@ -520,7 +524,7 @@ def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[Intera
 
 
 def _centred(matrix: Values) -> Values:
-    """Return the departures of a matrix from the means of its rows and columns."""
+    """Return a matrix minus the means of its rows and columns plus its mean."""
     centred: Values = matrix - matrix.mean(axis=0) - matrix.mean(axis=1)[:, None] + matrix.mean()
     return centred
 
@@ -528,16 +532,16 @@ def _centred(matrix: Values) -> Values:
 def compare_groups_of_cells(
     analysed: ValuesAndError, groups: Sequence[str], chosen: tuple[str, str], name: str
 ) -> Contrast | None:
-    """Compare the mean over the cells of one group with the mean over those of another group.
+    """Compare the mean over the cells of one group with the mean over the cells of another group.
 
-    Cells have equal weights, whatever their number of replicates. Differences between blocks are
-    removed. Each group has the noise of its own cells, as in Welch's test. Remote memory can
-    scatter far less than local memory, and then the noise of all cells together is wrong for both
-    groups. With the noise of all cells, a 95 % interval contained the truth in 82 to 99 % of
-    simulations (bench/interval_coverage.py).
+    Cells have equal weights, also if they have different numbers of replicates. Differences between
+    blocks are removed. The noise of a group is computed from the cells of this group alone, as in
+    Welch's test. Remote memory can scatter far less than local memory, and then the noise of all
+    cells together is wrong for both groups. With the noise of all cells, a 95 % interval contained
+    the truth in 82 to 99 % of simulations (bench/interval_coverage.py).
 
-    `groups` has the group of each row's cell, `chosen` has the names of both groups, and `name` is
-    the name of the contrast. The interval is not widened for several comparisons.
+    `groups` has the group of each row's cell, `chosen` has the names of the two groups, and `name`
+    is the name of the contrast. The interval is valid for this single comparison.
 
     Returns:
         The contrast; None when one of the groups has no cell.
@@ -545,7 +549,7 @@ def compare_groups_of_cells(
     design = analysed.design
     cells = design.combination_of_each_row(design.cells)
     counts = np.bincount(cells)[cells].astype(float)  # replicates of each row's cell
-    weights = np.zeros(len(cells))  # the contrast as a sum over the rows
+    weights = np.zeros(len(cells))  # weight of each row in the contrast, which is a sum over rows
     parts = []  # variance and degrees of freedom of each summand of the contrast
     for group, sign in zip(chosen, (1.0, -1.0), strict=True):
         inside = np.asarray(groups, dtype=object) == group
@@ -558,27 +562,27 @@ def compare_groups_of_cells(
     if design.block:
         blocks = _indicator_columns(design.combination_of_each_row(design.block)).toarray()
         within = blocks - _means_by_code(cells, blocks)
-        uneven = weights @ blocks  # how much the groups' blocks differ; zero in balanced data
+        uneven = weights @ blocks  # differences of the groups' blocks; zero in balanced data
         shift = linalg.pinvh(within.T @ within, rtol=_ROUNDING) @ uneven
         weights -= within @ shift
         parts.append((float(uneven @ shift) * (analysed.variance or 0.0), analysed.freedom))
     value, weight, multiple = float(weights @ analysed.values), 0.0, None
     if analysed.variance is not None:
         variance = sum(own for own, _ in parts)
-        # Degrees of freedom by Welch and Satterthwaite.
+        # The formula of Welch and Satterthwaite gives the degrees of freedom.
         freedom = variance**2 / sum(own**2 / df for own, df in parts)
         multiple = float(special.stdtrit(freedom, 0.5 + analysed.confidence / 2.0))
         weight = variance / analysed.variance
     return Contrast(name, *chosen, analysed.estimate(value, weight, multiple), None)
 
 
-# A cell with a single replicate contributes no noise. If no cell has several replicates, the
-# residuals are those of an interaction, and all residuals count equally. Rows with too few degrees
-# of freedom get the noise of all rows.
+# A cell with a single replicate does not count for the noise. If no cell has several replicates,
+# the residuals come from an interaction, and all residuals count equally. If the rows have less
+# than one degree of freedom, the result is the noise of all rows.
 def _own_noise(
     analysed: ValuesAndError, rows: NDArray[np.bool_], counts: Values
 ) -> tuple[float, float]:
-    """Return the noise variance of some rows, and its degrees of freedom."""
+    """Return the variance of the noise of the chosen rows, and its degrees of freedom."""
     tells = 1.0 - 1.0 / counts
     if not tells.any():
         tells = np.ones_like(counts)
