@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.components import SYSTEM, make_component_documents
+from chaosity.components import SYSTEM_COMPONENT, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
@@ -177,7 +177,7 @@ def machines():
 def test_every_place_in_every_plan_parses(topology, experiments):
     host = PlannedHost("server", configuration_name(topology), topology)
     weights = dict.fromkeys((node.os_index for node in topology.memory_nodes), 1.0)
-    names = set(make_component_documents(topology)) - {SYSTEM}
+    names = set(make_component_documents(topology)) - {SYSTEM_COMPONENT}
     for point in plan_host(host, read_config(), experiments, lambda *_: weights).points:
         for load in point["loads"]:
             sides = [load["initiator"], load["target"], load.get("responder")]

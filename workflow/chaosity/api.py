@@ -21,7 +21,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from chaosity.advice.advise import MOST_PLACES, Advice, AdvisedPlace, ShareKeptInMemory, advise
+from chaosity.advice.advise import (
+    DEFAULT_NUMBER_OF_PLACES,
+    Advice,
+    AdvisedPlace,
+    ShareKeptInMemory,
+    advise,
+)
 from chaosity.advice.checked_requests import check_kernel, check_place
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.open_map import open_described_machine
@@ -151,7 +157,7 @@ class HostMap:
         loads = self.machine.loads("program", place, kernel, metric=metric)
         return self.machine.expected_value(loads, self.machine.running_loads(beside))
 
-    def advise(self, request: Request, places: int = MOST_PLACES) -> Advice:
+    def advise(self, request: Request, places: int = DEFAULT_NUMBER_OF_PLACES) -> Advice:
         """Return the best places for a program, the best first, see `advice.advise`.
 
         Raises:

@@ -50,17 +50,17 @@ _ComponentDocument = Mapping[str, object]
 # Name of a component -> its document.
 Components = Mapping[str, _ComponentDocument]
 
-HISTORY_FOLDER = ".history"
-CHECKS_FILE = "check_components.jsonl"
+COMPONENT_HISTORY_FOLDER = ".history"
+COMPONENTS_SEEN_BY_CHECKS_FILE = "check_components.jsonl"
 # Texts show only the number of items of a list with more items than this, such as CPU flags. The
 # component file has all items.
-_MOST_ITEMS = 12
-_LONGEST_VALUE = 90
+_MOST_SHOWN_LIST_ITEMS = 12
+_MOST_SHOWN_CHARACTERS = 90
 # Kinds of components that only discovery adds and removes. The inventory names components of the
 # other kinds.
-_DISCOVERED = {"drive", "gpu", "node", "package"}
+_DISCOVERED_KINDS = {"drive", "gpu", "node", "package"}
 # A file server's clock may be ahead of this machine's by some seconds.
-_CLOCK_SLACK = timedelta(seconds=60)
+_LARGEST_CLOCK_DIFFERENCE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True)
@@ -76,17 +76,17 @@ class ComponentState:
 def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
-        return dict(json.loads(_text(path)))
+        return dict(json.loads(_read_text(path)))
     except (OSError, *MALFORMED):
         return None
 
 
 def _history_file(path: Path) -> Path:
     """Return the file with the history of a component file."""
-    return path.parent / HISTORY_FOLDER / f"{path.stem}.jsonl"
+    return path.parent / COMPONENT_HISTORY_FOLDER / f"{path.stem}.jsonl"
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text in a file, with a replacement character for each byte that is not text."""
     return read_regular_file(path).decode(errors="replace")
 
@@ -102,7 +102,7 @@ def record_component_state(path: Path) -> None:
     states, content, since = _read_component_states(history), read_json_object_or_none(path), now
     # After the clock was ahead and was set back, a state may begin in the future. Then each new
     # record would look older than this state, and Snakemake would measure its point in every run.
-    soon = format_utc(datetime.now(UTC) + _CLOCK_SLACK)
+    soon = format_utc(datetime.now(UTC) + _LARGEST_CLOCK_DIFFERENCE)
     from_future = any(state.since > soon for state in states)
     if from_future:
         states = [replace(state, since=min(state.since, now)) for state in states]
@@ -110,7 +110,7 @@ def record_component_state(path: Path) -> None:
         if file_time(path) > soon:
             os.utime(path)
         if content is None:
-            content = {"unreadable": _text(path)}
+            content = {"unreadable": _read_text(path)}
         since = file_time(path)
     changed = states[-1].content != content if states else content is not None
     if not changed and not from_future:
@@ -130,7 +130,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     unchanged has a single state. `directory` has the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
-    for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
+    for path in sorted((directory / COMPONENT_HISTORY_FOLDER).glob("*.jsonl")):
         for state in _read_component_states(path):
             states = histories.setdefault(path.name.removesuffix(".jsonl"), [])
             if state.content is not None and (not states or states[-1].content != state.content):
@@ -145,10 +145,10 @@ def notes_on_missing_components(directory: Path) -> list[str]:
     sentence.
     """
     notes = []
-    for path in sorted((directory / HISTORY_FOLDER).glob("*.jsonl")):
+    for path in sorted((directory / COMPONENT_HISTORY_FOLDER).glob("*.jsonl")):
         states = _read_component_states(path)
         document = states[-2].content if len(states) > 1 and not states[-1].content else None
-        if document is None or document.get("component") not in _DISCOVERED:
+        if document is None or document.get("component") not in _DISCOVERED_KINDS:
             continue
         serial = document.get("serial")
         which = f" (serial {printable_short_line(str(serial))})" if serial else ""
@@ -189,7 +189,7 @@ def components_changed_since(
 def _read_component_states(history: Path) -> list[ComponentState]:
     """Return the states in a history file. Unreadable lines and a missing file give no state."""
     states = []
-    for line in _text(history).splitlines() if history.exists() else []:
+    for line in _read_text(history).splitlines() if history.exists() else []:
         with suppress(*MALFORMED):
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))
@@ -198,7 +198,7 @@ def _read_component_states(history: Path) -> list[ComponentState]:
 
 def record_components_of_check(folder: Path, moment: str, components: Components) -> None:
     """Add the components that a check saw, if they differ from those of the last check."""
-    path = folder / CHECKS_FILE
+    path = folder / COMPONENTS_SEEN_BY_CHECKS_FILE
     states, content = _read_component_states(path), json.loads(json.dumps(components))
     if not states or states[-1].content != content:
         with path.open("a", encoding="utf-8") as file:
@@ -213,7 +213,7 @@ class ComponentLog:
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / CHECKS_FILE
+        path = folder / COMPONENTS_SEEN_BY_CHECKS_FILE
         self.discovered = read_component_histories(folder / "components")
         with malformed_as_user_error("the file has no components of checks", str(path)):
             self.seen: list[tuple[str, Components]] = [
@@ -290,7 +290,7 @@ def component_differences(
 
 def _short_text(key: str, value: object) -> str:
     text = component_value_text(key, value)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return text if len(text) <= _MOST_SHOWN_CHARACTERS else f"{text[:_MOST_SHOWN_CHARACTERS]}..."
 
 
 def key_as_words(name: str) -> str:
@@ -312,7 +312,7 @@ def component_value_text(name: str, value: object) -> str:
             return format_binary_bytes(value)
         return format_quantity(name, value) if name.endswith(("_hertz", "_seconds")) else str(value)
     if isinstance(value, list | tuple):
-        if len(value) > _MOST_ITEMS:
+        if len(value) > _MOST_SHOWN_LIST_ITEMS:
             return f"{len(value)} values, see the component file"
         return ", ".join(component_value_text(name, item) for item in value) or "none known"
     if isinstance(value, Mapping):
@@ -321,14 +321,14 @@ def component_value_text(name: str, value: object) -> str:
     return str(value)
 
 
-SYSTEM = "system"
+SYSTEM_COMPONENT = "system"
 # The file with the fingerprints of the documents that the last discovery made.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
 # The memory of a node is rounded to multiples of this size, because the number of pages that
 # firmware reserves varies a little from boot to boot. No memory module is as small as this.
-_MEMORY_STEP_BYTES = 64 * 2**20
-_NAMESPACE = re.compile(r"nvme\d+n(\d+)")
-_LONGEST_NAME = 100
+_NODE_MEMORY_ROUNDING_BYTES = 64 * 2**20
+_NVME_NAMESPACE_PATTERN = re.compile(r"nvme\d+n(\d+)")
+_MOST_NAME_CHARACTERS = 100
 # Fields of devices that are in their documents. The kernel's name of a drive is left out, since it
 # can change with the next boot. The libraries that show a GPU are left out, since they depend on
 # the installation.
@@ -353,14 +353,23 @@ def make_component_documents(
     ]  # without a name, a drive cannot be measured
     return {
         **(extra_drives or {}),
-        SYSTEM: _system(topology, tools or {}),
-        **{package_name(part.os_index): _package(part, topology) for part in topology.packages},
-        **{node_name(part.os_index): _node(part, topology) for part in topology.nodes},
-        **{drive_component_name(drive): _device("drive", drive, _DRIVE_KEYS) for drive in drives},
+        SYSTEM_COMPONENT: _make_system_document(topology, tools or {}),
         **{
-            gpu_component_name(gpu): _device("gpu", gpu, _GPU_KEYS) for gpu in topology.compute_gpus
+            package_name(part.os_index): _make_package_document(part, topology)
+            for part in topology.packages
         },
-        **{device.name: _opencl_device(device) for device in topology.opencl_devices},
+        **{
+            node_name(part.os_index): _make_node_document(part, topology) for part in topology.nodes
+        },
+        **{
+            drive_component_name(drive): _make_device_document("drive", drive, _DRIVE_KEYS)
+            for drive in drives
+        },
+        **{
+            gpu_component_name(gpu): _make_device_document("gpu", gpu, _GPU_KEYS)
+            for gpu in topology.compute_gpus
+        },
+        **{device.name: _make_opencl_document(device) for device in topology.opencl_devices},
     }
 
 
@@ -371,7 +380,7 @@ def drive_component_name(drive: NvmeDrive) -> str:
     serial number is unknown, the drive is named after its namespace, which may change from boot to
     boot.
     """
-    match = _NAMESPACE.fullmatch(drive.name or "") if drive.pci else None
+    match = _NVME_NAMESPACE_PATTERN.fullmatch(drive.name or "") if drive.pci else None
     further = f"-n{match[1]}" if match and match[1] != "1" else ""
     word = _hyphenated(drive.pci or drive.serial or drive.name or "unknown")
     return str(PlaceName("drive", address=f"{word}{further}"))
@@ -398,14 +407,14 @@ def _hyphenated(text: str) -> str:
 
     A serial number has at most 20 characters (NVM Express). A file name has at most 255.
     """
-    return re.sub(r"[^A-Za-z0-9]+", "-", text[:_LONGEST_NAME]).strip("-")
+    return re.sub(r"[^A-Za-z0-9]+", "-", text[:_MOST_NAME_CHARACTERS]).strip("-")
 
 
-def _system(topology: Topology, tools: Mapping[str, str]) -> _ComponentDocument:
+def _make_system_document(topology: Topology, tools: Mapping[str, str]) -> _ComponentDocument:
     """Return the facts that affect all results of a host and stay the same after a reboot."""
     return {
         **{key: fact for key, fact in topology.host.items() if key != "name"},
-        "component": SYSTEM,
+        "component": SYSTEM_COMPONENT,
         "configuration": configuration_name(topology),
         "cache_line_bytes": topology.cache_line_bytes,
         "offline_cpus": format_cpu_list(topology.restrictions.offline_cpus),
@@ -414,7 +423,7 @@ def _system(topology: Topology, tools: Mapping[str, str]) -> _ComponentDocument:
     }
 
 
-def _package(package: Package, topology: Topology) -> _ComponentDocument:
+def _make_package_document(package: Package, topology: Topology) -> _ComponentDocument:
     cores = [core for core in topology.cores if core.package == package.os_index]
     return {
         "component": "package",
@@ -432,11 +441,13 @@ def _package(package: Package, topology: Topology) -> _ComponentDocument:
     }
 
 
-def _node(node: Node, topology: Topology) -> _ComponentDocument:
+def _make_node_document(node: Node, topology: Topology) -> _ComponentDocument:
     """Return a node's document, with the memory that firmware provided, even with a balloon."""
     memory_bytes, table = node.memory_bytes, topology.distances
     if node.present_bytes is not None:
-        memory_bytes = round(node.present_bytes / _MEMORY_STEP_BYTES) * _MEMORY_STEP_BYTES
+        memory_bytes = (
+            round(node.present_bytes / _NODE_MEMORY_ROUNDING_BYTES) * _NODE_MEMORY_ROUNDING_BYTES
+        )
     return {
         "component": "node",
         "os_index": node.os_index,
@@ -465,16 +476,19 @@ def _node(node: Node, topology: Topology) -> _ComponentDocument:
     }
 
 
-def _device(
+def _make_device_document(
     kind: str, device: NvmeDrive | Gpu | OpenclDevice, keys: Iterable[str]
 ) -> _ComponentDocument:
     return {"component": kind, **{key: getattr(device, key) for key in keys}}
 
 
-def _opencl_device(device: OpenclDevice) -> _ComponentDocument:
+def _make_opencl_document(device: OpenclDevice) -> _ComponentDocument:
     """Return a device's document, without a processor's memory size, which a balloon changes."""
     memory_bytes = None if device.is_processor else device.memory_bytes
-    return {**_device("opencl_device", device, _OPENCL_KEYS), "memory_bytes": memory_bytes}
+    return {
+        **_make_device_document("opencl_device", device, _OPENCL_KEYS),
+        "memory_bytes": memory_bytes,
+    }
 
 
 def write_changed_components(directory: Path, documents: Components) -> list[str]:
@@ -552,7 +566,7 @@ def read_component_documents(folder: Path) -> dict[str, _ComponentDocument]:
 
 def facts_of_system_component(components: Components) -> HostFacts:
     """Return the facts in the system component; empty if the component is missing."""
-    return cast(HostFacts, components.get(SYSTEM, {}))
+    return cast(HostFacts, components.get(SYSTEM_COMPONENT, {}))
 
 
 def processor_model(folder: Path) -> str | None:
@@ -593,4 +607,4 @@ def is_virtual_machine(folder: Path) -> bool:
 
 def _system_component(folder: Path) -> _ComponentDocument:
     """Return the system component of ``results/HOST/CONFIGURATION``; empty if there is none."""
-    return read_json_object_or_none(folder / "components" / f"{SYSTEM}.json") or {}
+    return read_json_object_or_none(folder / "components" / f"{SYSTEM_COMPONENT}.json") or {}

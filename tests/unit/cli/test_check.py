@@ -18,7 +18,7 @@ import pytest
 from broken_runs import chaosity
 from chaosity.cli import chaosity as command_line
 from chaosity.cli.check import print_check_result
-from chaosity.components import CHECKS_FILE
+from chaosity.components import COMPONENTS_SEEN_BY_CHECKS_FILE
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, HostCheckResult, refuse_busy_host
 from chaosity.health.check_points import CheckedValue, CheckPoint
@@ -45,7 +45,10 @@ def test_each_check_keeps_the_components_that_it_sees(folder: Path):
         topology["host"]["kernel_release"] = kernel
         path.write_text(json.dumps(topology))
         HostCheck(folder).run()
-    states = [json.loads(line) for line in (folder / CHECKS_FILE).read_text().splitlines()]
+    states = [
+        json.loads(line)
+        for line in (folder / COMPONENTS_SEEN_BY_CHECKS_FILE).read_text().splitlines()
+    ]
     assert [each["content"]["system"]["kernel_release"] for each in states] == ["6.1.1", "6.1.2"]
 
 

@@ -17,7 +17,7 @@ import hostile_texts
 import pytest
 
 from chaosity.components import (
-    HISTORY_FOLDER,
+    COMPONENT_HISTORY_FOLDER,
     drive_component_name,
     make_component_documents,
     notes_on_missing_components,
@@ -236,7 +236,7 @@ def since(folder, name="drive0"):
 
 def test_a_replaced_drive_has_two_states(tmp_path):
     write_changed_components(tmp_path, {"drive0": OLD, "node0": {}})
-    path = tmp_path / HISTORY_FOLDER / "node0.jsonl"
+    path = tmp_path / COMPONENT_HISTORY_FOLDER / "node0.jsonl"
     before = path.stat().st_mtime_ns
     (tmp_path / "node0.json").touch()
     write_changed_components(tmp_path, {"drive0": NEW, "node0": {}})
@@ -274,7 +274,7 @@ def test_a_component_that_returns_unchanged_has_one_state(tmp_path):
 def test_a_broken_line_is_ignored_and_a_broken_file_is_kept_as_text(tmp_path):
     (tmp_path / "drive0.json").write_text(json.dumps(OLD))  # without history: its first state
     write_changed_components(tmp_path, {"drive0": OLD})
-    history = tmp_path / HISTORY_FOLDER / "drive0.jsonl"
+    history = tmp_path / COMPONENT_HISTORY_FOLDER / "drive0.jsonl"
     history.write_text(history.read_text() + '{"since": \n[1]\n')
     (tmp_path / "drive0.json").write_text("no JSON")
     write_changed_components(tmp_path, {"drive0": NEW})
@@ -289,7 +289,7 @@ def test_an_emptied_file_gets_its_last_content_again_and_is_no_change(tmp_path, 
     write_changed_components(tmp_path, {"drive0": OLD, "drive1": OLD})
     for name in ("drive0", "drive1"):
         (tmp_path / f"{name}.json").write_bytes(left)
-    (tmp_path / HISTORY_FOLDER / "drive1.jsonl").unlink()
+    (tmp_path / COMPONENT_HISTORY_FOLDER / "drive1.jsonl").unlink()
     write_changed_components(tmp_path, {"drive0": OLD, "drive1": OLD})
     assert json.loads((tmp_path / "drive0.json").read_text()) == NEW
     assert json.loads((tmp_path / "drive1.json").read_text()) == OLD
@@ -297,8 +297,8 @@ def test_an_emptied_file_gets_its_last_content_again_and_is_no_change(tmp_path, 
 
 
 def test_files_that_are_nested_too_deeply_are_left_out(tmp_path):
-    (tmp_path / HISTORY_FOLDER).mkdir()
-    for path in (tmp_path / "a.json", tmp_path / HISTORY_FOLDER / "a.jsonl"):
+    (tmp_path / COMPONENT_HISTORY_FOLDER).mkdir()
+    for path in (tmp_path / "a.json", tmp_path / COMPONENT_HISTORY_FOLDER / "a.jsonl"):
         path.write_text("[" * 100_000)
     assert read_component_documents(tmp_path) == {}
     assert read_component_histories(tmp_path) == {}

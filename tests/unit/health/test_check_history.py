@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.components import CHECKS_FILE, ComponentLog, record_components_of_check
+from chaosity.components import (
+    COMPONENTS_SEEN_BY_CHECKS_FILE,
+    ComponentLog,
+    record_components_of_check,
+)
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import draw_checks_over_time
 from chaosity.health.check_history import (
@@ -85,7 +89,7 @@ def test_a_slow_node_is_one_change_with_the_kernel_that_changed_then(tmp_path):
         found.sentences()[0],
     )
     assert found.component_changes == ((time_of_night(40), "kernel release 6.1.1 → 6.1.2"),)
-    assert len((tmp_path / CHECKS_FILE).read_text().splitlines()) == 2
+    assert len((tmp_path / COMPONENTS_SEEN_BY_CHECKS_FILE).read_text().splitlines()) == 2
 
 
 def test_a_change_of_components_on_another_night_is_not_blamed(tmp_path):
@@ -213,7 +217,7 @@ def test_a_wrong_time_is_refused(tmp_path, time):
     "text", ['{"since": "x", "content": 3}\n', '{"since": 1, "content": ["a"]}']
 )
 def test_damaged_components_are_refused_by_name(tmp_path, text):
-    (tmp_path / CHECKS_FILE).write_text(text)
+    (tmp_path / COMPONENTS_SEEN_BY_CHECKS_FILE).write_text(text)
     with pytest.raises(UserError, match="the file has no components of checks"):
         checks(tmp_path, lambda *_: 0.0, 3)
 
@@ -378,7 +382,7 @@ def parse_series(text: str, folder: Path) -> None:
 
 
 def parse_states(text: str, folder: Path) -> None:
-    write_text(folder / CHECKS_FILE, text)
+    write_text(folder / COMPONENTS_SEEN_BY_CHECKS_FILE, text)
     log = ComponentLog(folder)
     log.changes_between("2026-11-01T01:00:00.000Z", "2026-11-30T01:00:00.000Z")
     list(log.replacements("drive-0"))

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from chaosity.advice.candidate_places import EQUAL, CandidatePlaces, Score
+from chaosity.advice.candidate_places import (
+    LARGEST_DIFFERENCE_OF_EQUAL_SCORES,
+    CandidatePlaces,
+    Score,
+)
 from chaosity.advice.checked_requests import checked_request
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.requests import BANDWIDTH, LATENCY, Place, Request
@@ -41,7 +45,7 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     numactl = ["numactl", f"--physcpubind={cpus}", *pages, "PROGRAM"]
     found = {"numactl": shlex.join(numactl)}
     own = machine.topology.nodes_of_pus(place.cpus)
-    found["place"] = shlex.join(_place_words(place, own))
+    found["place"] = shlex.join(_chaosity_place_command(place, own))
     if not place.shares or (len(own) == 1 and tuple(place.shares) == own):
         found["taskset"] = shlex.join(["taskset", "--cpu-list", cpus, "PROGRAM"])
     whole = ["srun", "--exclusive", f"--nodelist={machine.host}", "--ntasks=1", "--cpu-bind=none"]
@@ -61,7 +65,7 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
     return found
 
 
-def _place_words(place: Place, workers: Sequence[int]) -> list[str]:
+def _chaosity_place_command(place: Place, workers: Sequence[int]) -> list[str]:
     """Return the words that run PROGRAM in a place with ``chaosity place``."""
     words = ["chaosity", "place", f"--workers={format_cpu_list(workers)}"]
     words.append(f"--cpus={format_cpu_list(place.cpus)}")
@@ -94,9 +98,9 @@ def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | Non
 
 
 # Name of a metric: bytes per second of data from drives that cores process.
-_PROCESSED = "processing_throughput_bytes_per_second"
+_PROCESSING_THROUGHPUT = "processing_throughput_bytes_per_second"
 # Advice lists this many places by default.
-MOST_PLACES = 3
+DEFAULT_NUMBER_OF_PLACES = 3
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ class Advice:
     cached: ShareKeptInMemory | None = None
 
 
-def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> Advice:
+def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_OF_PLACES) -> Advice:
     """Return the best places for a program; other programs may run on the machine.
 
     Args:
@@ -199,14 +203,14 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
 
     def score_by(value_of: Callable[[Sequence[Load], Sequence[Load]], float]) -> Score:
         def score(place: Place) -> float:
-            value = value_of(_loads(machine, request, place, metric), beside)
+            value = value_of(_loads_of_place(machine, request, place, metric), beside)
             return 1 / value if metric == LATENCY else value
 
         return score
 
     found = candidates.best_place_by_node_set(
         score_by(machine.predicted_value),
-        score_by(machine.sure_value),
+        score_by(machine.value_with_least_capacities),
         lambda place: machine.highest_memory_bandwidth(place, request),
     )
     best = max(value for value, _ in found.values())
@@ -214,7 +218,7 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
         """Return a sort key: the best places first, of these the simplest first; then by score."""
         value, place = found[nodes]
-        if value < best * (1 - EQUAL):
+        if value < best * (1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES):
             return 1.0, -value
         return 0.0, *candidates.simplicity(place, nodes), -round(value / best, 3), *nodes
 
@@ -222,7 +226,9 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
     problem = None
     for nodes in sorted(found, key=order):
         try:
-            advised.append(_advised(machine, request, found[nodes][1], beside, advised[:1]))
+            advised.append(
+                _make_advised_place(machine, request, found[nodes][1], beside, advised[:1])
+            )
         except UserError as error:  # the measurements do not suffice to predict this place
             problem = problem or error
         if len(advised) == places:
@@ -231,7 +237,7 @@ def advise(machine: MachineMap, request: Request, places: int = MOST_PLACES) -> 
         raise problem
     cached = None
     if request.goal == "drives":
-        cached = _cached_part(machine, candidates, advised[0].place, beside)
+        cached = _find_share_kept_in_memory(machine, candidates, advised[0].place, beside)
     return Advice(tuple(advised), cached)
 
 
@@ -239,7 +245,7 @@ def _pages_json(shares: Mapping[int, float]) -> dict[str, float]:
     return {node_name(node): share for node, share in shares.items()}
 
 
-def _loads(
+def _loads_of_place(
     machine: MachineMap, request: Request, place: Place, metric: str = BANDWIDTH
 ) -> list[Load]:
     return machine.loads(
@@ -255,7 +261,7 @@ def _used_memory(machine: MachineMap, beside: Sequence[Load]) -> dict[int, float
     return {node.os_index: full.get(f"node{node.os_index}", 0.0) for node in machine.topology.nodes}
 
 
-def _advised(
+def _make_advised_place(
     machine: MachineMap,
     request: Request,
     place: Place,
@@ -268,7 +274,9 @@ def _advised(
     values: dict[str, ExpectedValue | None] = {}
     for metric, own in ((BANDWIDTH, place), (LATENCY, memory)):
         try:
-            values[metric] = machine.expected_value(_loads(machine, request, own, metric), beside)
+            values[metric] = machine.expected_value(
+                _loads_of_place(machine, request, own, metric), beside
+            )
         except UserError:
             if (metric == LATENCY) == latency_is_goal:
                 raise
@@ -290,7 +298,7 @@ def _advised(
     )
 
 
-def _cached_part(
+def _find_share_kept_in_memory(
     machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
 ) -> ShareKeptInMemory | None:
     """Return which share of scanned data is worth keeping in memory; drives deliver the rest.
@@ -299,14 +307,18 @@ def _cached_part(
     (proportional caching, Nicholson et al., HPCache, DaMoN 2022). The cores also read the data that
     the drives deliver.
     """
-    drives = machine.loads("drives", place, metric=_PROCESSED)
+    drives = machine.loads("drives", place, metric=_PROCESSING_THROUGHPUT)
     found: list[tuple[float, dict[int, float]]] = []
     nodes = machine.topology.nodes_of_pus(place.cpus)
     for shares in candidates.page_shares(nodes):
         memory = machine.loads("memory", Place(place.cpus, shares))
         found.append((machine.predicted_scan_rate(memory, drives, beside), shares))
     fastest = max(rate for rate, _ in found)
-    equal = [shares for rate, shares in found if rate >= fastest * (1 - EQUAL)]
+    equal = [
+        shares
+        for rate, shares in found
+        if rate >= fastest * (1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES)
+    ]
     pages = min(equal, key=len)
     memory = machine.loads("memory", Place(place.cpus, pages))
     try:
@@ -314,9 +326,9 @@ def _cached_part(
     except UserError:  # the speed of memory was not measured
         return None
     undetermined = {**share.undetermined, **scan.undetermined}
-    ends = _interval(share), _interval(scan)
+    ends = _ends_of_interval(share), _ends_of_interval(scan)
     return ShareKeptInMemory(share.median, pages, scan.median, *ends, undetermined)
 
 
-def _interval(value: ExpectedValue) -> tuple[float, float] | None:
+def _ends_of_interval(value: ExpectedValue) -> tuple[float, float] | None:
     return None if value.low is None or value.high is None else (value.low, value.high)

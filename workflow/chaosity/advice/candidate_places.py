@@ -28,32 +28,32 @@ ScoredPlace = tuple[float, Place]
 # A function that returns the score of a set of nodes; more is better.
 SetScore = Callable[[Sequence[int]], float]
 # Places whose scores differ by less than this share are equally good, so the simplest is chosen.
-EQUAL = 0.01
+LARGEST_DIFFERENCE_OF_EQUAL_SCORES = 0.01
 # A set of nodes grows no further if two more nodes improve its score by less than this share.
-_WORTH_A_NODE = 0.005
+_LEAST_GAIN_BY_FURTHER_NODES = 0.005
 # The search improves the best set of nodes in at most the first number of steps. In each step, it
 # tries at most the second number of sets that differ in one node.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
 # Of the sets that fill a package first, this many are tried with all placements of the pages, and
 # also the smallest set of each package.
-_TRIED_OF_PACKAGES = 2
+_PACKAGE_SETS_TO_TRY = 2
 # Of single nodes that are alike, this many are tried. One node is enough for the best place, and
 # advice shows the others as equally good.
-_TRIED_ALIKE = 3
+_ALIKE_NODES_TO_TRY = 3
 # A place is not tried if an upper bound of its score is below this share of the best expected
 # score. The sure score of the best place is rarely below this share of its expected score.
-_SURELY_WORSE = 0.7
+_LEAST_SCORE_BOUND_SHARE = 0.7
 # Of the memory nodes without cores of a place, this many are tried: the least used nodes.
-_OTHER_MEMORY = 3
+_REMOTE_MEMORY_NODES_TO_TRY = 3
 # Share of a node's memory that a program can get; the kernel and the page cache need the rest.
-_USABLE_MEMORY = 0.9
+_USABLE_MEMORY_SHARE = 0.9
 # The memory of a node is busy if other programs use this share of its bandwidth.
-_BUSY_MEMORY = 0.3
+_BUSY_MEMORY_BANDWIDTH_SHARE = 0.3
 # Relations of two nodes, from near to far.
-_RELATIONS = ("same_node", "same_package", "other_package")
+_RELATIONS_NEAREST_FIRST = ("same_node", "same_package", "other_package")
 
 
-def _score(place: ScoredPlace) -> float:
+def _score_of_place(place: ScoredPlace) -> float:
     return place[0]
 
 
@@ -80,7 +80,7 @@ class CandidatePlaces:
         used: Mapping[int, float],
     ) -> None:
         self.request, self.topology, self.drives, self.used = request, topology, drives, used
-        self._free = self._free_units(set(busy_units))
+        self._free = self._free_units_by_node(set(busy_units))
         free = sum(map(len, self._free.values()))
         if not free:
             what = "no core is free: the machine has none, or the other programs use all"
@@ -89,12 +89,14 @@ class CandidatePlaces:
             what = f"{format_count(request.cores, 'core')} requested, {free} are free"
             raise UserError(what, remedy=f"request 1 to {free} cores")
         memory = sum(node.size_bytes or 0 for node in topology.memory_nodes)
-        if memory and request.memory_bytes > memory * _USABLE_MEMORY:
+        if memory and request.memory_bytes > memory * _USABLE_MEMORY_SHARE:
             what = f"{format_binary_bytes(request.memory_bytes)} of memory requested"
-            usable = f"{_USABLE_MEMORY:.0%} of {format_binary_bytes(memory)}".replace("%", " %")
+            usable = f"{_USABLE_MEMORY_SHARE:.0%} of {format_binary_bytes(memory)}".replace(
+                "%", " %"
+            )
             raise UserError(what, remedy=f"request at most {usable}, which the host has")
 
-    def _free_units(self, busy: set[int]) -> dict[int, list[int]]:
+    def _free_units_by_node(self, busy: set[int]) -> dict[int, list[int]]:
         """Return node -> a unit of each free core: L3 domains by turns, fast cores first."""
         ranks = {kind.index: kind.speed_rank or (0, 0) for kind in self.topology.core_kinds}
         by_node: dict[int, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -123,7 +125,7 @@ class CandidatePlaces:
         `nodes` are the nodes of the place's cores. A place is simple if these nodes are few and if
         its drives and pages are on them.
         """
-        far = {*self._nodes_of(place.drives)} - {*nodes}
+        far = {*self._nodes_of_drives(place.drives)} - {*nodes}
         return len(nodes), len(far), len(place.shares), len({*place.shares} - {*nodes})
 
     def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
@@ -149,10 +151,12 @@ class CandidatePlaces:
             return
         if self.request.goal == "drives":
             for drives in self._drive_sets(nodes):
-                for shares in self.page_shares(nodes, self._nodes_of(drives)):
+                for shares in self.page_shares(nodes, self._nodes_of_drives(drives)):
                     yield Place(cpus, shares, drives)
             return
-        if self.request.partitioned and self._fits(dict.fromkeys(nodes, 1 / len(nodes))):
+        if self.request.partitioned and self._pages_fit_into_memory(
+            dict.fromkeys(nodes, 1 / len(nodes))
+        ):
             yield Place(cpus)
         for shares in self.page_shares(nodes):
             yield Place(cpus, shares)
@@ -164,21 +168,21 @@ class CandidatePlaces:
 
         All pages on a single node of `further` are tried, too.
         """
-        memory = [*self._kind_of_memory]
+        memory = [*self._memory_kind_by_node]
         here = [node for node in nodes if node in memory]
-        near = [node for node in memory if self._relation(nodes, node) != "other_package"]
+        near = [node for node in memory if self._nearest_relation(nodes, node) != "other_package"]
         alone = [node for node in memory if node not in self._nodes_with_cores]
-        quiet = [node for node in memory if self.used.get(node, 0.0) < _BUSY_MEMORY]
-        kinds = dict.fromkeys(self._kind_of_memory.values())
+        quiet = [node for node in memory if self.used.get(node, 0.0) < _BUSY_MEMORY_BANDWIDTH_SHARE]
+        kinds = dict.fromkeys(self._memory_kind_by_node.values())
         of_each_kind = [
-            [node for node in own if self._kind_of_memory[node] == kind]
+            [node for node in own if self._memory_kind_by_node[node] == kind]
             for own in (near, memory)
             for kind in kinds
             if len(kinds) > 1
         ]
         sets = [here, *of_each_kind, near, memory]
         sets += [[node for node in near if node in quiet], quiet]
-        sets += [[node] for node in [*further, *self._least_used(nodes)]]
+        sets += [[node] for node in [*further, *self._least_used_memory_nodes(nodes)]]
         sets += [[*here, *(node for node in alone if node not in here)]]
         if self.request.goal == "latency":
             sets += [[node] for node in here]
@@ -186,20 +190,20 @@ class CandidatePlaces:
         for each in sets:
             key = tuple(sorted({*each}))
             shares = dict.fromkeys(key, 1 / len(key)) if key else {}
-            if key and key not in tried and self._fits(shares):
+            if key and key not in tried and self._pages_fit_into_memory(shares):
                 tried.add(key)
                 yield shares
 
     @cached_property
-    def _kind_of_memory(self) -> dict[int, str]:
+    def _memory_kind_by_node(self) -> dict[int, str]:
         """Return node -> the kind of its memory, such as DRAM, HBM or CXL."""
         return {node.os_index: node.kind for node in self.topology.memory_nodes}
 
     @cached_property
-    def _usable_bytes(self) -> dict[int, float]:
+    def _usable_bytes_by_node(self) -> dict[int, float]:
         """Return node -> the bytes of its memory that a program can have; infinity if unknown."""
         return {
-            node.os_index: (node.size_bytes or math.inf) * _USABLE_MEMORY
+            node.os_index: (node.size_bytes or math.inf) * _USABLE_MEMORY_SHARE
             for node in self.topology.memory_nodes
         }
 
@@ -208,33 +212,37 @@ class CandidatePlaces:
         """Return the nodes with cores."""
         return {node.os_index for node in self.topology.initiator_nodes}
 
-    def _least_used(self, nodes: Sequence[int]) -> list[int]:
+    def _least_used_memory_nodes(self, nodes: Sequence[int]) -> list[int]:
         """Return memory nodes other than `nodes`; the least used come first, then the nearest."""
-        others = [node for node in self._kind_of_memory if node not in nodes]
+        others = [node for node in self._memory_kind_by_node if node not in nodes]
 
         def order(node: int) -> tuple[float, int, int]:
-            relation = self._relation(nodes, node)
-            return round(self.used.get(node, 0.0), 1), _RELATIONS.index(relation), node
+            relation = self._nearest_relation(nodes, node)
+            return (
+                round(self.used.get(node, 0.0), 1),
+                _RELATIONS_NEAREST_FIRST.index(relation),
+                node,
+            )
 
         best = sorted(others, key=order)
         # Each kind of memory is tried. In reversed order, the best node of a kind overwrites the
         # others.
-        first_of_kind = {self._kind_of_memory[node]: node for node in reversed(best)}
-        return [*dict.fromkeys([*best[:_OTHER_MEMORY], *first_of_kind.values()])]
+        first_of_kind = {self._memory_kind_by_node[node]: node for node in reversed(best)}
+        return [*dict.fromkeys([*best[:_REMOTE_MEMORY_NODES_TO_TRY], *first_of_kind.values()])]
 
-    def _relation(self, nodes: Sequence[int], node: int) -> str:
+    def _nearest_relation(self, nodes: Sequence[int], node: int) -> str:
         """Return the nearest relation of any of the nodes to a node."""
         found = {self.topology.node_relation(each, node) for each in nodes}
-        return next((each for each in _RELATIONS if each in found), "other_package")
+        return next((each for each in _RELATIONS_NEAREST_FIRST if each in found), "other_package")
 
-    def _fits(self, shares: Mapping[int, float]) -> bool:
+    def _pages_fit_into_memory(self, shares: Mapping[int, float]) -> bool:
         """Return whether the pages fit into the memory of their nodes."""
         return all(
-            self.request.memory_bytes * share <= self._usable_bytes.get(node, -1.0)
+            self.request.memory_bytes * share <= self._usable_bytes_by_node.get(node, -1.0)
             for node, share in shares.items()
         )
 
-    def _nodes_of(self, drives: Iterable[str]) -> list[int]:
+    def _nodes_of_drives(self, drives: Iterable[str]) -> list[int]:
         """Return the nodes of drives, each once."""
         nodes = (self.drives[drive]["node"] for drive in drives)
         return [*dict.fromkeys(node for node in nodes if node is not None)]
@@ -256,14 +264,14 @@ class CandidatePlaces:
 
         def distance(node: int | None) -> tuple[int, int]:
             if node is None:
-                return len(_RELATIONS), -1
-            return _RELATIONS.index(self._relation(nodes, node)), node
+                return len(_RELATIONS_NEAREST_FIRST), -1
+            return _RELATIONS_NEAREST_FIRST.index(self._nearest_relation(nodes, node)), node
 
         groups = [by_node[node] for node in sorted(by_node, key=distance)]
         package = [
             by_node[node]
             for node in by_node
-            if distance(node)[0] < _RELATIONS.index("other_package")
+            if distance(node)[0] < _RELATIONS_NEAREST_FIRST.index("other_package")
         ]
         packed = [name for group in groups for name in group]
         turns = [
@@ -305,15 +313,17 @@ class CandidatePlaces:
                 return
             expected: list[ScoredPlace] = []
             for place in sorted(self.places_on(key), key=score_bound, reverse=True):
-                best = max(map(_score, expected), default=0.0)
-                if score_bound(place) > best * _SURELY_WORSE:
+                best = max(map(_score_of_place, expected), default=0.0)
+                if score_bound(place) > best * _LEAST_SCORE_BOUND_SHARE:
                     expected.append((expected_score(place), place))
             sure: list[ScoredPlace] = []
             for value, place in sorted(expected, key=lambda own: -own[0]):
-                if not sure or value > max(sure, key=_score)[0] * (1 - EQUAL):
+                if not sure or value > max(sure, key=_score_of_place)[0] * (
+                    1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES
+                ):
                     sure.append((math.sqrt(value * sure_score(place)), place))
             if sure:
-                least = max(map(_score, sure)) * (1 - EQUAL)
+                least = max(map(_score_of_place, sure)) * (1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES)
                 equal = [own for own in sure if own[0] >= least]
                 found[key] = min(equal, key=lambda own: self.simplicity(own[1], key))
 
@@ -324,7 +334,7 @@ class CandidatePlaces:
             """
             key = tuple(sorted(nodes))
             if key not in first:
-                kinds = len({*self._kind_of_memory.values()})
+                kinds = len({*self._memory_kind_by_node.values()})
                 count = 1 if kinds == 1 else 1 + kinds
                 places = islice(self.places_on(key, fewer=True), count)
                 first[key] = max(map(expected_score, places), default=0.0)
@@ -332,27 +342,35 @@ class CandidatePlaces:
 
         alike: Counter[object] = Counter()
         for node in self.nodes:
-            alike[self._likeness(node, try_first)] += 1
-            if alike[self._likeness(node, try_first)] <= _TRIED_ALIKE:
+            alike[self._key_of_alike_nodes(node, try_first)] += 1
+            if alike[self._key_of_alike_nodes(node, try_first)] <= _ALIKE_NODES_TO_TRY:
                 try_all_places_on([node])
         for package in self.topology.packages:
             try_all_places_on([node for node in package.nodes if node in self._free])
-        for nodes in (*self._growing(try_first), *self._shrinking(try_first)):
+        for nodes in (*self._growing_sets(try_first), *self._shrinking_sets(try_first)):
             try_all_places_on(nodes)
-        by_package = [[*self._one_package_first(own, try_first)] for own in self.topology.packages]
+        by_package = [
+            [*self._sets_that_fill_a_package(own, try_first)] for own in self.topology.packages
+        ]
         best_first = sorted(chain(*by_package), key=try_first, reverse=True)
         smallest = [own[0] for own in by_package if own]
-        for nodes in (*best_first[:_TRIED_OF_PACKAGES], *smallest):
+        for nodes in (*best_first[:_PACKAGE_SETS_TO_TRY], *smallest):
             try_all_places_on(nodes)
         for _ in range(_MOST_IMPROVEMENTS if found else 0):
             best = max(found, key=lambda nodes: found[nodes][0])
             now, place = found[best]
             scores = {
-                nodes: max(expected_score(self._moved(place, nodes)), try_first(nodes))
-                for nodes in self._neighbours(best, try_first)
+                nodes: max(
+                    expected_score(self._place_on_other_nodes(place, nodes)), try_first(nodes)
+                )
+                for nodes in self._neighbouring_sets(best, try_first)
                 if nodes not in found
             }
-            better = [nodes for nodes in scores if scores[nodes] > now * (1 + _WORTH_A_NODE)]
+            better = [
+                nodes
+                for nodes in scores
+                if scores[nodes] > now * (1 + _LEAST_GAIN_BY_FURTHER_NODES)
+            ]
             if not better:
                 break
             for each in sorted(better, key=lambda nodes: -scores[nodes])[:_TRIED_NEIGHBOURS]:
@@ -363,19 +381,19 @@ class CandidatePlaces:
             raise UserError(what, remedy="request less memory, or more cores")
         return found
 
-    def _unlike(self, nodes: Iterable[int], score: SetScore) -> list[int]:
-        """Return the first node of each group of nodes that are alike, see `_likeness`."""
+    def _first_of_alike_nodes(self, nodes: Iterable[int], score: SetScore) -> list[int]:
+        """Return the first node of each group of alike nodes, see `_key_of_alike_nodes`."""
         kinds: dict[object, int] = {}
         for node in nodes:
-            kinds.setdefault(self._likeness(node, score), node)
+            kinds.setdefault(self._key_of_alike_nodes(node, score), node)
         return [*kinds.values()]
 
-    def _likeness(self, node: int, score: SetScore) -> object:
+    def _key_of_alike_nodes(self, node: int, score: SetScore) -> object:
         """Return a key that is equal for alike nodes: package, score and number of free cores."""
         package = self.topology.package_of_node.get(node)
         return package, f"{score([node]):.5g}", len(self._free[node])
 
-    def _one_package_first(self, package: Package, score: SetScore) -> Iterator[list[int]]:
+    def _sets_that_fill_a_package(self, package: Package, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes with enough cores that fill a package first, the best nodes first.
 
         Each set has one node more than the set before it.
@@ -385,20 +403,22 @@ class CandidatePlaces:
             if self.units_on(order[:number]):
                 yield order[:number]
 
-    def _growing(self, score: SetScore) -> Iterator[list[int]]:
+    def _growing_sets(self, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes, each with the best further node added."""
         nodes: list[int] = []
         best, unchanged = 0.0, 0
         while unchanged < 2 and len(nodes) < min(len(self.nodes), self.request.cores):
-            left = self._unlike((node for node in self.nodes if node not in nodes), score)
+            left = self._first_of_alike_nodes(
+                (node for node in self.nodes if node not in nodes), score
+            )
             nodes = [*nodes, max(left, key=lambda node: score([*nodes, node]))]
             if self.units_on(nodes):
                 yield nodes
                 now = score(nodes)
-                unchanged = 0 if now > best * (1 + _WORTH_A_NODE) else unchanged + 1
+                unchanged = 0 if now > best * (1 + _LEAST_GAIN_BY_FURTHER_NODES) else unchanged + 1
                 best = max(best, now)
 
-    def _shrinking(self, score: SetScore) -> Iterator[list[int]]:
+    def _shrinking_sets(self, score: SetScore) -> Iterator[list[int]]:
         """Yield sets of nodes, each with its worst node removed."""
         best_first = sorted(self.nodes, key=lambda node: -score([node]))
         nodes = best_first[: self.request.cores]
@@ -406,22 +426,32 @@ class CandidatePlaces:
         while unchanged < 2 and self.units_on(nodes):
             yield nodes
             now = score(nodes)
-            unchanged = 0 if now > best * (1 + _WORTH_A_NODE) else unchanged + 1
+            unchanged = 0 if now > best * (1 + _LEAST_GAIN_BY_FURTHER_NODES) else unchanged + 1
             best = max(best, now)
             if len(nodes) == 1:
                 return
-            less = ([node for node in nodes if node != own] for own in self._unlike(nodes, score))
+            less = (
+                [node for node in nodes if node != own]
+                for own in self._first_of_alike_nodes(nodes, score)
+            )
             nodes = max(less, key=score)
 
-    def _neighbours(self, nodes: Sequence[int], score: SetScore) -> Iterator[tuple[int, ...]]:
+    def _neighbouring_sets(
+        self, nodes: Sequence[int], score: SetScore
+    ) -> Iterator[tuple[int, ...]]:
         """Yield sets of nodes with enough cores: one node added, removed or replaced."""
-        others = self._unlike((node for node in self.nodes if node not in nodes), score)
-        fewer = [[own for own in nodes if own != node] for node in self._unlike(nodes, score)]
+        others = self._first_of_alike_nodes(
+            (node for node in self.nodes if node not in nodes), score
+        )
+        fewer = [
+            [own for own in nodes if own != node]
+            for node in self._first_of_alike_nodes(nodes, score)
+        ]
         sets = [*fewer, *([*own, other] for own in ([*nodes], *fewer) for other in others)]
         for each in sets:
             if each and self.units_on(each):
                 yield tuple(sorted(each))
 
-    def _moved(self, place: Place, nodes: Sequence[int]) -> Place:
+    def _place_on_other_nodes(self, place: Place, nodes: Sequence[int]) -> Place:
         """Return a place with its cores moved to other nodes; its pages stay."""
         return replace(place, cpus=self.units_on(nodes) or place.cpus)

@@ -20,7 +20,7 @@ from chaosity.topology.topology_model import Topology
 
 # The kernels whose reads and writes the model knows, and shares of reads such as read67.
 KERNELS = ("read", "copy", "scale", "add", "triad", "fill")
-_KERNEL = re.compile(rf"(?:{'|'.join(KERNELS)})(?:_nt)?|read\d{{1,2}}")
+_KERNEL_PATTERN = re.compile(rf"(?:{'|'.join(KERNELS)})(?:_nt)?|read\d{{1,2}}")
 
 
 def parse_running_load(
@@ -44,7 +44,7 @@ def parse_running_load(
     cores, target, kernel, percent = (*parts, "", "", "")[:4]
     if len(parts) > 4:
         raise UserError(f"{text!r} has too many parts", where, "write CORES:TARGET:KERNEL:PERCENT")
-    cpus = _units(cores, topology, where)
+    cpus = _parse_units(cores, topology, where)
     try:
         share = float(percent or 100)
     except ValueError:
@@ -53,7 +53,7 @@ def parse_running_load(
         raise UserError(
             f"{percent!r} is not a share in per cent", where, "write a number of per cent up to 100"
         )
-    shares, names = _target(target, topology, drives, where)
+    shares, names = _parse_target(target, topology, drives, where)
     if names:
         shares = {topology.nodes_of_pus(cpus)[0]: 1.0}
     return RunningLoad(Place(cpus, shares, names), check_kernel(kernel or "read", where), share)
@@ -118,7 +118,7 @@ def check_kernel(kernel: str, where: str) -> str:
     Raises:
         UserError: the model does not know the kernel.
     """
-    if not _KERNEL.fullmatch(kernel):
+    if not _KERNEL_PATTERN.fullmatch(kernel):
         remedy = f"use {', '.join(KERNELS)}, or a share of reads such as read67"
         raise UserError(f"there is no kernel {kernel!r}", where, remedy)
     return kernel
@@ -138,7 +138,7 @@ def drive_name_in_points(
     return found
 
 
-def _units(text: str, topology: Topology, where: str) -> CpuSet:
+def _parse_units(text: str, topology: Topology, where: str) -> CpuSet:
     """Return one processing unit of each core of a place, or the units that the text lists."""
     place, units = parse_place_name(text), CpuSet()
     if place is None:
@@ -158,7 +158,7 @@ def _units(text: str, topology: Topology, where: str) -> CpuSet:
     return units
 
 
-def _target(
+def _parse_target(
     text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> tuple[dict[int, float], tuple[str, ...]]:
     """Return the target in a text: memory, as the share of the pages by node, or drives."""

@@ -13,11 +13,11 @@ from typing import Any, cast
 import numpy as np
 from scipy import stats
 
-from chaosity.advice.alike_cores import QuickModel
+from chaosity.advice.grouped_cores_model import GroupedCoresModel
 from chaosity.advice.requests import (
     BANDWIDTH,
+    DEFAULT_MEMORY_BYTES,
     LATENCY,
-    USUAL_BYTES,
     Place,
     Request,
     RunningLoad,
@@ -46,15 +46,15 @@ from chaosity.twin.model_values import (
 )
 
 # A resource limits a load if at least this share of the resource is used.
-_FULL = 0.98
+_LIMITING_UTILISATION = 0.98
 # A parameter matters for an interval if at least this share of one of its resources is used. With
 # another value in its interval, the parameter could be the limit.
-_BUSY = 0.7
-_QUEUE = "queue"
+_RELEVANT_UTILISATION = 0.7
+_KEY_OF_QUEUE_LATENCY = "queue"
 # Caches serve no notable part of the accesses to data of this many bytes.
-_BEYOND_CACHES = 2 << 30
+_BYTES_BEYOND_CACHES = 2 << 30
 # Step of a parameter's logarithm, from which derivatives are computed.
-_STEP = 0.01
+_LOG_STEP_OF_DERIVATIVE = 0.01
 
 
 @dataclass(frozen=True)
@@ -104,21 +104,23 @@ class MachineMap:
     host: str = "HOST"
 
     @cached_property
-    def model(self) -> QuickModel:
+    def model(self) -> GroupedCoresModel:
         """Return the model with the fitted values."""
-        return QuickModel(model_with_values(self.fitted.values, self.topology, self._description))
+        return GroupedCoresModel(
+            model_with_values(self.fitted.values, self.topology, self._machine_description)
+        )
 
     @cached_property
-    def _models_with_less(self) -> dict[Parameter, QuickModel]:
+    def _models_with_one_smaller_parameter(self) -> dict[Parameter, GroupedCoresModel]:
         """Return parameter -> model in which only this parameter has a slightly smaller value."""
-        smaller = math.exp(-_STEP)
+        smaller = math.exp(-_LOG_STEP_OF_DERIVATIVE)
         return {
-            own: self._model_with({**self.fitted.values, own: value * smaller})
+            own: self._model_with_values({**self.fitted.values, own: value * smaller})
             for own, value in self.fitted.values.items()
         }
 
     @cached_property
-    def _other_models(self) -> list[tuple[Parameter, set[Parameter], QuickModel]]:
+    def _models_that_data_allow(self) -> list[tuple[Parameter, set[Parameter], GroupedCoresModel]]:
         """Return (capacity, changed parameters, model) for each other model that the data allow.
 
         No measurement determines the capacity. A model has the least value of the capacity, or
@@ -133,16 +135,16 @@ class MachineMap:
             (own, {own, *(each for each in values.keys() - now.keys() if each.resources)}, values)
             for own, values in self.fitted.others.items()
         ]
-        return [(own, changed, self._model_with(values)) for own, changed, values in found]
+        return [(own, changed, self._model_with_values(values)) for own, changed, values in found]
 
     @cached_property
-    def _unusual_models(self) -> dict[Parameter, QuickModel]:
+    def _models_with_unusual_latency(self) -> dict[Parameter, GroupedCoresModel]:
         """Return each latency that no point measures -> model with an unusual value of the latency.
 
         The time in queues is left out, since it is assumed and has a wide interval.
         """
         return {
-            each.parameter: self._model_with(
+            each.parameter: self._model_with_values(
                 {
                     **self.fitted.values,
                     each.parameter: each.parameter.usual * math.exp(each.parameter.spread),
@@ -151,11 +153,11 @@ class MachineMap:
             for each in self.fitted.parameters
             if each.parameter.is_latency
             and not (each.is_determined or each.points)
-            and each.parameter.key != _QUEUE
+            and each.parameter.key != _KEY_OF_QUEUE_LATENCY
         }
 
     @cached_property
-    def _without_data(self) -> set[Parameter]:
+    def _parameters_without_data(self) -> set[Parameter]:
         """Return the parameters that have no value in the fit and none in a description."""
         return {
             *PARAMETERS,
@@ -163,26 +165,28 @@ class MachineMap:
         } - self.fitted.known_parameters
 
     @cached_property
-    def _uses(self) -> ParameterUses:
+    def _parameter_uses(self) -> ParameterUses:
         return ParameterUses(self.topology)
 
     @cached_property
-    def _sure_model(self) -> QuickModel:
+    def _model_with_least_capacities(self) -> GroupedCoresModel:
         """Return the model in which each capacity that is not determined has its least value."""
         values: Mapping[Parameter, float] = self.fitted.values
         for own, least in self.fitted.least_capacities.items():
             values = with_capacity_and_same_slow_parts(values, own, least)
-        return self._model_with(values)
+        return self._model_with_values(values)
 
-    def _model_with(self, values: Mapping[Parameter, float]) -> QuickModel:
+    def _model_with_values(self, values: Mapping[Parameter, float]) -> GroupedCoresModel:
         """Return the model with other values."""
         now = self.fitted.values
         changed = {own for own in values.keys() | now.keys() if values.get(own) != now.get(own)}
         same_routes = None if any(own.changes_routes for own in changed) else self.model
-        return QuickModel(model_with_values(values, self.topology, self._description), same_routes)
+        return GroupedCoresModel(
+            model_with_values(values, self.topology, self._machine_description), same_routes
+        )
 
     @cached_property
-    def _description(self) -> MachineDescription:
+    def _machine_description(self) -> MachineDescription:
         """Return the parts of the description that the model reads."""
         kept = {key: value for key, value in self.fitted.description.items() if key != "fitted"}
         return cast(MachineDescription, kept)
@@ -206,7 +210,7 @@ class MachineMap:
         kernel: str = "read",
         *,
         metric: str = BANDWIDTH,
-        memory_bytes: int = USUAL_BYTES,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
         percent: float = 100.0,
     ) -> list[Load]:
         """Return the loads of a place, as points have them.
@@ -266,15 +270,19 @@ class MachineMap:
 
     def predicted_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value of loads while `beside` run: a sum of rates, or a mean latency."""
-        return self._as_measured(self._value(self.model, loads, beside), loads)
+        return self._corrected_by_measured_pairs(
+            self._value_of_model(self.model, loads, beside), loads
+        )
 
-    def sure_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+    def value_with_least_capacities(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
         """Return the value if each capacity is only as large as the rates measured through it."""
-        return self._as_measured(self._value(self._sure_model, loads, beside), loads)
+        return self._corrected_by_measured_pairs(
+            self._value_of_model(self._model_with_least_capacities, loads, beside), loads
+        )
 
     def highest_memory_bandwidth(self, place: Place, request: Request) -> float:
         """Return the highest bandwidth that the memory of a place can give; infinity if unknown."""
-        if request.goal != "bandwidth" or request.memory_bytes < _BEYOND_CACHES:
+        if request.goal != "bandwidth" or request.memory_bytes < _BYTES_BEYOND_CACHES:
             return math.inf
         one_core = self.loads("program", Place(place.cpus[:1], place.shares), request.kernel)
         reads, writes, counted = read_written_and_counted_shares(one_core[0])
@@ -296,12 +304,16 @@ class MachineMap:
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
         """
-        self._check_known(loads, beside, self._value(self.model, loads, beside))
-        return self._expected(
+        self._check_parameters_have_data(
+            loads, beside, self._value_of_model(self.model, loads, beside)
+        )
+        return self._value_with_interval_and_limits(
             loads,
             beside,
-            lambda model: self._value(model, loads, beside),
-            lambda model: self._as_measured(self._value(model, loads, beside), loads),
+            lambda model: self._value_of_model(model, loads, beside),
+            lambda model: self._corrected_by_measured_pairs(
+                self._value_of_model(model, loads, beside), loads
+            ),
         )
 
     def expected_scan_rate_and_memory_share(
@@ -313,16 +325,21 @@ class MachineMap:
             UserError: no valid measurement depends on a number that the values need.
         """
         both = [*memory, *drives]
-        self._check_known(both, beside, self._value(self.model, both, beside))
+        self._check_parameters_have_data(
+            both, beside, self._value_of_model(self.model, both, beside)
+        )
 
-        def rate(model: QuickModel) -> float:
+        def rate(model: GroupedCoresModel) -> float:
             return sum(self._scan_rates(model, memory, both, beside))
 
-        def share(model: QuickModel) -> float:
+        def share(model: GroupedCoresModel) -> float:
             own, rest = self._scan_rates(model, memory, both, beside)
             return own / (own + rest)
 
-        scan, part = (self._expected(both, beside, value, value) for value in (rate, share))
+        scan, part = (
+            self._value_with_interval_and_limits(both, beside, value, value)
+            for value in (rate, share)
+        )
         return scan, replace(part, high=None if part.high is None else min(part.high, 1.0))
 
     def predicted_scan_rate(
@@ -333,7 +350,7 @@ class MachineMap:
 
     def _scan_rates(
         self,
-        model: QuickModel,
+        model: GroupedCoresModel,
         memory: Sequence[Load],
         both: Sequence[Load],
         beside: Sequence[Load],
@@ -342,14 +359,14 @@ class MachineMap:
         results = model.results(both, beside)
         rates = {load["name"]: results[load["name"]].counted_bytes_per_second for load in both}
         own = sum(rates[load["name"]] for load in memory)
-        return self._as_measured(own, memory), sum(rates.values()) - own
+        return self._corrected_by_measured_pairs(own, memory), sum(rates.values()) - own
 
-    def _expected(
+    def _value_with_interval_and_limits(
         self,
         loads: Sequence[Load],
         beside: Sequence[Load],
-        predicted_by: Callable[[QuickModel], float],
-        value_by: Callable[[QuickModel], float],
+        predicted_by: Callable[[GroupedCoresModel], float],
+        value_by: Callable[[GroupedCoresModel], float],
     ) -> ExpectedValue:
         """Return a value of loads with its interval, and what limits the loads.
 
@@ -362,25 +379,27 @@ class MachineMap:
         """
         predicted, value = predicted_by(self.model), value_by(self.model)
         used, every = self.model.used_resources(loads, beside)
-        full = _plain_names(name for name, share in used.items() if share >= _FULL)
+        full = _resource_names_in_words(
+            name for name, share in used.items() if share >= _LIMITING_UTILISATION
+        )
         if not self.fitted.parameters:
             return ExpectedValue(value, None, None, full)
         latency = LATENCY in loads[0]["metrics"]
-        busy = [name for name, share in used.items() if share >= _BUSY]
+        busy = [name for name, share in used.items() if share >= _RELEVANT_UTILISATION]
         slopes = np.zeros(len(self.fitted.values))
-        for place, (own, model) in enumerate(self._models_with_less.items()):
+        for place, (own, model) in enumerate(self._models_with_one_smaller_parameter.items()):
             if (
                 (own.section == "latency_ns" and latency)
                 or own.is_bytes_in_flight
                 or any(map(own.affects_fullness_of, busy))
             ):
-                slopes[place] = math.log(predicted / predicted_by(model)) / _STEP
+                slopes[place] = math.log(predicted / predicted_by(model)) / _LOG_STEP_OF_DERIVATIVE
         variance = float(slopes @ self.fitted.covariance @ slopes)
         kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
         error = self.fitted.errors.get(kind, self.fitted.errors[ALL])
         half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), error)
         ends, undetermined = [value], {}
-        for missing, changed, model in self._other_models:
+        for missing, changed, model in self._models_that_data_allow:
             if any(own.affects_fullness_of(name) for own in changed for name in every):
                 ends.append(value_by(model))
                 if abs(math.log(ends[-1] / value)) > MATTERS_FOR_PREDICTION:
@@ -389,13 +408,15 @@ class MachineMap:
         return ExpectedValue(value, low, high, full, undetermined)
 
     @staticmethod
-    def _value(model: QuickModel, loads: Sequence[Load], beside: Sequence[Load]) -> float:
+    def _value_of_model(
+        model: GroupedCoresModel, loads: Sequence[Load], beside: Sequence[Load]
+    ) -> float:
         if LATENCY not in loads[0]["metrics"]:
             return model.rate(loads, beside)
         results = model.results(loads, beside)
         return fmean(cast(float, results[load["name"]].latency_ns) for load in loads)
 
-    def _as_measured(self, value: float, loads: Sequence[Load]) -> float:
+    def _corrected_by_measured_pairs(self, value: float, loads: Sequence[Load]) -> float:
         """Return a predicted value, corrected by measured pairs that the model does not explain.
 
         A rate over several pairs of nodes is at most what the slowest pair allows. A latency is the
@@ -415,19 +436,22 @@ class MachineMap:
         limits = [self.slow_rates[pair] / share for pair, share in pairs if pair in self.slow_rates]
         return min([value, *limits])
 
-    def _check_known(self, loads: Sequence[Load], beside: Sequence[Load], value: float) -> None:
+    def _check_parameters_have_data(
+        self, loads: Sequence[Load], beside: Sequence[Load], value: float
+    ) -> None:
         """Check that valid measurements depend on each number that a value needs.
 
         Raises:
             UserError: no valid measurement depends on one of these numbers.
         """
-        without = self._without_data and parameters_without_data(
-            self.fitted, self._uses, [*loads, *beside]
+        without = self._parameters_without_data and parameters_without_data(
+            self.fitted, self._parameter_uses, [*loads, *beside]
         )
         unknown = {*without} | {
             own
-            for own, model in self._unusual_models.items()
-            if abs(math.log(self._value(model, loads, beside) / value)) > MATTERS_FOR_PREDICTION
+            for own, model in self._models_with_unusual_latency.items()
+            if abs(math.log(self._value_of_model(model, loads, beside) / value))
+            > MATTERS_FOR_PREDICTION
         }
         for own in sorted_parameters(unknown):
             remedy = f"measure {own.measured_by} first"
@@ -435,7 +459,7 @@ class MachineMap:
 
 
 # Pattern of a resource's name in the model -> name for people; a group is the number of the part.
-_NAMES = (
+_RESOURCE_NAME_PATTERNS = (
     (r"(?:core|slow_cores|fast_cores).*", "cores"),
     (r"l3_(\d+)", "links of L3 domain"),
     (r"node(\d+)", "memory of node"),
@@ -448,11 +472,13 @@ _NAMES = (
 )
 
 
-def _plain_names(resources: Iterable[str]) -> tuple[str, ...]:
+def _resource_names_in_words(resources: Iterable[str]) -> tuple[str, ...]:
     """Return the names of resources for people, such as "memory of nodes 0-3" and "cores"."""
     numbers: dict[str, set[int]] = {}
     for resource in resources:
-        matches = ((re.fullmatch(pattern, resource), text) for pattern, text in _NAMES)
+        matches = (
+            (re.fullmatch(pattern, resource), text) for pattern, text in _RESOURCE_NAME_PATTERNS
+        )
         match, text = next((match, text) for match, text in matches if match)
         numbers.setdefault(text, set()).update(
             map(int, re.findall(r"\d+", "".join(match.groups())))

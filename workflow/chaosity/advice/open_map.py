@@ -42,18 +42,18 @@ from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
 from chaosity.twin.model_values import ALL, cell_medians, departs, model_values
 
 # Data of fewer bytes can be in caches, which have other parameters.
-_BEYOND_CACHES = 64 << 20
+_LEAST_BYTES_BEYOND_CACHES = 64 << 20
 # Metric -> kind of initiator whose values count for a pair of nodes.
-_KIND_OF_INITIATOR = {BANDWIDTH: "node", LATENCY: "pu"}
+_INITIATOR_KIND_OF_METRIC = {BANDWIDTH: "node", LATENCY: "pu"}
 
 
 # (node of the cores, node of the memory) -> a number of this pair, see `MachineMap`.
-_Pairs = dict[tuple[int, int], float]
+_ValueByNodePair = dict[tuple[int, int], float]
 
 
 def _find_slow_pairs(
     measured: Measurements, points: Sequence[Point], topology: Topology, fitted: FittedMachine
-) -> tuple[_Pairs, _Pairs]:
+) -> tuple[_ValueByNodePair, _ValueByNodePair]:
     """Return the slow rates and slow latencies of a map, see `MachineMap`.
 
     The arguments are those of `map_of_results`. Only data beyond the caches count.
@@ -67,13 +67,13 @@ def _find_slow_pairs(
         begin, memory = load["initiator"], load["placement"]["memory_nodes"]
         if (
             not load["target"]["drives"]
-            and load["memory_bytes"] >= _BEYOND_CACHES
-            and begin["kind"] == _KIND_OF_INITIATOR.get(metric)
+            and load["memory_bytes"] >= _LEAST_BYTES_BEYOND_CACHES
+            and begin["kind"] == _INITIATOR_KIND_OF_METRIC.get(metric)
             and len(begin["nodes"]) == len(memory) == 1
         ):
             predicted = model_values(model, [load])[load["name"], metric]
             found[metric, begin["nodes"][0], memory[0]].append((median, predicted))
-    rates, latencies = _Pairs(), _Pairs()
+    rates, latencies = _ValueByNodePair(), _ValueByNodePair()
     for (metric, node, target), own in found.items():
         away = fmean(math.log(median / predicted) for median, predicted in own)
         if departs(away, fitted.scale) and (away > 0) == less_is_better(metric):
@@ -100,7 +100,7 @@ def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Mach
         UserError: the folder has no results of a run, or no bandwidth of memory was measured.
     """
     results = ResultsToFit.read(folder)
-    fitted = _kept_or_new_fit(results, tell)
+    fitted = _read_or_fit_model(results, tell)
     return replace(
         map_of_results(results.measured, results.points, results.topology, fitted),
         stale_components=_stale_components(results),
@@ -160,7 +160,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     return MachineMap(topology, fitted, drives, is_simulated=simulated)
 
 
-def _kept_or_new_fit(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
+def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
     """Return the model of the results: from the file of an earlier call, or fitted anew."""
     folder = results.folder
     digest = hashlib.sha256(__version__.encode())

@@ -11,7 +11,7 @@ from chaosity.cpusets import CpuSet
 Goal = Literal["bandwidth", "latency", "drives"]
 # Default size of a program's data in bytes: more than the caches of every known server, and less
 # than the memory of a node.
-USUAL_BYTES = 4 << 30
+DEFAULT_MEMORY_BYTES = 4 << 30
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 
 
@@ -58,7 +58,7 @@ class Request:
     """
 
     cores: int = 1
-    memory_bytes: int = USUAL_BYTES
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
     goal: Goal = "bandwidth"
     kernel: str = "read"
     drives: int | tuple[str, ...] = 0

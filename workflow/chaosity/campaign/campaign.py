@@ -29,7 +29,7 @@ from chaosity.campaign.files_made_again import (
     set_damaged_records_aside,
 )
 from chaosity.campaign.host_in_mode import (
-    NO_BOOT,
+    COMMANDS_WITHOUT_BOOT,
     HostInMode,
     firmware_and_state_commands,
     hosts_that_can_change_configuration,
@@ -71,17 +71,24 @@ from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
 
 # Options of one letter and without a value can be joined, as in -np.
-_SHORT_DRY_RUN = re.compile(r"-[eFRkpqnS]*n")
-_SHORT_FORCE_ALL = re.compile(r"-[eFRkpqnS]*F")
+_SHORT_DRY_RUN_OPTION = re.compile(r"-[eFRkpqnS]*n")
+_SHORT_FORCE_ALL_OPTION = re.compile(r"-[eFRkpqnS]*F")
 # With these options, Snakemake only lists or checks rules, and needs neither hosts nor tools.
-_READ_RULES = {"--lint", "--list", "--list-rules", "-l", "--list-target-rules", "--lt"}
+_OPTIONS_THAT_ONLY_READ_RULES = {
+    "--lint",
+    "--list",
+    "--list-rules",
+    "-l",
+    "--list-target-rules",
+    "--lt",
+}
 # With these options, Snakemake makes no file of the workflow.
-_WRITE_NOTHING = {
+_OPTIONS_THAT_WRITE_NOTHING = {
     *("--dry-run", "--dryrun", "--report", "--summary", "-S", "--detailed-summary", "-D"),
     *("--dag", "--rulegraph", "--filegraph", "--d3dag"),
 }
 # With these options, Snakemake has to know all jobs at the start, but checkpoints add more jobs.
-_NEED_ALL_JOBS = {
+_OPTIONS_THAT_NEED_ALL_JOBS = {
     **dict.fromkeys(("--until", "-U"), "ends after jobs"),
     **dict.fromkeys(("--touch", "-t"), "marks jobs"),
     "--batch": "divides jobs",
@@ -96,12 +103,14 @@ class CommandLine(NamedTuple):
     @property
     def only_reads_rules(self) -> bool:
         """Return whether Snakemake only reads the rules."""
-        return self._has(_READ_RULES)
+        return self._has_any_option(_OPTIONS_THAT_ONLY_READ_RULES)
 
     @property
     def writes_nothing(self) -> bool:
         """Return whether Snakemake writes no results, as in a dry run, a report or a graph."""
-        return self._has(_WRITE_NOTHING) or any(map(_SHORT_DRY_RUN.match, self.words))
+        return self._has_any_option(_OPTIONS_THAT_WRITE_NOTHING) or any(
+            map(_SHORT_DRY_RUN_OPTION.match, self.words)
+        )
 
     @property
     def is_of_snakemake_job(self) -> bool:
@@ -112,8 +121,12 @@ class CommandLine(NamedTuple):
     def repeats_measurements(self) -> bool:
         """Return whether options force measurements again that already have a record."""
         rules = {"-R", "--forcerun", "--force", "-f"}
-        named = self._has(rules) and any("measure" in word for word in self.words)
-        return named or self._has({"--forceall"}) or any(map(_SHORT_FORCE_ALL.match, self.words))
+        named = self._has_any_option(rules) and any("measure" in word for word in self.words)
+        return (
+            named
+            or self._has_any_option({"--forceall"})
+            or any(map(_SHORT_FORCE_ALL_OPTION.match, self.words))
+        )
 
     def refuse_options_that_need_all_jobs(self, key: str) -> None:
         """Refuse options that need all jobs at the start, since `key` of the config adds jobs.
@@ -121,13 +134,13 @@ class CommandLine(NamedTuple):
         Raises:
             UserError: one of these options is given.
         """
-        for option, does in _NEED_ALL_JOBS.items():
-            if self._has({option}):
+        for option, does in _OPTIONS_THAT_NEED_ALL_JOBS.items():
+            if self._has_any_option({option}):
                 what = f"the option {does} that are known at the start, but {key} adds jobs later"
                 remedy = f"leave out {option} or {key}, or name a target such as measurements"
                 raise UserError(what, option, remedy)
 
-    def _has(self, options: set[str]) -> bool:
+    def _has_any_option(self, options: set[str]) -> bool:
         return any(word.partition("=")[0] in options for word in self.words)
 
 
@@ -205,21 +218,23 @@ class Campaign:
         if self.config["configurations"]:
             self._add_hosts_with_modes(command_line.repeats_measurements)
         else:
-            self._add_hosts_as_they_are()
+            self._add_hosts_in_present_mode()
 
-    def _add_hosts_as_they_are(self) -> None:
+    def _add_hosts_in_present_mode(self) -> None:
         if self.is_main:
             found, errors = discover_hosts(self.config, results=self.discovered)
             for name, error in errors.items():
-                self._skip(name, error)
+                self._skip_host(name, error)
         else:
             found = read_discovered_hosts(self.config)
         for host in found:
-            mode = self._add_mode(host, host.configuration, self.discovered)
+            mode = self._add_host_in_mode(host, host.configuration, self.discovered)
             if self.writes:
                 for other in sorted(mode.folder.parent.glob("*/plan.json")):
-                    self._set_aside(host.name, set_damaged_derived_files_aside(other.parent))
-            self._plan(mode, host)
+                    self._set_damaged_files_aside(
+                        host.name, set_damaged_derived_files_aside(other.parent)
+                    )
+            self._plan_host(mode, host)
 
     def _add_hosts_with_modes(self, repeats: bool) -> None:
         """Add each host in each configuration, with a boot where measurements are missing."""
@@ -233,9 +248,9 @@ class Campaign:
             for name in self.config["configurations"]:
                 # An existing topology is from an earlier run; only a run that is not dry discovers
                 # the host again.
-                mode = self._add_mode(host, name, self.results)
+                mode = self._add_host_in_mode(host, name, self.results)
                 mode.local = needs_no_connection(host, self.config)
-                self._plan_as_last_found(mode, host)
+                self._plan_from_last_discovery(mode, host)
                 if self.is_main and (repeats or not mode.has_plan or not mode.is_complete()):
                     to_boot[host.name] = host
                     mode.firmware_and_state_commands = firmware_and_state_commands(
@@ -249,43 +264,43 @@ class Campaign:
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
             for mode in self.modes_of_host(skipped):
-                if mode.firmware_and_state_commands != NO_BOOT:
+                if mode.firmware_and_state_commands != COMMANDS_WITHOUT_BOOT:
                     del self.modes[skipped, mode.configuration]
             if not self.modes:
                 raise error
-            self._skip(skipped, error)
+            self._skip_host(skipped, error)
 
-    def _skip(self, host: str, error: UserError) -> None:
+    def _skip_host(self, host: str, error: UserError) -> None:
         self.skipped[host] = str(error)
         print(f"chaosity: {error} This run skips the host.", file=sys.stderr)
 
-    def _add_mode(
+    def _add_host_in_mode(
         self, host: InventoryHost | PlannedHost, configuration: str, discovered: Path
     ) -> HostInMode:
         mode = HostInMode(host, configuration, self.results, discovered, self.began)
         self.modes[host.name, configuration] = mode
         return mode
 
-    def _plan_as_last_found(self, mode: HostInMode, host: InventoryHost) -> None:
+    def _plan_from_last_discovery(self, mode: HostInMode, host: InventoryHost) -> None:
         """Plan a host from its last discovery in a configuration, if the files can be read."""
         if not (mode.folder / "topology.json").exists():
             return
         if self.writes:
-            self._set_aside(host.name, set_damaged_derived_files_aside(mode.folder))
+            self._set_damaged_files_aside(host.name, set_damaged_derived_files_aside(mode.folder))
         try:
             found = read_discovered_host(host, mode.configuration, self.config)
-            self._plan(mode, found, tells_budget=False)
+            self._plan_host(mode, found, tells_budget=False)
         except UserError:  # a damaged file; discovery in this configuration writes it again
             mode.forget_plan()
 
     def plan_discovered(self, mode: HostInMode) -> None:
         """Plan a host that this run has discovered after it booted into a configuration."""
         [entry] = read_inventory(self.config["inventory"], [mode.host])
-        self._plan(mode, read_discovered_host(entry, mode.configuration, self.config))
+        self._plan_host(mode, read_discovered_host(entry, mode.configuration, self.config))
         if self.writes:
             mode.write_plan()
 
-    def _plan(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
+    def _plan_host(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
         """Plan a host in a configuration within its budget; keep the plan if this run writes."""
         mode.local = host.local
         # Only the main process calculates weights; other processes read the file that it wrote.
@@ -298,7 +313,7 @@ class Campaign:
             mode.use_plan(plan)
             return
         if self.writes:
-            self._set_aside(host.name, set_damaged_records_aside(plan, mode.folder))
+            self._set_damaged_files_aside(host.name, set_damaged_records_aside(plan, mode.folder))
         missing = notes_on_missing_components(mode.discovery_folder / "components")
         for note in missing:
             print(f"chaosity: host {host.name}: {note}", file=sys.stderr)
@@ -321,7 +336,7 @@ class Campaign:
             weights.write_weights()
             mode.plan.write_plan(mode.folder, points=False)
 
-    def _set_aside(self, host: str, sentences: Iterable[str]) -> None:
+    def _set_damaged_files_aside(self, host: str, sentences: Iterable[str]) -> None:
         """Set files aside by iterating `sentences`, unless another run writes to the results."""
         if self._locks:  # this run holds the lock
             _print_lines(sentences)

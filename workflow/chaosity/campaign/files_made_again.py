@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from chaosity.campaign.measured_page_weights import FILE as WEIGHTS_FILE
+from chaosity.campaign.measured_page_weights import WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
 from chaosity.errors import MALFORMED, UserError, describe_malformed_document, printable_short_line
 from chaosity.records.record_files import (
@@ -32,21 +32,21 @@ from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.rounds.budget import ROUNDS_FOLDER
 from chaosity.units import format_count, join_with_and
 
-_REPORT = "report.html"
+_REPORT_FILE = "report.html"
 # Every start of a run reads these files, so they are always checked.
-_READ_ALWAYS = (_REPORT, WEIGHTS_FILE)
+_FILES_CHECKED_AT_EVERY_START = (_REPORT_FILE, WEIGHTS_FILE)
 # Outputs of rules: single files, and folders of files.
-_FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
-_FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
+_RULE_OUTPUT_FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
+_RULE_OUTPUT_FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
 # Suffix of a file -> the bytes at the end of a complete file of this kind.
-_ENDS = {
+_LAST_BYTES_BY_SUFFIX = {
     ".html": (b"</html>",),
     ".json": (b"}", b"]"),
     ".parquet": (b"PAR1",),
     ".png": (b"IEND\xaeB`\x82",),
     ".svg": (b"</svg>",),
 }
-_END_BYTES = 64
+_BYTES_READ_AT_END = 64
 
 
 def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
@@ -56,17 +56,20 @@ def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     than the report could be read, so of the other files only those newer than the report are read.
     `folder` is ``results/<host>/<configuration>``.
     """
-    for name in _READ_ALWAYS:
-        if reason := _damage(folder / name, 0):
-            yield _set_aside(folder / name, f"the file is {reason}", "computed")
-    read_at = _changed_ns(folder / _REPORT) or 0
-    for path in (*(folder / name for name in _FILES), *sorted(folder.glob("*.parquet"))):
-        if reason := _damage(path, read_at):
-            yield _set_aside(path, f"the file is {reason}", "computed")
-    for output in (folder / name for name in _FOLDERS):
+    for name in _FILES_CHECKED_AT_EVERY_START:
+        if reason := _describe_damage(folder / name, 0):
+            yield _rename_damaged_file(folder / name, f"the file is {reason}", "computed")
+    read_at = _change_time_ns(folder / _REPORT_FILE) or 0
+    for path in (
+        *(folder / name for name in _RULE_OUTPUT_FILES),
+        *sorted(folder.glob("*.parquet")),
+    ):
+        if reason := _describe_damage(path, read_at):
+            yield _rename_damaged_file(path, f"the file is {reason}", "computed")
+    for output in (folder / name for name in _RULE_OUTPUT_FOLDERS):
         for path in sorted(output.glob("[!.]*")):
-            if reason := _damage(path, read_at):
-                yield _set_aside(output, f"{path.name} is {reason}", "computed")
+            if reason := _describe_damage(path, read_at):
+                yield _rename_damaged_file(output, f"{path.name} is {reason}", "computed")
                 break
 
 
@@ -76,15 +79,15 @@ def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
     A record that is older than the tidy table was read for this table, so only the end of such a
     record is read again. `folder` is ``results/<host>/<configuration>`` of the plan's host.
     """
-    read_at = _changed_ns(folder / MEASUREMENTS_FILE) or 0
+    read_at = _change_time_ns(folder / MEASUREMENTS_FILE) or 0
     for point in plan.points:
         for replicate in replicate_numbers(point):
             path = folder / current_record_path(*point_key(point), replicate)
-            if reason := _damage(path, read_at, "verdict"):
-                yield _set_aside(path, f"the record is {reason}", "measured")
+            if reason := _describe_damage(path, read_at, "verdict"):
+                yield _rename_damaged_file(path, f"the record is {reason}", "measured")
 
 
-def _changed_ns(path: Path) -> int | None:
+def _change_time_ns(path: Path) -> int | None:
     """Return when a file or its name last changed, in ns since 1970; None without such a file."""
     try:
         found = path.lstat()
@@ -93,17 +96,17 @@ def _changed_ns(path: Path) -> int | None:
     return max(found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
+def _describe_damage(path: Path, read_at: int, key: str | None = None) -> str | None:
     """Return what is wrong with a file; None if it is complete or does not exist."""
     # A file that has not changed since `read_at` (in ns since 1970) could be read at that time. If
     # `key` is given, the JSON object in the file must have this key.
-    changed = _changed_ns(path)
+    changed = _change_time_ns(path)
     if changed is None:
         return None
     try:
         if not path.is_file():
             return "not a regular file"
-        _check_end(path)
+        _check_end_of_file(path)
         if changed > read_at:
             _check_content(path, key)
     except MALFORMED as error:
@@ -113,15 +116,15 @@ def _damage(path: Path, read_at: int, key: str | None = None) -> str | None:
     return None
 
 
-def _check_end(path: Path) -> None:
+def _check_end_of_file(path: Path) -> None:
     """Raise a ValueError if a file is empty or its end is missing."""
     with path.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        stream.seek(max(0, size - _END_BYTES))
+        stream.seek(max(0, size - _BYTES_READ_AT_END))
         end = stream.read().rstrip()
     if not end:
         raise ValueError("it is empty")
-    if not end.endswith(_ENDS.get(path.suffix, (b"",))):
+    if not end.endswith(_LAST_BYTES_BY_SUFFIX.get(path.suffix, (b"",))):
         raise ValueError("its end is missing")
 
 
@@ -142,7 +145,7 @@ def _check_content(path: Path, key: str | None) -> None:
         read_regular_file(path).decode()
 
 
-def _set_aside(path: Path, what: str, again: str) -> str:
+def _rename_damaged_file(path: Path, what: str, again: str) -> str:
     """Rename a file or folder; return a sentence with its new name and what is made `again`."""
     kept = path.with_name(f"{path.name}.damaged-{time_in_file_name(utc_now_text())}")
     path.rename(kept)
@@ -150,7 +153,7 @@ def _set_aside(path: Path, what: str, again: str) -> str:
 
 
 # Keys of a point on which its definition depends, see `design.point_expansion`.
-_DEFINED_BY = ("loads", "stopping")
+_KEYS_OF_DEFINITION = ("loads", "stopping")
 
 
 def describe_repetitions(
@@ -161,7 +164,7 @@ def describe_repetitions(
     `measurements` has, for each measurement that is going to run, the file of the record, the files
     of the components that changed, and the planned point.
     """
-    reasons = Counter(_reason(*each) for each in measurements if each[0].exists())
+    reasons = Counter(_reason_for_repetition(*each) for each in measurements if each[0].exists())
     if not reasons:
         return None
     listed = "; ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
@@ -169,7 +172,7 @@ def describe_repetitions(
     return f"{format_count(reasons.total(), 'record')} {verb} measured again: {listed}"
 
 
-def _reason(path: Path, changed_components: Sequence[str], point: Point) -> str:
+def _reason_for_repetition(path: Path, changed_components: Sequence[str], point: Point) -> str:
     """Return why the record in a file is measured again, as a clause."""
     if changed_components:
         return f"{join_with_and([Path(file).stem for file in changed_components])} changed"
@@ -179,12 +182,14 @@ def _reason(path: Path, changed_components: Sequence[str], point: Point) -> str:
         return "damaged"
     if record["point"]["definition"] != point["definition"]:
         before, now = map(dict, (record["point"], point))
-        found = (_first_difference(before.get(key), now[key], key) for key in _DEFINED_BY)
+        found = (
+            _first_json_difference(before.get(key), now[key], key) for key in _KEYS_OF_DEFINITION
+        )
         return f"another definition: {next(filter(None, found), 'a new version')}"
     return "failed before" if record["verdict"]["status"] != VALID else "asked for"
 
 
-def _first_difference(before: Any, now: Any, place: str) -> str | None:
+def _first_json_difference(before: Any, now: Any, place: str) -> str | None:
     """Return a text on the first difference of two JSON documents; None if they are equal."""
     if before == now:
         return None
@@ -192,6 +197,6 @@ def _first_difference(before: Any, now: Any, place: str) -> str | None:
         before, now = dict(enumerate(before)), dict(enumerate(now))
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in {**before, **now}:
-            if found := _first_difference(before.get(key), now.get(key), f"{place}.{key}"):
+            if found := _first_json_difference(before.get(key), now.get(key), f"{place}.{key}"):
                 return found
     return printable_short_line(f"{place} was {before!r}, is {now!r}")

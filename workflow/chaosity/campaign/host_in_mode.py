@@ -83,7 +83,7 @@ class HostInMode:
         self.discovery_folder = discovered / host.name / configuration
         self.variables, self.is_simulated = host.variables, host.is_simulated
         self.local = True
-        self.firmware_and_state_commands = NO_BOOT
+        self.firmware_and_state_commands = COMMANDS_WITHOUT_BOOT
         self.before: HostInMode | None = None
         self._began = began
         self._plan: HostPlan | None = None
@@ -240,9 +240,12 @@ class HostInMode:
         return self._failures[folder][f"rep{replicate}"]
 
 
-Words = list[str]  # the words of a command, as a process gets them
+CommandWords = list[str]  # the words of a command, as a process gets them
 # The two commands if all measurements of a host in a configuration exist: no boot is needed.
-NO_BOOT = (["echo", "chaosity: nothing is to be measured in this configuration"], ["false"])
+COMMANDS_WITHOUT_BOOT = (
+    ["echo", "chaosity: nothing is to be measured in this configuration"],
+    ["false"],
+)
 
 
 def hosts_that_can_change_configuration(
@@ -273,7 +276,7 @@ def hosts_that_can_change_configuration(
 
 def firmware_and_state_commands(
     host: InventoryHost, configuration: str, inventory: str, root: Path
-) -> tuple[Words, Words]:
+) -> tuple[CommandWords, CommandWords]:
     """Return two commands: one sets the firmware and reboots the host, one sets the host's state.
 
     A simulated host needs no commands, so both are the command `true`.

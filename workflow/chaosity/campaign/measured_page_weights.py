@@ -26,7 +26,7 @@ from chaosity.runner.observed_state import SHARE_TOLERANCE
 if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
 
-FILE = "weights.json"
+WEIGHTS_FILE = "weights.json"
 
 
 class KeptWorkerWeights(TypedDict):
@@ -46,7 +46,7 @@ class MeasuredPageWeights:
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:
-        self.folder, self.path, self.recalculate = folder, folder / FILE, recalculate
+        self.folder, self.path, self.recalculate = folder, folder / WEIGHTS_FILE, recalculate
         # Name of the weights -> workers as a list such as 0-3 -> their weights.
         self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
@@ -67,7 +67,7 @@ class MeasuredPageWeights:
         kept: dict[int, float] | None = None
         if key in own:
             kept = {int(node): share for node, share in own[key]["shares"].items()}
-        calculated = self._calculate(name, workers) if self.recalculate else None
+        calculated = self._calculate_weights(name, workers) if self.recalculate else None
         if calculated and not (kept and shares_agree(kept, calculated[0])):
             kept, source = calculated
             shares = {str(node): share for node, share in kept.items()}
@@ -80,7 +80,7 @@ class MeasuredPageWeights:
             text = json.dumps({"weights": known}, indent=1, sort_keys=True)
             write_if_changed(self.path, text + "\n")
 
-    def _calculate(
+    def _calculate_weights(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
         """Return node -> share of the pages, and the source; None if bandwidths are not measured.
@@ -94,9 +94,9 @@ class MeasuredPageWeights:
             find_contended_bandwidth_matrix,
         )
 
-        if self._measured is None:
+        if self._read_results_and_bandwidths is None:
             return None
-        host, alone = self._measured
+        host, alone = self._read_results_and_bandwidths
         try:
             if name == CONTENDED:
                 matrix = find_contended_bandwidth_matrix(host.measurements, workers)
@@ -110,7 +110,7 @@ class MeasuredPageWeights:
             return None
 
     @cached_property
-    def _measured(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
+    def _read_results_and_bandwidths(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
         """Return the host's results and its bandwidths from node to node; None without results."""
         from chaosity.export.main_matrices import memory_matrix, read_measured_host
         from chaosity.store.csv_tables import BANDWIDTH

@@ -95,7 +95,7 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     done.write_text(plan.points_fingerprint)
 
 
-def _known_before(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
+def _cells_of_earlier_runs(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
     """Return the cells of earlier runs that `texts` of the config select; None without runs.
 
     Raises:
@@ -137,7 +137,7 @@ class RoundChooser:
         self.components = (discovery_folder or folder) / "components"
         self.choices = read_round_choices(folder)
         self.budget = budget_of_config(config, plan)
-        self.earlier_cells = _known_before(plan, config["known_from"])
+        self.earlier_cells = _cells_of_earlier_runs(plan, config["known_from"])
         rounds = rounds_of_choices(self.choices)
         self._states = self._record_states(rounds)
         planned = {point_key(point): point["estimated_seconds"] for point in plan.points}

@@ -48,7 +48,7 @@ JOB_PREFIX = "chaosity_"
 # Folder in ``results/<host>/<configuration>`` with an empty file for each batch.
 BATCHES_FOLDER = "slurm_batches"
 # Names of the Snakemake resources that `whole_node_job_resources` may return.
-RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
+SLURM_RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
 
 
 class CampaignSlurmJobs:
@@ -125,7 +125,7 @@ class CampaignSlurmJobs:
 
     def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
         """Return the time limit of a batch's Slurm job in minutes; within the job it is unused."""
-        return self._limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
+        return self._time_limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
         """Return the minutes that a measurement adds to its job's time limit: 0 in a batch."""
@@ -136,9 +136,9 @@ class CampaignSlurmJobs:
         if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
         point = mode.planned_point(wildcards.experiment, wildcards.point)
-        return self._limit(point["estimated_seconds"], attempt)
+        return self._time_limit(point["estimated_seconds"], attempt)
 
-    def _limit(self, seconds: float, attempt: int) -> int:
+    def _time_limit(self, seconds: float, attempt: int) -> int:
         factor, slack = self.slurm["time_factor"], self.slurm["slack_minutes"]
         return time_limit_minutes(seconds, factor, slack, attempt)
 
@@ -151,7 +151,7 @@ class CampaignSlurmJobs:
             return lambda wildcards: self._resources[wildcards.host].get(name)
 
         return {
-            **{name: resource_of_host(name) for name in RESOURCES},
+            **{name: resource_of_host(name) for name in SLURM_RESOURCES},
             "runtime": lambda wildcards, attempt: minutes(wildcards, attempt),
         }
 

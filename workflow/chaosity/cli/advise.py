@@ -248,9 +248,9 @@ def _row(place: AdvisedPlace) -> list[str]:
 
 def _loss_text(loss: float) -> str:
     """Return a text on how much worse a place is than the best place, or may be better."""
-    from chaosity.advice.candidate_places import EQUAL
+    from chaosity.advice.candidate_places import LARGEST_DIFFERENCE_OF_EQUAL_SCORES
 
-    if loss < -EQUAL:
+    if loss < -LARGEST_DIFFERENCE_OF_EQUAL_SCORES:
         return f"maybe {format_percent(-loss)} better"
     return format_percent(max(loss, 0.0))
 

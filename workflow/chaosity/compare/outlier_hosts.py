@@ -55,16 +55,16 @@ from chaosity.store.measurements import (
 from chaosity.text_templates import sentences_of_macro
 
 MIN_HOSTS = 3
-_Values = NDArray[np.float64]
+_ValuesOfCellsAndHosts = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _HostDeviations:
     """Deviations of hosts; each array has the shape (cells, hosts), with NaN if not tested."""
 
-    deviation: _Values  # logarithm of (host's value / median of the other hosts)
-    p: _Values  # p-value of the deviation, adjusted for all cells of all hosts
-    detectable: _Values  # smallest detectable deviation, as a logarithm
+    deviation: _ValuesOfCellsAndHosts  # logarithm of (host's value / median of the other hosts)
+    p: _ValuesOfCellsAndHosts  # p-value of the deviation, adjusted for all cells of all hosts
+    detectable: _ValuesOfCellsAndHosts  # smallest detectable deviation, as a logarithm
 
     @property
     def large_and_significant_mask(self) -> NDArray[np.bool_]:
@@ -76,7 +76,7 @@ class _HostDeviations:
 
 
 def _find_outliers_one_by_one(
-    logs: _Values, groups: NDArray[np.str_], within: _Values
+    logs: _ValuesOfCellsAndHosts, groups: NDArray[np.str_], within: _ValuesOfCellsAndHosts
 ) -> tuple[set[int], _HostDeviations]:
     """Return the outlier hosts, named one after the other, and the deviations of all hosts.
 
@@ -102,7 +102,9 @@ def _find_outliers_one_by_one(
     return set(np.flatnonzero(~remaining).tolist()), result
 
 
-def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> _HostDeviations:
+def _deviations(
+    logs: _ValuesOfCellsAndHosts, groups: NDArray[np.str_], within: _ValuesOfCellsAndHosts
+) -> _HostDeviations:
     """Return how far each host is from the median of the other hosts, and the p-values."""
     freedom, spread, expected = scatter_and_median_of_other_hosts(logs, groups, within)
     deviation = logs - expected
@@ -116,8 +118,11 @@ def _deviations(logs: _Values, groups: NDArray[np.str_], within: _Values) -> _Ho
 
 
 def scatter_and_median_of_other_hosts(
-    logs: _Values, groups: NDArray[np.str_], within: _Values, hosts: Collection[int] | None = None
-) -> tuple[_Values, _Values, _Values]:
+    logs: _ValuesOfCellsAndHosts,
+    groups: NDArray[np.str_],
+    within: _ValuesOfCellsAndHosts,
+    hosts: Collection[int] | None = None,
+) -> tuple[_ValuesOfCellsAndHosts, _ValuesOfCellsAndHosts, _ValuesOfCellsAndHosts]:
     """Return the expected value of each host in each cell, from the other hosts, and its scatter.
 
     Returns three arrays of the shape (cells, hosts). First, the degrees of freedom of the spread.
@@ -152,7 +157,7 @@ def scatter_and_median_of_other_hosts(
     return freedom, spread, _medians_of_others(logs)
 
 
-def _variance_of_others(values: _Values) -> _Values:
+def _variance_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHosts:
     """Return, for each value, the variance of the other values of its row; NaN without two."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
@@ -160,11 +165,11 @@ def _variance_of_others(values: _Values) -> _Values:
         away = values - np.nansum(values, axis=1, keepdims=True) / n
         squares = np.nansum(away**2, axis=1, keepdims=True)
         left = np.where(own, squares - away**2 * n / (n - 1.0), squares)
-        variance: _Values = np.maximum(left, 0.0) / (n - own - 1.0)
+        variance: _ValuesOfCellsAndHosts = np.maximum(left, 0.0) / (n - own - 1.0)
     return variance
 
 
-def _medians_of_others(values: _Values) -> _Values:
+def _medians_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHosts:
     """Return, for each value of a row, the median of the other values of this row.
 
     Each row is sorted only once, since computing a median for each of 200 hosts would take minutes.
@@ -176,7 +181,7 @@ def _medians_of_others(values: _Values) -> _Values:
     others = own.sum(axis=1, keepdims=True) - own
     last = values.shape[1] - 1
 
-    def of_others(place: NDArray[np.intp]) -> _Values:
+    def of_others(place: NDArray[np.intp]) -> _ValuesOfCellsAndHosts:
         """Return the value at a position among the sorted other values of each row."""
         place = np.clip(place + (own & (place >= rank)), 0, last)
         return np.take_along_axis(ordered, place, axis=1)
@@ -186,7 +191,10 @@ def _medians_of_others(values: _Values) -> _Values:
 
 
 def _find_cells_where_hosts_differ(
-    n: _Values, medians: _Values, means: _Values, variances: _Values
+    n: _ValuesOfCellsAndHosts,
+    medians: _ValuesOfCellsAndHosts,
+    means: _ValuesOfCellsAndHosts,
+    variances: _ValuesOfCellsAndHosts,
 ) -> pd.DataFrame:
     """Find cells whose hosts differ more than their replicates scatter, the widest range first.
 
@@ -222,10 +230,10 @@ def _find_cells_where_hosts_differ(
 # Most hosts in one comparison. Already 200 hosts with eight nodes and 30 drives take a minute of
 # processor time and 1.3 GB.
 MAX_HOSTS = 1000
-_OTHER = "all other loads"
+_OTHER_LOADS_TEXT = "all other loads"
 # Largest number of places of a kind in a row of the table of hosts. More places are grouped by
 # node, or else by package, so that a row fits on a page.
-_MOST_PLACES = 16
+_MOST_PLACES_IN_A_ROW = 16
 
 
 @dataclass(frozen=True)
@@ -334,11 +342,11 @@ def find_outlier_hosts(
     within = pd.DataFrame(variances * variance_of_median(n)).mean(axis=1).fillna(0.0).to_numpy()
     named, deviations = _find_outliers_one_by_one(medians, groups, within)
     verdicts = [
-        _verdict(names[host], cells, deviations, host, differs=host in named)
+        _make_host_verdict(names[host], cells, deviations, host, differs=host in named)
         for host in range(len(names))
     ]
     ordered = tuple(sorted(verdicts, key=lambda host: (not host.differs, host.speed or 0.0)))
-    typical, at_worst = _detectable(deviations)
+    typical, at_worst = _detectable_deviations(deviations)
     equal = [host for host in range(len(names)) if host not in named]
     differing = _find_cells_where_hosts_differ(
         *(each[:, equal] for each in (n, medians, means, variances))
@@ -366,13 +374,13 @@ def find_outlier_hosts(
         detectable=typical,
         detectable_at_worst=at_worst,
         hosts=ordered,
-        cells=_clear_cells(names, cells, deviations, named),
+        cells=_rows_of_clear_deviations(names, cells, deviations, named),
         names=names,
         resources=tuple(_resource_speeds(cells, medians, deviations, packages or {})),
     )
 
 
-def _detectable(deviations: _HostDeviations) -> tuple[float | None, float | None]:
+def _detectable_deviations(deviations: _HostDeviations) -> tuple[float | None, float | None]:
     """Return the smallest detectable deviation in a typical and in the most scattered cell."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
@@ -387,7 +395,7 @@ def _cell_text(cell: Mapping[Any, Any]) -> str:
     return f"{cell['group']} of {cell['where']}" + (f", {asked}" if asked else "")
 
 
-def _verdict(
+def _make_host_verdict(
     name: str, cells: pd.DataFrame, deviations: _HostDeviations, host: int, *, differs: bool
 ) -> HostVerdict:
     deviation, p = deviations.deviation[:, host], deviations.p[:, host]
@@ -414,7 +422,7 @@ def _verdict(
     )
 
 
-def _clear_cells(
+def _rows_of_clear_deviations(
     names: Sequence[str], cells: pd.DataFrame, deviations: _HostDeviations, named: set[int]
 ) -> pd.DataFrame:
     """Return a row for each clear deviation of the named hosts, see `OutlierHosts.cells`."""
@@ -458,20 +466,24 @@ def _resource_speeds(
     columns: dict[tuple[str, str], list[int]] = {}
     for group in dict.fromkeys(group for group, _, _ in chosen):
         own = {key: number for key, number in chosen.items() if key[0] == group}
-        level = _level_that_fits([names for _, names, _ in own])
+        level = _finest_level_that_fits([names for _, names, _ in own])
         for (_, names, _), number in own.items():
             columns.setdefault((group, names[level]), []).append(number)
     shown = [
-        _speeds(group, place, speed[numbers], clear[numbers])
+        _make_resource_speeds(group, place, speed[numbers], clear[numbers])
         for (group, place), numbers in columns.items()
     ]
     others = sorted(set(range(len(cells))) - set(chosen.values()))
     if others and clear[others].any():
-        shown.append(_speeds(_OTHER, "", np.where(clear, speed, np.nan)[others], clear[others]))
+        shown.append(
+            _make_resource_speeds(
+                _OTHER_LOADS_TEXT, "", np.where(clear, speed, np.nan)[others], clear[others]
+            )
+        )
     return shown
 
 
-def _speeds(
+def _make_resource_speeds(
     group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
 ) -> ResourceSpeeds:
     # A clear deviation counts more than a larger deviation that chance may explain.
@@ -485,7 +497,7 @@ def _place_of_single_part(
     facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
     """Return the group of a cell, and its place from fine to coarse; None for several parts."""
-    sources, targets = (_nodes(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
+    sources, targets = (_parse_nodes(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
     if facts["company"] or in_caches or is_percentile(str(facts["metric"])):
@@ -523,17 +535,17 @@ def _place_of_packages(
     return f"{words} between packages", (f"{source} {ARROW} {target}",)
 
 
-def _nodes(text: object) -> Sequence[int]:
+def _parse_nodes(text: object) -> Sequence[int]:
     """Return the nodes in a text such as 0-3; no nodes if the text is damaged."""
     with suppress(ValueError):
         return parse_cpu_list(str(text))
     return ()
 
 
-def _level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
+def _finest_level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
     """Return the finest level of names that has few enough places, or else the coarsest level."""
     levels = list(zip(*places, strict=True))
     return next(
-        (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES),
+        (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES_IN_A_ROW),
         len(levels) - 1,
     )

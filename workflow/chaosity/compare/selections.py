@@ -54,8 +54,8 @@ from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import COLUMNS
 from chaosity.units import format_binary_bytes, metric_in_words
 
-_HISTORY = "history.parquet"
-_MAX_SUGGESTED = 40
+_HISTORY_FILE = "history.parquet"
+_MOST_SUGGESTED_VALUES = 40
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Selection:
         Raises:
             UserError: a column is unknown, or no row has these values.
         """
-        return replace(self, measurements=_filter(self.measurements, conditions, self.name))
+        return replace(
+            self, measurements=_filter_measurements(self.measurements, conditions, self.name)
+        )
 
 
 def read_selections(texts: Iterable[str]) -> list[Selection]:
@@ -90,7 +92,7 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
         UserError: a file is missing or is not a tidy table, a column is unknown, or no row meets
             the conditions.
     """
-    found = [selection for text in texts for selection in _read(text)]
+    found = [selection for text in texts for selection in _read_selection(text)]
     names = Counter(selection.name for selection in found)
     return [
         replace(each, name=f"{each.name} ({number})") if names[each.name] > 1 else each
@@ -98,13 +100,13 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
     ]
 
 
-def _read(text: str) -> list[Selection]:
+def _read_selection(text: str) -> list[Selection]:
     name, _, query = text.partition("#")
     conditions = parse_conditions(query.split("&") if query else [], text)
     path = Path(name)
     paths = [path]
     if path.is_dir():
-        file = _HISTORY if "era" in conditions else MEASUREMENTS_FILE
+        file = _HISTORY_FILE if "era" in conditions else MEASUREMENTS_FILE
         paths = [path / file] if (path / file).exists() else sorted(path.glob(f"*/{file}"))
         if not paths:
             remedy = "name a folder results/HOST/CONFIGURATION or results/HOST"
@@ -114,13 +116,13 @@ def _read(text: str) -> list[Selection]:
     if is_duckdb_file(path):
         return _read_profiles(path, conditions)
     tables = [
-        Measurements.read(each, HISTORY_COLUMNS if each.name == _HISTORY else COLUMNS)
+        Measurements.read(each, HISTORY_COLUMNS if each.name == _HISTORY_FILE else COLUMNS)
         for each in paths
     ]
     table = tables[0] if len(tables) == 1 else Measurements.concatenated(tables)
     if table.rows["host"].isna().all():
         raise UserError("the file is not a measurements table: the column host is empty", str(path))
-    return [_selection(table, conditions, str(path))]
+    return [_make_selection(table, conditions, str(path))]
 
 
 def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]:
@@ -133,15 +135,15 @@ def _read_profiles(path: Path, conditions: Mapping[str, str]) -> list[Selection]
         no_profile = f"the database has no profile with {listed}"
         raise UserError(no_profile if listed else "the database is empty", str(path))
     tables = [read_profile_measurements(path, profile["id"]) for profile in profiles]
-    return [_selection(Measurements.from_table(table), rest, str(path)) for table in tables]
+    return [_make_selection(Measurements.from_table(table), rest, str(path)) for table in tables]
 
 
-def _selection(table: Measurements, conditions: Mapping[str, str], place: str) -> Selection:
-    measurements = _filter(table, conditions, place)
-    return Selection(_name(measurements, conditions), measurements, conditions)
+def _make_selection(table: Measurements, conditions: Mapping[str, str], place: str) -> Selection:
+    measurements = _filter_measurements(table, conditions, place)
+    return Selection(_name_of_selection(measurements, conditions), measurements, conditions)
 
 
-def _name(measurements: Measurements, conditions: Mapping[str, str]) -> str:
+def _name_of_selection(measurements: Measurements, conditions: Mapping[str, str]) -> str:
     """Return the name of a selection: host, configurations and the other conditions."""
     hosts = measurements.rows.groupby("host", sort=False)["configuration"].unique().items()
     listed = [f"{host} {' and '.join(map(str, names))}" for host, names in hosts]
@@ -162,23 +164,25 @@ def parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
     return conditions
 
 
-def _filter(measurements: Measurements, conditions: Mapping[str, str], place: str) -> Measurements:
+def _filter_measurements(
+    measurements: Measurements, conditions: Mapping[str, str], place: str
+) -> Measurements:
     """Return the rows whose columns have the values in `conditions`, compared as texts."""
     for column, value in conditions.items():
         rows = measurements.rows
         if column not in rows:
             remedy = suggest_allowed_names(column, rows.columns)
             raise UserError(f"unknown column {column!r}", place, remedy)
-        texts = rows[column].map(_text)
+        texts = rows[column].map(_value_as_text)
         if not (texts == value).any():
             known = texts.dropna().unique().tolist()
-            remedy = suggest_allowed_names(value, known[:_MAX_SUGGESTED])
+            remedy = suggest_allowed_names(value, known[:_MOST_SUGGESTED_VALUES])
             raise UserError(f"no row has {column} {value!r}", place, remedy)
         measurements = measurements.select(texts == value)
     return measurements
 
 
-def _text(value: Any) -> str | None:
+def _value_as_text(value: Any) -> str | None:
     """Return a value as a person would write it, such as 2 instead of 2.0."""
     if value is None or pd.isna(value):
         return None
@@ -187,36 +191,36 @@ def _text(value: Any) -> str | None:
 
 PLACE, CLASS = "place", "class"
 ARROW = "\N{RIGHTWARDS ARROW}"
-_GROUP = ("category", "metric")
-QUESTION = ("experiment", "load", "benchmark", "kernel", "asked")
+_GROUP_COLUMNS = ("category", "metric")
+QUESTION_COLUMNS = ("experiment", "load", "benchmark", "kernel", "asked")
 _PLACE_COLUMNS = {
     PLACE: ("initiator", "target"),
     CLASS: ("initiator_kind", "part", "target_kind", "drives", "context"),
 }
 # Columns that describe a co-running load.
-_CORUNNING = {
+_CORUNNING_LOAD_COLUMNS = {
     PLACE: ("load", "initiator", "target", "kernel", "asked"),
     CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
 }
 # Columns that describe a cell in addition to its key. Their values come from the cell's first row.
-_DESCRIPTION = (
-    *(*_GROUP, *QUESTION, "load_parameters"),
+_CELL_DESCRIPTION_COLUMNS = (
+    *(*_GROUP_COLUMNS, *QUESTION_COLUMNS, "load_parameters"),
     *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
 )
 # The columns of a prepared side. All columns of all hosts of a fleet would fill the memory.
-_USED = {
-    *(*POINT, *LOAD, *_DESCRIPTION, "corunning"),
+_COLUMNS_FOR_MATCHING = {
+    *(*POINT, *LOAD, *_CELL_DESCRIPTION_COLUMNS, "corunning"),
     *(column for columns in _PLACE_COLUMNS.values() for column in columns),
     *("replicate", "threads", "file_backed", "relation", "status", "value"),
     *("origin", "measured_at", "era"),
 }
-_OWN_RELATIONS = ("same_node", "same_nodes")
-Key = tuple[object, ...]
+_RELATIONS_TO_OWN_NODE = ("same_node", "same_nodes")
+CellKey = tuple[object, ...]
 # Degrees of freedom from which on the variance of a cell is moderated. Two values do not show that
 # their cell is disturbed. If a quarter of the cells scatters four times as much as the others,
 # moderation at n = 2 would report a difference in 14 of 60 comparisons of equal hosts. At n = 3
 # there are 3 such reports in 60 comparisons, and at n = 5 there are 5.
-_LEAST_FREEDOM = 2
+_LEAST_FREEDOM_TO_MODERATE = 2
 
 
 @dataclass(frozen=True)
@@ -263,8 +267,10 @@ def prepare_sides_for_matching(
     if by == CLASS and unknown:
         sides = list(map(reduce_relations_to_own_or_other_node, sides))
     for number, side in enumerate(sides):
-        side = side.with_columns(corunning=side.corunning_text(_CORUNNING[by]))
-        sides[number] = Measurements(side.rows[[name for name in side.rows if name in _USED]])
+        side = side.with_columns(corunning=side.corunning_text(_CORUNNING_LOAD_COLUMNS[by]))
+        sides[number] = Measurements(
+            side.rows[[name for name in side.rows if name in _COLUMNS_FOR_MATCHING]]
+        )
     return by, sides, [*columns_equal_in_matched_cells(by, ignore), *configuration]
 
 
@@ -279,7 +285,7 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
     asked = rows["load_parameters"]
     if "asked" in rows:  # only a history has this column
         asked = asked + " " + rows["asked"].fillna("").astype(str)
-    contexts = {text: _context(text) for text in rows["factors"].unique()}
+    contexts = {text: _factors_without_places(text) for text in rows["factors"].unique()}
     return side.with_columns(
         asked=asked,
         part=rows["relation"].fillna("unknown"),
@@ -288,7 +294,7 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
     )
 
 
-def _context(factors: object) -> str:
+def _factors_without_places(factors: object) -> str:
     """Return the factors that do not name a place: they have the same meaning for every load."""
     levels = parse_levels_json(factors).items()
     return json.dumps({k: v for k, v in levels if parse_place_name(str(v)) is None}, sort_keys=True)
@@ -331,7 +337,9 @@ def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
     relation.
     """
     rows = side.rows
-    own = rows["relation"].isin(_OWN_RELATIONS).map({True: "own node", False: "other nodes"})
+    own = (
+        rows["relation"].isin(_RELATIONS_TO_OWN_NODE).map({True: "own node", False: "other nodes"})
+    )
     return side.with_columns(part=own.where(rows["target_kind"] == "node", rows["part"]))
 
 
@@ -343,8 +351,8 @@ def columns_equal_in_matched_cells(
     Cells are matched by PLACE or CLASS. The columns `ignore` are those in which the sides differ on
     purpose. Without `question`, cells need equal category and metric, but not the same question.
     """
-    columns = [*_GROUP, "corunning", *_PLACE_COLUMNS[by]]
-    columns += [*QUESTION, "file_backed"] if question else []
+    columns = [*_GROUP_COLUMNS, "corunning", *_PLACE_COLUMNS[by]]
+    columns += [*QUESTION_COLUMNS, "file_backed"] if question else []
     return [name for name in columns if name not in ignore and (question or name != "context")]
 
 
@@ -353,8 +361,8 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
 
     Cells match if they have equal values in the columns `keys`.
     """
-    columns = list(dict.fromkeys([*keys, *_DESCRIPTION]))
-    numbers: dict[Key, int] = {}
+    columns = list(dict.fromkeys([*keys, *_CELL_DESCRIPTION_COLUMNS]))
+    numbers: dict[CellKey, int] = {}
     described = [pd.DataFrame(columns=columns, dtype=object)]
     values: list[pd.DataFrame] = []
     facts: list[pd.DataFrame] = []
@@ -376,7 +384,7 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
     logs = pd.concat(values, ignore_index=True)
     samples = summarise_logs(logs.groupby(["cell", "side"])["log"])
     return MatchedCells(
-        cells=_with_texts(pd.concat(described, ignore_index=True)),
+        cells=_with_cell_texts(pd.concat(described, ignore_index=True)),
         values=logs.set_index(["cell", "side", "block"]),
         samples=samples.join(pd.concat(facts).set_index(["cell", "side"])),
         keys=tuple(keys),
@@ -395,7 +403,7 @@ def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
     return samples.assign(freedom=samples["n"] - 1.0)
 
 
-def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[Key]:
+def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[CellKey]:
     """Return the values of the key columns of each row; a missing value is None."""
     return _without_nan(rows[list(keys)]).itertuples(index=False, name=None)
 
@@ -439,7 +447,7 @@ def _range_text(low: float, high: float) -> str | None:
     return f"{low:g}" if low == high else f"{low:g}-{high:g}"
 
 
-def _with_texts(cells: pd.DataFrame) -> pd.DataFrame:
+def _with_cell_texts(cells: pd.DataFrame) -> pd.DataFrame:
     """Return the cells with the four texts that `MatchedCells.cells` explains."""
     cells = cells.assign(company=cells.get("corunning", ""))
     records = cells.to_dict("records")
@@ -495,7 +503,7 @@ def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.D
     """
     kinds = cells.groupby([name for name in KIND if name in cells], dropna=False).ngroup()
     variance, freedom = (samples[name].to_numpy(float) for name in ("variance", "freedom"))
-    known = np.where(freedom >= _LEAST_FREEDOM, kinds.to_numpy(dtype=np.intp), -1)
+    known = np.where(freedom >= _LEAST_FREEDOM_TO_MODERATE, kinds.to_numpy(dtype=np.intp), -1)
     prior = fit_priors_of_variances(variance, freedom, known)
     variance, freedom, _ = moderate_variances(variance, freedom, prior)
     return samples.assign(variance=variance, freedom=freedom)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from chaosity.compare.selections import (
     CLASS,
-    QUESTION,
+    QUESTION_COLUMNS,
     MatchedCells,
     cell_class_text,
     cell_group_text,
@@ -42,13 +42,13 @@ BETTER, WORSE = "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
 _MAX_LISTED = 3  # most kinds of cells without a partner that a sentence names
 # Columns that describe a cell in the table of cells. A cell may lack some of them.
-_DESCRIBED = (
+_CELL_DESCRIPTION_COLUMNS = (
     *("group", "company", "where", "asked_words"),
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
 # Columns with the kind of initiator, and with the numbers of threads of the left and right side.
-_THREADS = ["initiator_kind", "threads_left", "threads_right"]
+_THREAD_COLUMNS = ["initiator_kind", "threads_left", "threads_right"]
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
 
@@ -122,9 +122,9 @@ def compare_selections(
         UserError: the sides have no comparable cell.
     """
     by, sides, keys = prepare_sides_for_matching((left, right), by, ignore)
-    paired = _of_one_run(sides)
+    paired = _are_from_one_run(sides)
     matched = match_cells(sides, keys)
-    strict = _ratios(matched, paired=paired)
+    strict = _ratios_of_cells(matched, paired=paired)
     groups_with_ratios = set(strict[["category", "metric"]].itertuples(index=False, name=None))
     loose = dict(_loose_matches(sides, groups_with_ratios))
     table = pd.concat([strict, *(found for found, _ in loose.values())], ignore_index=True)
@@ -134,8 +134,10 @@ def compare_selections(
             f"{_content_text(sides[1])}"
         )
     table = _with_verdicts(table)
-    groups = tuple(_group(str(name), own) for name, own in table.groupby("group", sort=False))
-    unmatched = [_unmatched(matched, own, sides[1 - own], loose) for own in (0, 1)]
+    groups = tuple(
+        _make_metric_verdict(str(name), own) for name, own in table.groupby("group", sort=False)
+    )
+    unmatched = [_count_unmatched_cells(matched, own, sides[1 - own], loose) for own in (0, 1)]
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
@@ -156,7 +158,7 @@ def compare_selections(
                 loose=[
                     (cell_group_text(str(a), str(b)), own) for (a, b), (_, own) in loose.items()
                 ],
-                threads=table[_THREADS].dropna().drop_duplicates().to_numpy().tolist(),
+                threads=table[_THREAD_COLUMNS].dropna().drop_duplicates().to_numpy().tolist(),
                 is_paired=paired,
                 is_of_two_hosts=is_of_two_hosts,
             )
@@ -174,7 +176,7 @@ def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
     return f"{ratio:.2f} times ({interval})"
 
 
-def _of_one_run(sides: _Sides) -> bool:
+def _are_from_one_run(sides: _Sides) -> bool:
     """Return whether both sides come from one run, so that replicates of equal number are pairs.
 
     Both sides come from one run if one host in one configuration was measured in turns, in the
@@ -216,7 +218,7 @@ def _loose_matches(
         keys = columns_equal_in_matched_cells(
             CLASS, ["initiator_kind"] if any_kind else (), question=False
         )
-        table = _ratios(match_cells(chosen, keys), paired=False)
+        table = _ratios_of_cells(match_cells(chosen, keys), paired=False)
         if len(table):
             yield group, (table, [_program_text(dict(side.rows.iloc[0])) for side in chosen])
 
@@ -239,10 +241,10 @@ def _largest_group(side: Measurements, kernels: Collection[object]) -> Measureme
         rate = -median if less_is_better(first["metric"]) else median
         return first["kernel"] in kernels, places, size, rate
 
-    return max((part for _, part in side.groups_by_columns(QUESTION)), key=rank)
+    return max((part for _, part in side.groups_by_columns(QUESTION_COLUMNS)), key=rank)
 
 
-def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
+def _ratios_of_cells(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
     """Return the table of the cells that both sides have, still without verdicts.
 
     Cells of one run are paired by equal blocks, so drift between blocks cancels. If the sides of a
@@ -267,7 +269,9 @@ def _ratios(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
         found[f"median_{name}"] = np.exp(side["median"])
         for column in ("n", "places", "threads"):
             found[f"{column}_{name}"] = side[column]
-    return pd.concat([cells[[name for name in _DESCRIBED if name in cells]], found], axis=1)
+    return pd.concat(
+        [cells[[name for name in _CELL_DESCRIPTION_COLUMNS if name in cells]], found], axis=1
+    )
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
@@ -284,7 +288,7 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(p_adjusted=p_adjusted, verdict=verdicts).iloc[order].reset_index(drop=True)
 
 
-def _group(name: str, cells: pd.DataFrame) -> MetricVerdict:
+def _make_metric_verdict(name: str, cells: pd.DataFrame) -> MetricVerdict:
     typical = Ratio.of_many_cells(cells["ratio"].to_numpy(dtype=float))
     metric, counts = str(cells["metric"].iloc[0]), cells["verdict"].value_counts()
     numbers = (int(counts.get(key, 0)) for key in (BETTER, WORSE, NOT_TESTED))
@@ -293,7 +297,7 @@ def _group(name: str, cells: pd.DataFrame) -> MetricVerdict:
     )
 
 
-def _unmatched(
+def _count_unmatched_cells(
     matched: MatchedCells, side: int, other: Measurements, loose: Collection[_Group]
 ) -> dict[str, int]:
     """Return description -> number of cells, for the cells that only this side has."""

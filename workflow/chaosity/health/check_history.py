@@ -26,7 +26,12 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import median_filter
 
-from chaosity.components import SYSTEM, ComponentLog, processor_model_and_group, read_host_json
+from chaosity.components import (
+    SYSTEM_COMPONENT,
+    ComponentLog,
+    processor_model_and_group,
+    read_host_json,
+)
 from chaosity.errors import UserError
 from chaosity.health.change_points import LEAST_NIGHTS, Segment, date_interval, find_segments
 from chaosity.health.check_points import (
@@ -457,7 +462,7 @@ def read_check_history(folder: Path) -> CheckHistory:
 def _component_words(difference: tuple[str, str]) -> str:
     """Return a change as text with the component's name, or without it if the system changed."""
     name, text = difference
-    return text if name == SYSTEM else f"{name} {text}"
+    return text if name == SYSTEM_COMPONENT else f"{name} {text}"
 
 
 def _series_of_parts(

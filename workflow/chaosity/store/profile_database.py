@@ -19,7 +19,7 @@ import duckdb
 import pandas as pd
 
 from chaosity import __version__
-from chaosity.components import SYSTEM, read_component_documents, read_json_object_or_none
+from chaosity.components import SYSTEM_COMPONENT, read_component_documents, read_json_object_or_none
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.records.record_format import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
@@ -301,7 +301,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     profile: Row = {
         "host": host,
         "configuration": configuration,
-        **_host_columns(topology, documents.get(SYSTEM, {})),
+        **_host_columns(topology, documents.get(SYSTEM_COMPONENT, {})),
         "origin": LOCAL,
         "measured_from": min(times, default=None),
         "measured_to": max(times, default=""),

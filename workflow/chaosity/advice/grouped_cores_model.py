@@ -27,7 +27,7 @@ from chaosity.simulation.simulated_loads import (
 )
 
 
-class QuickModel:
+class GroupedCoresModel:
     """Predicts rates and latencies of loads in many places while the same other loads run.
 
     No core may run two loads, unless one of the two loads reads drives on exactly these cores.
@@ -35,7 +35,7 @@ class QuickModel:
     capacities that change no route.
     """
 
-    def __init__(self, model: MachineModel, same_routes: QuickModel | None = None) -> None:
+    def __init__(self, model: MachineModel, same_routes: GroupedCoresModel | None = None) -> None:
         self.model, self._same_routes = model, same_routes
         self._beside: tuple[Sequence[Load], Routes] = (), Routes({}, [])
         self._last: tuple[Sequence[Load], Sequence[Load], Routes] = (), (), Routes({}, [])
@@ -89,17 +89,17 @@ class QuickModel:
         only if data fit into a cache, because then loads change each other's cache hits.
         """
         if any(load["memory_bytes"] <= self._largest_cache for load in (*loads, *beside)):
-            return self._new_routes([*loads, *beside])
+            return self._compute_routes([*loads, *beside])
         if self._beside[0] is not beside:
-            self._beside = beside, self._new_routes(beside)
-        own, others = self._new_routes(loads), self._beside[1]
+            self._beside = beside, self._compute_routes(beside)
+        own, others = self._compute_routes(loads), self._beside[1]
         return Routes({**own.hits, **others.hits}, [*own.flows, *others.flows])
 
     @cached_property
     def _largest_cache(self) -> int:
         return max((domain.size_bytes or 0 for domain in self.model.topology.l3_domains), default=0)
 
-    def _new_routes(self, loads: Sequence[Load]) -> Routes:
+    def _compute_routes(self, loads: Sequence[Load]) -> Routes:
         """Return the routes of loads; cores that are alike have one flow together."""
         fewer: list[Load] = []
         counts: dict[str, list[int]] = {}
@@ -107,7 +107,7 @@ class QuickModel:
             if load["target"]["drives"] or LATENCY in load["metrics"]:
                 fewer.append(load)
                 continue
-            alike = self._alike_units(load)
+            alike = self._core_count_by_representative_unit(load)
             cpus = format_cpu_list(alike)
             counts[load["name"]] = [alike[unit] for unit in sorted(alike)]
             places = {
@@ -118,12 +118,12 @@ class QuickModel:
         routes = self.model.routes(fewer)
         left = {name: iter(own) for name, own in counts.items()}
         flows = [
-            _many_times(flow, next(left[flow.load])) if flow.load in left else flow
+            _flow_of_equal_cores(flow, next(left[flow.load])) if flow.load in left else flow
             for flow in routes.flows
         ]
         return Routes(routes.hits, flows)
 
-    def _alike_units(self, load: Load) -> dict[int, int]:
+    def _core_count_by_representative_unit(self, load: Load) -> dict[int, int]:
         """Return a unit of each group of alike cores -> the number of cores in its group."""
         topology = self.model.topology
         groups: dict[object, list[int]] = {}
@@ -135,7 +135,7 @@ class QuickModel:
         return {units[0]: len(units) for units in groups.values()}
 
 
-def _many_times(flow: Flow, number: int) -> Flow:
+def _flow_of_equal_cores(flow: Flow, number: int) -> Flow:
     """Return the flow of `number` equal cores together, computed from the flow of one core.
 
     The pace is multiplied. A byte uses each core only for its share, so the use of a core is
