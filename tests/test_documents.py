@@ -9,6 +9,7 @@ commands, also of those in sentences, programs, options and names must exist.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import itertools
 import os
@@ -18,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,6 @@ from chaosity.documents.shipped_documents import ROOT, load_experiment
 from chaosity.errors import UserError
 from inventories import write_inventory
 from machines import pretend_measured, run_chaosity
-from made_once import made_once
 
 DOCUMENTS = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -295,6 +295,29 @@ def make_copy(folder: Path) -> None:
     for plan in folder.glob("results/*/*/plan.json"):
         line = f"chaosity tidy {plan} --output {plan.parent}/measurements.parquet"
         run(folder, line, in_copy=False)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a folder that `make` fills, once in a session of pytest.
+
+    Stolen tests need the prepared data of a module in two workers. The first worker makes it while
+    the other waits. Tests must not change the folder.
+
+    Raises:
+        AssertionError: another worker could not make it.
+    """
+    base = factory.getbasetemp()
+    # Each worker of pytest-xdist has a folder below that of the session.
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, complete = common / name, common / f"{name}.complete"
+    with (common / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            assert not folder.exists(), f"another worker could not make {folder}: see its error"
+            folder.mkdir()
+            make(folder)
+            complete.touch()
+    return folder
 
 
 @pytest.mark.thorough

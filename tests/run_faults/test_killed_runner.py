@@ -107,28 +107,22 @@ def is_lock_free() -> bool:
         os.close(handle)
 
 
-@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "SIGHUP", "Ctrl-C twice"])
 def test_after_the_runner_is_killed_no_program_lock_or_folder_stays(
     running: RunningPoint, make_point, how: str
 ):
     assert not is_lock_free()
-    running.runner.send_signal(signal.Signals[how])
-    running.runner.wait()
-    wait_until(lambda: not running.left(), 20)
-    wait_until(is_lock_free, 20)
-    assert list(running.temporary.iterdir()) == []
-    assert not running.record.exists()
-    assert measure_point(make_point(), 1)["verdict"]["status"] == VALID
-
-
-def test_ctrl_c_twice_leaves_no_program_either(running: RunningPoint):
-    for _ in range(2):
-        os.killpg(running.runner.pid, signal.SIGINT)
+    if how == "Ctrl-C twice":
+        for _ in range(2):
+            os.killpg(running.runner.pid, signal.SIGINT)
+    else:
+        running.runner.send_signal(signal.Signals[how])
     running.runner.wait(30)
     wait_until(lambda: not running.left(), 20)
     wait_until(is_lock_free, 20)
     assert list(running.temporary.iterdir()) == []
     assert not running.record.exists()
+    assert measure_point(make_point(), 1)["verdict"]["status"] == VALID
 
 
 def test_after_runner_and_guardian_are_killed_the_load_keeps_others_away(

@@ -32,10 +32,7 @@ from click.testing import CliRunner
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host, host_component_facts
 from chaosity.cli import chaosity
-from chaosity.components import (
-    drive_component_name,
-    make_component_documents,
-)
+from chaosity.components import drive_component_name, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import Config, read_config
 from chaosity.documents.inventory import HostVariables

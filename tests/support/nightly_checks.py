@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from chaosity.health.check_points import CheckPoint, choose_check_points
+from chaosity.health.check_points import CheckPoint, MapValue, choose_check_points
 from chaosity.records.record_files import format_utc
 from machines import server
 
@@ -24,6 +24,12 @@ def check_points() -> tuple[CheckPoint, ...]:
         (experiment, point): value for experiment, point, value in zip(*columns, strict=True)
     }
     return tuple(choose_check_points(host.points, medians, host.topology))
+
+
+@cache
+def known() -> dict[tuple[str, str], MapValue]:
+    """The value of each point in the map."""
+    return {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
 
 
 def time_of_night(night: int) -> str:

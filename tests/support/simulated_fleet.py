@@ -10,10 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from chaosity.components import (
-    make_component_documents,
-    write_changed_components,
-)
+from chaosity.components import make_component_documents, write_changed_components
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.report.page import ProblemAndSeverity, ReportSummary
 from chaosity.report.problems import OK

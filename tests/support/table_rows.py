@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from chaosity.components import (
-    drive_component_name,
-)
+from chaosity.components import drive_component_name
 from chaosity.records.record_format import FAILED, SIMULATED, VALID
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table

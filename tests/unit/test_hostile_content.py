@@ -20,11 +20,7 @@ from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError, printable_short_line, printable_text
 from chaosity.hosts.ansible_inventory import read_inventory
-from chaosity.hosts.runner_command import (
-    connection_error_cause,
-    runner_command_line,
-    ssh_transport,
-)
+from chaosity.hosts.runner_command import connection_error_cause, runner_command_line, ssh_transport
 from chaosity.result_folders import read_skipped_host, write_skipped_host_note
 from chaosity.slurm import parse_slurm_nodes
 from chaosity.store import tidy_table_parquet

@@ -8,6 +8,7 @@ import fcntl
 import gzip
 import json
 import os
+import shutil
 import tempfile
 import time
 from dataclasses import replace
@@ -24,8 +25,16 @@ from chaosity.health.check_host import HostCheck, HostCheckResult, refuse_busy_h
 from chaosity.health.check_points import CheckedValue, CheckPoint
 from chaosity.hosts.runner_command import SSH
 from chaosity.records.record_format import Record
-from machines import run_chaosity
+from machines import configuration_folder, run_chaosity, simulated
 from nightly_checks import check_points
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the results of a simulated host with a map."""
+    mapped = configuration_folder(simulated("fleet", ["memory_bandwidth", "latency_matrix"]))
+    shutil.copytree(mapped.parent, tmp_path / "sim")
+    return tmp_path / "sim" / mapped.name
 
 
 def test_records_do_not_grow_from_night_to_night(folder: Path):

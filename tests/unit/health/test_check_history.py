@@ -32,7 +32,7 @@ from chaosity.health.check_history import (
 )
 from chaosity.health.check_points import CheckedValue, CheckPoint, Expectation, MapValue
 from chaosity.store.measurements import less_is_better
-from nightly_checks import check_points, time_of_night, write_points
+from nightly_checks import check_points, known, time_of_night, write_points
 from strategies import change_text, changed, check_any_input, simulated_records, write_text
 
 NIGHTS = 60
@@ -278,12 +278,6 @@ def test_a_wrong_time_is_one_sentence():
     rows = [row | {"time": f"x{row['time']}"} for row in series([100.0] * 30 + [50.0] * 10)]
     with pytest.raises(UserError, match=r"checks\.csv: a time does not have the form"):
         lasting_losses(rows)
-
-
-@cache
-def known():
-    """The value of each point in the map."""
-    return {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
 
 
 def append(folder, moment, *values, disturbed=False):

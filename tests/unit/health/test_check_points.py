@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from functools import cache
 from statistics import fmean, median
 
 import pytest
@@ -27,7 +26,7 @@ from chaosity.health.check_points import (
 )
 from chaosity.store.measurements import less_is_better
 from machines import server
-from nightly_checks import check_points
+from nightly_checks import check_points, known
 
 
 def test_each_node_each_drive_and_each_path_between_packages_is_checked():
@@ -92,12 +91,6 @@ def test_what_does_not_fit_is_measured_by_the_next_checks():
         assert len(taken) + len(left) == len(check_points())
         checked |= {each.key: str(night) for each in taken}
     assert len(checked) == len(check_points())
-
-
-@cache
-def known():
-    """The value of each point in the map."""
-    return {each.key: MapValue(100.0, 3, 1e-4) for each in check_points()}
 
 
 def check_with(losses, expectation=None, noise=0.0, seed=1, disturbed=False):

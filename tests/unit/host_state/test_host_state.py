@@ -22,6 +22,12 @@ LARGE = "hugepages/hugepages-1048576kB/nr_hugepages"
 POLICY = "sys/devices/system/cpu/cpufreq/policy"
 WEIGHTS = "sys/kernel/mm/mempolicy/weighted_interleave"
 
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Try:
+    return Try(tmp_path)
+
+
 nodes = st.sampled_from(["all", "0", "2", "10"])
 # More than a node gives at most, now and then: then it is an error, and still given back.
 counts = st.fixed_dictionaries({}, optional={"2M": st.integers(0, 1600), "1G": st.just(1)})

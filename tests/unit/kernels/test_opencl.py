@@ -13,13 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernel_binary import (
-    MEMORY_CHECKED,
-    build,
-    make,
-    refusal,
-    run_valid,
-)
+from kernel_binary import MEMORY_CHECKED, build, make, refusal, run_valid
 
 from chaosity.runner import devices_of_point
 

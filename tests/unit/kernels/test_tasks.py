@@ -7,15 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kernel_binary import (
-    Start,
-    build_driver,
-    next_event,
-    numa_map,
-    refusal,
-    run_valid,
-    waiting,
-)
+from kernel_binary import Start, build_driver, next_event, numa_map, refusal, run_valid, waiting
 
 MIB = 1 << 20
 NODES = Path("/sys/devices/system/node")

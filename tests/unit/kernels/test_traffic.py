@@ -8,14 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from kernel_binary import (
-    Start,
-    arguments,
-    last_events,
-    next_event,
-    run,
-    run_valid,
-)
+from kernel_binary import Start, arguments, last_events, next_event, run, run_valid
 
 MIB = 1 << 20
 # arrays, lines that the memory reads and writes for a line of each
@@ -44,6 +37,7 @@ def test_what_it_leaves_is_right_and_bytes_are_what_the_chunks_moved(
         assert ran.done["share"] == ran.ready["share"] == share
     assert ran.ready["arrays"] == arrays
     assert (ran.ready["reads_per_line"], ran.ready["writes_per_line"]) == (reads, writes)
+    assert ran.ready["read_share"] == round(100 * reads / (reads + writes))
     assert ran.ready["chunk_bytes"] == lines * 64 * (reads + writes)
     assert ran.ready["bytes_per_pass"] == whole * (reads + writes)
     assert ran.done["chunks"] > 0
@@ -51,15 +45,10 @@ def test_what_it_leaves_is_right_and_bytes_are_what_the_chunks_moved(
     assert sum(sample["bytes"] for sample in ran.samples) == ran.done["bytes"]
 
 
-def test_the_kernels_cover_three_shares_of_reads(traffic: Path, cpu: str):
+def test_the_kernels_are_listed(traffic: Path):
     listed = subprocess.run([traffic, "--list"], capture_output=True, text=True, check=True)
-    kernels = listed.stdout.splitlines()
     if platform.machine() in ("x86_64", "aarch64"):
-        assert kernels == list(MIXES)
-    shares = {"read": 100, "copy": 67, "add_nt": 67, "fill": 50, "copy_nt": 50}
-    for kernel in kernels:
-        ready = run([traffic, *arguments(kernel, cpu, 6400, *SHORT)]).ready
-        assert ready["read_share"] == shares[kernel]
+        assert listed.stdout.splitlines() == list(MIXES)
 
 
 def test_less_is_moved_when_less_is_asked_for(traffic: Path, cpu: str):

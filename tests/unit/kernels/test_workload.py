@@ -7,12 +7,7 @@ from pathlib import Path
 
 import pytest
 from every_program import elements_of
-from kernel_binary import (
-    Start,
-    numa_map,
-    run_valid,
-    waiting,
-)
+from kernel_binary import Start, numa_map, run_valid, waiting
 
 KERNELS = ["triad", "gather", "stencil", "spmv"]
 MIB = 1 << 20

@@ -9,10 +9,7 @@ import pytest
 from chaosity.errors import UserError
 from chaosity.records.record_format import point_key
 from chaosity.rounds.budget import Budget
-from chaosity.rounds.machine_so_far import (
-    MachineSoFar,
-    cells_of_earlier_runs,
-)
+from chaosity.rounds.machine_so_far import MachineSoFar, cells_of_earlier_runs
 from chaosity.rounds.next_round import next_round
 from machines import SimulatedHost, planned
 from simulated_rounds import simulate_rounds

@@ -6,12 +6,10 @@ from datetime import date
 from typing import Any
 
 from chaosity.documents.machines import Fault, MachineDescription
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.simulation.machine_model import MachineModel
-from chaosity.topology.topology_discovery import discover_topology
+from machines import TODAY, shipped_topology
 
-TOPOLOGY = discover_topology(str(ROOT / "templates/machines/topologies/epyc_7413_nps4.xml"))
-TODAY = date(2026, 11, 22)
+TOPOLOGY = shipped_topology("epyc_7413_nps4")
 MACHINE: MachineDescription = {
     "simulated_machine": "by_hand",
     "description": "round numbers",

@@ -8,10 +8,7 @@ import pytest
 
 from chaosity.documents.config import read_config
 from chaosity.errors import UserError
-from chaosity.simulation.machine_model import (
-    check_programs_can_be_simulated,
-    true_values,
-)
+from chaosity.simulation.machine_model import check_programs_can_be_simulated, true_values
 from machines import SimulatedHost, planned
 
 

@@ -10,10 +10,9 @@ import pytest
 from lxml import etree
 from machine_by_hand import TODAY, TOPOLOGY
 
-from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.simulation.machine_description import current_faults, read_machine_description
-from chaosity.topology.topology_discovery import discover_topology
+from machines import SHIPPED_MACHINES, shipped_machine, shipped_topology
 
 HEAD = "simulated_machine: bad\ndescription: for a test\nsources: [this test]\n"
 BODY = """memory: {core_bytes_per_second: 1.0e+10, package_bytes_per_second: 1.0e+11}
@@ -81,13 +80,12 @@ def test_descriptions_that_are_based_on_each_other_are_refused(tmp_path):
         read_machine_description(tmp_path / "bad.yaml", TOPOLOGY)
 
 
-def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path, root):
+def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path):
     name = "desktop"
-    shipped = root / f"templates/machines/{name}.yaml"
-    topology = discover_topology(str(root / f"templates/machines/topologies/{name}.xml"))
+    topology = shipped_topology(name)
     mine = tmp_path / "bad.yaml"
     mine.write_text(HEAD + f"based_on: {name}\nseed: 7\n")
-    wanted = {**read_machine_description(shipped, topology), "seed": 7}
+    wanted = {**shipped_machine(name, topology), "seed": 7}
     found = read_machine_description(mine, topology)
     assert found["seed"] == 7
     assert (found["memory"], found["latency_ns"]) == (wanted["memory"], wanted["latency_ns"])
@@ -96,7 +94,7 @@ def test_a_description_in_any_folder_is_based_on_a_machine_that_ships(tmp_path, 
     assert read_machine_description(mine, topology)["latency_ns"]["l1"] == 1
 
 
-FOLDER = ROOT / "templates/machines" / "topologies"
+FOLDER = SHIPPED_MACHINES / "topologies"
 
 
 @pytest.mark.skipif(shutil.which("lstopo-no-graphics") is None, reason="hwloc is not installed")

@@ -14,10 +14,7 @@ from chaosity.errors import UserError
 from chaosity.statistics.anova import find_anova_studies
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_from_records import (
-    ReplicateOutcome,
-    tidy_rows_of_derived_metrics,
-)
+from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_derived_metrics
 from machines import SimulatedHost, planned, shipped_topology
 
 MIB = 2**20

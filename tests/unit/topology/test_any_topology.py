@@ -25,13 +25,15 @@ from chaosity.cpusets import format_cpu_list, parse_cpu_list, parse_mask
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.runner.describe_host import parse_memory_modules
 from chaosity.topology.host_facts import parse_dmidecode_memory_modules
-from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
+from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_model import (
     configuration_name,
     read_topology,
     topology_from_json,
     topology_to_json,
 )
+from inventories import OWN_TOPOLOGIES, topology_file
+from machines import shipped_topology
 from strategies import (
     ODD_NUMBERS,
     ODD_TEXTS,
@@ -45,12 +47,11 @@ from strategies import (
     write_text,
 )
 
-MACHINES = ROOT / "templates/machines/topologies"
 XML = [
     path.read_bytes()
     for path in (
-        *(MACHINES / f"{name}.xml" for name in ("desktop", "xeon_8358", "epyc_9554_cxl")),
-        *sorted((ROOT / "tests/data/topologies").glob("*.xml")),
+        *(topology_file(name) for name in ("desktop", "xeon_8358", "epyc_9554_cxl")),
+        *sorted(OWN_TOPOLOGIES.glob("*.xml")),
     )
     if path.stat().st_size < 120_000
 ]
@@ -193,10 +194,7 @@ def parse_cpu_set(text: str, _folder: Path) -> None:
 
 
 def topology_documents() -> list[Any]:
-    return [
-        topology_to_json(discover_topology(str(MACHINES / f"{name}.xml")))
-        for name in ("desktop", "epyc_9554_cxl")
-    ]
+    return [topology_to_json(shipped_topology(name)) for name in ("desktop", "epyc_9554_cxl")]
 
 
 xml = st.one_of(changed(XML, change_xml), changed(XML, change_bytes), st.sampled_from(ODD_XML))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
+from machines import OWN_TOPOLOGIES
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +60,8 @@ def test_drives_are_the_nvme_disks_that_lsblk_lists(live):
     assert {drive.name for drive in live.drives if drive.name} == disks
 
 
-def test_environment_variables_of_hwloc_are_ignored(live, monkeypatch, own):
-    monkeypatch.setenv("HWLOC_XMLFILE", str(own / "devices.xml"))
+def test_environment_variables_of_hwloc_are_ignored(live, monkeypatch):
+    monkeypatch.setenv("HWLOC_XMLFILE", str(OWN_TOPOLOGIES / "devices.xml"))
     monkeypatch.setenv("HWLOC_SYNTHETIC", "pack:3 core:5 pu:1")
     assert discover_topology("live").pus == live.pus
 

@@ -19,7 +19,7 @@ from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
 from chaosity.topology.topology_sources import SysfsReader
-from machines import shipped_topology
+from machines import OWN_TOPOLOGIES, shipped_topology
 from shipped_data import REAL_MACHINES
 
 
@@ -49,20 +49,18 @@ def test_relations_and_nodes_of_processing_units():
 
 
 @pytest.mark.parametrize("name", ["epyc-7413-2s-nps4-30drives", "xeon-max-2s-hbm-flat"])
-def test_packages_without_numbers_are_numbered_in_their_order(own, tmp_path, name):
+def test_packages_without_numbers_are_numbered_in_their_order(tmp_path, name):
     path = tmp_path / "unnumbered.xml"
-    numbered = (own / f"{name}.xml").read_text()
+    numbered = (OWN_TOPOLOGIES / f"{name}.xml").read_text()
     path.write_text(re.sub(r'(type="Package") os_index="\d+"', r"\1", numbered))
-    found, wanted = (discover_topology(str(one)) for one in (path, own / f"{name}.xml"))
+    found, wanted = (discover_topology(str(one)) for one in (path, OWN_TOPOLOGIES / f"{name}.xml"))
     assert found == replace(wanted, source=str(path))
 
 
-def test_a_device_of_a_machine_with_one_node_is_near_it(own, tmp_path):
-    text = (own / "devices.xml").read_text()
-    single = tmp_path / "single.xml"
-    command = ["lstopo-no-graphics", "--if", "xml", "--input", str(own / "devices.xml"), "-f"]
+def test_a_device_of_a_machine_with_one_node_is_near_it(tmp_path):
+    devices, single = OWN_TOPOLOGIES / "devices.xml", tmp_path / "single.xml"
+    command = ["lstopo-no-graphics", "--if", "xml", "--input", devices, "-f"]
     subprocess.run([*command, "--filter", "io:all", "--restrict", "0x3", single], check=True)
-    assert "nvme4n1" in text
     found = discover_topology(str(single))
     assert len(found.initiator_nodes) == 1
     assert {drive.node for drive in found.drives if drive.name == "nvme4n1"} == {0}

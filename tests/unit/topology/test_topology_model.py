@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,6 +19,7 @@ from chaosity.topology.topology_model import (
     topology_to_json,
 )
 from chaosity.topology.topology_parts import CoreKind, L3Domain, Node, PartCounts
+from machines import OWN_TOPOLOGIES
 
 
 def node(index: int, package: int | None, cpus: tuple[int, ...] = (), **facts: object) -> Node:
@@ -79,10 +79,7 @@ def test_json_without_a_key_gives_a_topology_with_unknown_parts():
 # The JSON of a topology has the documented keys and gives the same topology when read.
 
 
-OWN = Path(__file__).resolve().parents[2] / "data/topologies"
-
-
-@pytest.mark.parametrize("source", ["live", *map(str, sorted(OWN.glob("*.xml")))])
+@pytest.mark.parametrize("source", ["live", *map(str, sorted(OWN_TOPOLOGIES.glob("*.xml")))])
 def test_a_topology_is_equal_after_writing_and_reading_json(source):
     found = discover_topology(source)
     assert topology_from_json(json.loads(json.dumps(topology_to_json(found)))) == found
@@ -198,7 +195,7 @@ def shown(monkeypatch):
 
 
 def test_the_summary_fits_on_100_columns(shown):
-    for path in OWN.glob("*.xml"):
+    for path in OWN_TOPOLOGIES.glob("*.xml"):
         lines = shown(str(path)).splitlines()
         assert max(map(len, lines)) <= 100
         assert "…" not in "".join(lines)

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from captured import Capture, CapturedNode
@@ -16,8 +15,8 @@ from chaosity.errors import UserError
 from chaosity.topology import hwloc
 from chaosity.topology.hwloc import HwlocTree
 from chaosity.topology.topology_discovery import discover_topology
+from inventories import OWN_TOPOLOGIES, topology_file
 
-MACHINES = Path(__file__).resolve().parents[3] / "templates/machines/topologies"
 V3 = '<?xml version="1.0"?>\n<topology version="3.0"><object type="Machine"/></topology>\n'
 
 
@@ -38,8 +37,8 @@ def written(tmp_path):
 
 
 @pytest.fixture
-def whole(own) -> str:
-    return (own / "devices.xml").read_text()
+def whole() -> str:
+    return (OWN_TOPOLOGIES / "devices.xml").read_text()
 
 
 # What is done to the text of a whole file, and words of the sentence.
@@ -69,8 +68,8 @@ def test_a_file_that_is_no_topology(written, whole, change, words):
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_xml_with_windows_line_ends_or_another_encoding_is_read(tmp_path, own, line_end, encoding):
-    plain, path = own / "devices.xml", tmp_path / "devices.xml"
+def test_xml_with_windows_line_ends_or_another_encoding_is_read(tmp_path, line_end, encoding):
+    plain, path = OWN_TOPOLOGIES / "devices.xml", tmp_path / "devices.xml"
     text = plain.read_text().replace('encoding="UTF-8"', "").replace("\n", line_end)
     commented = text.replace("<object", "<!-- a comment --><object", 3)
     path.write_bytes(commented.encode(encoding))
@@ -232,7 +231,7 @@ def test_a_number_above_64_bits_of_the_kernel(tmp_path, whole):
 
 
 def test_a_table_of_distances_with_a_missing_value():
-    text = (MACHINES / "epyc_7413_nps4.xml").read_text()
+    text = topology_file("epyc_7413_nps4").read_text()
     changed = re.sub(r'(<u64values length="\d+">)\d+ ', r"\g<1>", text, count=1)
     with pytest.raises(ValueError, match="the matrix of distances does not fit 8 nodes"):
         HwlocTree(etree.fromstring(changed.encode())).slit_distances()

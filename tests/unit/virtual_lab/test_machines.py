@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from virtual_lab.build_system_disk import image_name, packages
 from virtual_lab.errors import LabError
@@ -14,8 +16,26 @@ from virtual_lab.machine_folder import complete_description
 from virtual_lab.numa_layout import nodes_in_mode
 from virtual_lab.qemu_arguments import qemu_arguments
 
+ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path("/lab/server")
 GIB = 2**30
+
+
+@pytest.fixture
+def described() -> dict[str, dict[str, Any]]:
+    """The complete descriptions of the inventory's machines, by name."""
+    hosts = yaml.safe_load((ROOT / "tests/lab/inventory/hosts.yml").read_text())["all"]["hosts"]
+    return {
+        name: complete_description(
+            {
+                **facts["virtual_lab_machine"],
+                "name": name,
+                "ssh_port": facts["ansible_port"],
+                "image": "/cache/image",
+            }
+        )
+        for name, facts in hosts.items()
+    }
 
 
 def following(arguments: list[str], option: str) -> list[str]:

@@ -15,7 +15,6 @@ from chaosity.cli.weights import canonical_shares_of_workers, placement_argument
 from chaosity.errors import UserError
 from chaosity.place.page_placement import CONTENDED
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import topology_to_json
 from chaosity.weights import (
     PATH_BANDWIDTH,
@@ -23,14 +22,14 @@ from chaosity.weights import (
     compare_alone_and_contended_weights,
     find_contended_bandwidth_matrix,
 )
-from machines import run_chaosity
+from machines import run_chaosity, shipped_topology
 from table_rows import table
 
 
 @pytest.fixture
-def folder(tmp_path, root):
+def folder(tmp_path):
     """Results of the server of document 000, before anything was measured."""
-    topology = discover_topology(str(root / "tests/data/topologies/epyc-7413-2s-nps4-30drives.xml"))
+    topology = shipped_topology("epyc-7413-2s-nps4-30drives")
     (tmp_path / "topology.json").write_text(json.dumps(topology_to_json(topology)))
     (tmp_path / "topology.xml").write_text("<topology/>")
     return tmp_path

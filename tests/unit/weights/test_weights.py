@@ -13,11 +13,7 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_placement import integer_weights, shift_shares_to_workers, uniform_shares
 from chaosity.store.csv_tables import NodeMatrix, read_matrix_csv, read_published_csv
-from chaosity.weights import (
-    advise_interleave_weights,
-    canonical_weights,
-    expected_bandwidth,
-)
+from chaosity.weights import advise_interleave_weights, canonical_weights, expected_bandwidth
 from faulty_machines import BANDWIDTH, matrix_of
 from shipped_data import PUBLISHED_TABLES
 
