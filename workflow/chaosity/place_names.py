@@ -137,8 +137,10 @@ class PlaceName:
 
 
 @lru_cache(maxsize=1 << 16)
-def parse_place_name(text: str) -> PlaceName | None:
-    """Return the parts of a place's name, or None for any other text."""
+def parse_place_name(text: str | int) -> PlaceName | None:
+    """Return the parts of a place's name; None for any other text. A number is that of a node."""
+    if isinstance(text, int):
+        return PlaceName("node", (text,))
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(text):
             parts = match.groupdict()
@@ -312,9 +314,7 @@ def _numbered(noun: str, numbers: Iterable[int]) -> str:
 def places_in_words(names: Iterable[int | str]) -> str:
     """Return several places in words: "node 3", "nodes 4, 5 and 6", "node 1 and core 2"."""
     listed = [*names]
-    places = [
-        PlaceName("node", (n,)) if isinstance(n, int) else parse_place_name(n) for n in listed
-    ]
+    places = list(map(parse_place_name, listed))
     kinds = {place.kind if place and len(place.indices) == 1 else None for place in places}
     if len(kinds) == 1 and (kind := kinds.pop()) in ("pu", "core", "l3", "node", "package"):
         return _numbered(_KINDS[kind][0], [place.indices[0] for place in places if place])

@@ -154,7 +154,7 @@ class HostInMode:
         """Return the paths of all records of this host's plan, or of another plan if given."""
         points = (plan or self.plan).points
         return [
-            f"{self.folder}/{current_record_path(point['experiment'], point['point'], replicate)}"
+            f"{self.folder}/{current_record_path(*point_key(point), replicate)}"
             for point in points
             for replicate in replicate_numbers(point)
         ]

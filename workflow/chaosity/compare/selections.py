@@ -51,7 +51,7 @@ from chaosity.store.profile_database import (
     read_profile_measurements,
 )
 from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
-from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMNS, none_for_missing_values
 from chaosity.units import format_binary_bytes, metric_in_words
 
 _HISTORY_FILE = "history.parquet"
@@ -370,7 +370,9 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
         valid = side.valid_rows().rows
         own = valid.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
         own = pd.factorize(own)[0]  # pandas may put a group with a missing value last
-        first = _without_nan(valid.loc[~pd.Series(own, valid.index).duplicated(), columns])
+        first = none_for_missing_values(
+            valid.loc[~pd.Series(own, valid.index).duplicated(), columns]
+        )
         known = len(numbers)
         found = np.array(
             [numbers.setdefault(key, len(numbers)) for key in keys_of_rows(first, keys)], dtype=int
@@ -405,11 +407,7 @@ def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
 
 def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[CellKey]:
     """Return the values of the key columns of each row; a missing value is None."""
-    return _without_nan(rows[list(keys)]).itertuples(index=False, name=None)
-
-
-def _without_nan(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.astype(object).where(rows.notna(), None)
+    return none_for_missing_values(rows[list(keys)]).itertuples(index=False, name=None)
 
 
 def _values_and_facts(

@@ -34,6 +34,7 @@ from chaosity.compare.selections import (
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import LEVEL, MATTERS, Ratio, adjust_false_discovery_rate
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
+from chaosity.store.tidy_table_parquet import none_for_missing_values
 from chaosity.text_templates import sentences_of_macro
 from chaosity.units import metric_in_words
 
@@ -97,7 +98,7 @@ class SelectionComparison:
     def to_json(self) -> dict[str, object]:
         """Return the attributes as JSON values; `sentences` becomes `verdict`."""
         plain = {"verdict" if key == "sentences" else key: v for key, v in vars(self).items()}
-        cells = self.cells.astype(object).where(self.cells.notna(), None).to_dict("records")
+        cells = none_for_missing_values(self.cells).to_dict("records")
         return {**plain, "groups": [asdict(group) for group in self.groups], "cells": cells}
 
 

@@ -12,15 +12,13 @@ from chaosity.design.chosen_loads import Endpoint, Initiator, Target
 from chaosity.design.samples import pick_evenly_spread
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.records.record_format import DriveFacts
-from chaosity.topology.topology_model import Topology
+from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, Topology
 from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
 DriveGroups = dict[int | None, tuple[DriveFacts, ...]]
 # If a host lacks the groups of a level, some cores of each node replace the groups. These are the
 # largest numbers of such cores for a node and for the host; each node keeps at least one core.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
-# Relations from near to far. Two sets of nodes have the relation of their farthest pair of nodes.
-_RELATIONS = ("same_node", "same_package", "other_package", UNKNOWN)
 
 
 @dataclass
@@ -365,7 +363,7 @@ class HostResources:
         if set(a.nodes) == set(b.nodes):
             return "same_node" if len(a.nodes) == 1 else "same_nodes"
         pairs = {self.topology.node_relation(x, y) for x in a.nodes for y in b.nodes}
-        return max(pairs, key=_RELATIONS.index)
+        return max(pairs, key=RELATIONS_NEAREST_FIRST.index)
 
     def relation_by_package(self, a: Endpoint, b: Endpoint) -> str:
         """Return whether `b` lies in the packages of `a`, in other packages, or in both."""

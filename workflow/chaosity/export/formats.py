@@ -38,11 +38,10 @@ from chaosity.store.csv_tables import BANDWIDTH, LATENCY
 from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json, parse_nodes
 from chaosity.store.tidy_table_parquet import Row
 from chaosity.text_templates import TEMPLATES, template_environment
-from chaosity.topology.topology_model import SAME_NODE, Topology
+from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, SAME_NODE, Topology
 from chaosity.weights import PlacementAdvice, advise_interleave_weights
 
 _SCHEMA = 1  # the version of the document
-_NEAREST_FIRST = ("same_node", "same_package", "other_package", "unknown")
 
 
 def build_placement_document(host: MeasuredHost) -> Row:
@@ -191,7 +190,7 @@ def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> 
     """
     own, theirs = (parse_nodes(load["initiator_nodes"]) for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
-    return min(relations, key=_NEAREST_FIRST.index, default="unknown")
+    return min(relations, key=RELATIONS_NEAREST_FIRST.index, default="unknown")
 
 
 @dataclass(frozen=True)

@@ -23,26 +23,19 @@ from chaosity.statistics.cell_summary import summarise_cells, with_variance_prio
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.csv_tables import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
 from chaosity.store.measurements import WORKING_SET, Measurements, SliceKey, less_is_better
-from chaosity.topology.topology_model import (
-    OTHER_PACKAGE,
-    SAME_NODE,
-    SAME_PACKAGE,
-    Topology,
-    read_topology,
-)
+from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, Topology, read_topology
 from chaosity.weights import find_contended_bandwidth_matrix
 
 MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
 DRIVE_BANDWIDTH = "drive bandwidth"
 # Prefix of the categories of memory. Core-to-core transfers also have a latency and a node.
-MEMORY = "memory_"
+_MEMORY = "memory_"
 # Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
 # The preferred kernel: triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the
 # mean of reads and writes, and programs do both. This preference decides only between kernels with
 # equally many pairs of nodes.
 _KERNEL = "triad"
-_NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE)
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ class MeasuredHost:
     def memory_rows(self) -> Measurements:
         """Return the rows of points with a single load, which accesses memory."""
         rows = self.measurements.single_load_rows()
-        return rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
+        return rows.select(rows.rows["category"].str.startswith(_MEMORY, na=False))
 
 
 @dataclass(frozen=True)
@@ -159,8 +152,8 @@ class MainMatrix:
 
 
 def _distance_rank(cell: MatrixCell) -> tuple[int, float]:
-    known = cell.relation in _NEAREST_FIRST
-    rank = _NEAREST_FIRST.index(cell.relation) if known else len(_NEAREST_FIRST)
+    known = cell.relation in RELATIONS_NEAREST_FIRST
+    rank = RELATIONS_NEAREST_FIRST.index(cell.relation) if known else len(RELATIONS_NEAREST_FIRST)
     return rank, -cell.estimate.median
 
 

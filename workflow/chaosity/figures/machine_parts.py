@@ -18,7 +18,6 @@ from chaosity.components import drive_component_name
 from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.errors import printable_short_line
 from chaosity.export.main_matrices import (
-    MEMORY,
     MEMORY_BANDWIDTH,
     MEMORY_LATENCY,
     MainMatrix,
@@ -87,7 +86,7 @@ class MachineParts:
 
     def __init__(self, host: MeasuredHost, findings: Sequence[Anomaly]) -> None:
         """Number the findings from 1, in their order."""
-        self.topology, self._measurements = host.topology, host.measurements
+        self._host, self.topology, self._measurements = host, host.topology, host.measurements
         self._left_out = LeftOutPoints.read(host.folder)
         self._matrices = read_main_matrices(host)
         self.numbered = dict(enumerate(findings, start=1))
@@ -183,9 +182,8 @@ class MachineParts:
 
         If several slices measured a pair, the slice with the most pairs counts, see `_cells`.
         """
-        rows = self._measurements.single_load_rows().valid_rows()
+        rows = self._host.memory_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
-        rows = rows.select(rows.rows["category"].str.startswith(MEMORY, na=False))
         return {
             (str(cell["initiator_nodes"]), str(cell["target_nodes"])): (
                 Estimate.of_cell(cell),

@@ -158,6 +158,11 @@ def _attempt_of_record(record: Record) -> str:
     return f"rep{record['replicate']}.{time}.{status}.json"
 
 
+def attempts_folder(path: Path) -> Path:
+    """Return the folder of all attempts of a record's point; `path` is an attempt or ``rep<N>``."""
+    return path.parent if path.parent.name == "attempts" else path.parent / "attempts"
+
+
 def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     """Return whether somebody edited a record.
 
@@ -165,7 +170,7 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
     without a digest, which versions before 2026-11-24 wrote, cannot be verified and count as
     unedited.
     """
-    folder = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
+    folder = attempts_folder(path)
     if not (folder / DIGESTS_FILE).is_file():
         return False
     try:

@@ -42,6 +42,7 @@ from chaosity.errors import (
 from chaosity.place_names import node_name
 from chaosity.records.record_files import (
     DIGESTS_FILE,
+    attempts_folder,
     current_record_path,
     file_time,
     load_record,
@@ -119,7 +120,7 @@ def _identity(path: Path, request: str) -> str | None:
     the inode (ctime) also shows an edit whose author restored the older time stamp. The result is
     None if a change is too young, see `_RESOLUTION_NS`.
     """
-    attempts = path.parent if path.parent.name == "attempts" else path.parent / "attempts"
+    attempts = attempts_folder(path)
     youngest = time.time_ns() - _RESOLUTION_NS
     facts: list[object] = [request]
     for file in (path, attempts, attempts / DIGESTS_FILE):
@@ -185,7 +186,7 @@ _NO_POINT = "the file is not a point of a plan"
 
 def note_on_records_without_digest(results: Path) -> str | None:
     """Return a sentence with the number of records that cannot be verified; None without any."""
-    found = [path.parent / "attempts" / DIGESTS_FILE for path in results.glob("*/*/rep*.json")]
+    found = [attempts_folder(path) / DIGESTS_FILE for path in results.glob("*/*/rep*.json")]
     count = sum(not path.exists() for path in found)
     if not count:
         return None

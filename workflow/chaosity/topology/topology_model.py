@@ -45,6 +45,7 @@ from chaosity.topology.topology_parts import (
 )
 
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
+RELATIONS_NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE, UNKNOWN)
 
 # NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
 _MOST_NODES_PER_SOCKET = 4

@@ -55,9 +55,11 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
     if anomaly.kind not in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH):
         return
     initiators, targets = zip(*anomaly.cells, strict=True)
-    places = [_place(end) for end in dict.fromkeys(targets)]
+    places = [parse_place_name(end) for end in dict.fromkeys(targets)]
     drives = [own for own in places if own and own.has_drives]
-    packages = {package for end in initiators for package in _packages(_place(end), topology)}
+    packages = {
+        package for end in initiators for package in _packages(parse_place_name(end), topology)
+    }
     if drives and anomaly.kind == AnomalyKind.SLOW_PATH:
         yield from _faults_of_drive_paths(anomaly, drives, packages, topology)
         return
@@ -101,7 +103,7 @@ def _faults_of_drive_paths(
         return
     of_sets = [set(_drive_nodes(place, topology)) for place in targets]
     nodes = nodes or sorted(set().union(*of_sets))  # if no drive or node is named
-    own = {package for node in nodes for package in _packages(_place(node), topology)}
+    own = {package for node in nodes for package in _packages(parse_place_name(node), topology)}
     is_shared = len(named) > 1 or not (named or all({node} in of_sets for node in nodes))
     for reader in sorted(readers - own):
         if is_shared:
@@ -109,11 +111,6 @@ def _faults_of_drive_paths(
         else:
             for node in nodes:
                 yield Fault(fault="slow_drive_path", drive_node=node, to_package=reader)
-
-
-def _place(end: int | str) -> PlaceName | None:
-    """Return the place of a cell's initiator or target: the number of a node, or a name."""
-    return PlaceName("node", (end,)) if isinstance(end, int) else parse_place_name(end)
 
 
 def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
