@@ -8,18 +8,20 @@ about the fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import faulty_machines as faulty
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
 from chaosity.anomalies.matrix_anomalies import analyse_matrix
 from chaosity.store.measurements import Measurements
-from faulty_drives import drive_name, measure_drives, models
+from table_rows import rows, table
 
 MACHINES = 30
 CLEAN = 200
@@ -104,6 +106,65 @@ def _matrix(make: Callable[[faulty.Layout, Rng, float], faulty.Fault]) -> Callab
         return judged(analyse_matrix(matrix, None, layout.distances()), fault.cells)
 
     return one
+
+
+def drive_name(node: int, number: int) -> str:
+    """Return the name of a drive of a node."""
+    return f"drive-{node}-{number}"
+
+
+def measure_drives(
+    layout: faulty.Layout,
+    rng: np.random.Generator,
+    *,
+    each: int = 2,
+    slow: Mapping[str, float] | None = None,
+    swapped: tuple[str, str] | None = None,
+    n: int = 5,
+    noise: float = 0.02,
+    far: float = 0.8,
+) -> pd.DataFrame:
+    """Return the tidy table of every drive read alone from every node.
+
+    Args:
+        layout: of the nodes.
+        rng: of the noise.
+        each: drives of a node.
+        slow: drive -> the share of its bandwidth that is left.
+        swapped: two drives whose cables changed places, so that each hangs off the other's node.
+        n: replicates.
+        noise: standard deviation of a replicate.
+        far: what a node gets from a drive of another node, as a share.
+    """
+    names = {drive_name(node, k): node for node in range(layout.nodes) for k in range(each)}
+    wired = dict(names)
+    if swapped:
+        one, other = swapped
+        wired[one], wired[other] = names[other], names[one]
+    drift = np.exp(faulty.DRIFT * rng.standard_normal(n))
+    parts, measured = [], []
+    for name, node in names.items():
+        own = 7e9 * np.exp(faulty.NATURAL * rng.standard_normal()) * (slow or {}).get(name, 1.0)
+        for reader in range(layout.nodes):
+            share = 1.0 if reader == wired[name] else far
+            values = own * share * drift * np.exp(noise * rng.standard_normal(n))
+            measured += np.where(
+                rng.random(n) < faulty.DISTURBED, values * faulty.DISTURBANCE, values
+            ).tolist()
+            columns: dict[str, Any] = {
+                "point": f"storage=node{reader}+{name}",
+                "relation": "same_node" if reader == node else "other_node",
+                **{"target": name, "target_kind": "drive", "drives": 1},
+                **dict.fromkeys(("experiment", "category"), "storage_bandwidth"),
+                **{"load": "storage", "kernel": None},
+            }
+            parts.append(rows(lambda *_: 1.0, [reader], [node], replicates=n, **columns))
+    return table(*parts).assign(value=measured)
+
+
+def models(tidy: pd.DataFrame) -> dict[str, str]:
+    """Return the model of each drive: all are of the same."""
+    return dict.fromkeys(tidy["target"].unique(), "M1")
 
 
 def slow_drive(rng: Rng, loss: float, n: int) -> Outcome:
