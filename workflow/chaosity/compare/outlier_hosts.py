@@ -1,21 +1,21 @@
-"""Find outlier hosts: hosts that differ from the other hosts although all should be equal.
+"""Find outlier hosts, which differ from the other hosts although all hosts should be equal.
 
-Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So the comparison
-of a host, cell by cell, uses the scatter of the *other* hosts and not the scatter of the host's own
-replicates. But the scatter of hosts counts as at least the scatter that their replicates cause. One
-replicate is enough for the comparison.
+Equal servers differ by 1 or 2 %. Two runs on one server also differ by 1 or 2 %. So each cell of a
+host is compared by the scatter of the *other* hosts' values, and not by the scatter of the host's
+replicates. But the scatter of hosts is taken as at least the scatter that their replicates cause.
+One replicate of each cell is enough for the comparison.
 
 A host is an outlier if one of its cells deviates from the median of the other hosts by 5 % or more,
-and if chance would cause such a deviation in less than one of twenty comparisons of *all* hosts in
-*all* cells (Holm). The limit is strict, since a healthy host that is named by mistake costs a
-person a day.
+and if the deviation is significant. In at most one of twenty comparisons of *all* hosts in *all*
+cells, chance makes any deviation significant (Holm). The limit is strict, since a healthy host that
+is named by mistake costs a person a day.
 
-Outlier hosts are named one by one, the clearest first. After each, the remaining hosts are tested
-without the named host, since a named host shifts their median and scatter.
+Outlier hosts are named one by one, the clearest first. After each naming, the remaining hosts are
+tested again without the named hosts, since an outlier shifts the median and the scatter of hosts.
 
-With three hosts, only two other hosts show how much equal hosts differ in a cell. A test with one
-degree of freedom finds nothing. But all cells of a metric scatter similarly, so their variances are
-combined (moderated).
+With three hosts, only two other hosts show how much equal hosts differ in a cell. So a cell alone
+has one degree of freedom, and its test would find nothing. But all cells of a metric scatter
+similarly, so their variances are combined (moderated).
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ _ValuesOfCellsAndHosts = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class _HostDeviations:
-    """Deviations of hosts; each array has the shape (cells, hosts), with NaN if not tested."""
+    """The deviations of hosts; each array has the shape (cells, hosts), with NaN if not tested."""
 
-    deviation: _ValuesOfCellsAndHosts  # logarithm of (host's value / median of the other hosts)
+    deviation: _ValuesOfCellsAndHosts  # log of value / median of the other hosts
     p: _ValuesOfCellsAndHosts  # p-value of the deviation, adjusted for all cells of all hosts
     detectable: _ValuesOfCellsAndHosts  # smallest detectable deviation, as a logarithm
 
     @property
     def large_and_significant_mask(self) -> NDArray[np.bool_]:
-        """Mask of the deviations that are large and significant."""
+        """Whether each deviation is both large and significant."""
         with np.errstate(invalid="ignore"):
             large = np.abs(self.deviation) >= np.log1p(MATTERS)
             clear: NDArray[np.bool_] = (self.p < LEVEL) & large
@@ -78,16 +78,16 @@ class _HostDeviations:
 def _find_outliers_one_by_one(
     logs: _ValuesOfCellsAndHosts, groups: NDArray[np.str_], within: _ValuesOfCellsAndHosts
 ) -> tuple[set[int], _HostDeviations]:
-    """Return the outlier hosts, named one after the other, and the deviations of all hosts.
+    """Return the numbers of the outlier hosts, found one by one, and the deviations of all hosts.
 
-    The deviations of an outlier host come from the round in which the host was named. The
-    deviations of the other hosts come from the last round. For the arguments, see
-    `scatter_and_median_of_other_hosts`.
+    The deviations of an outlier host come from the test in which this host was named. The
+    deviations of the other hosts come from the last test. `scatter_and_median_of_other_hosts`
+    explains the arguments.
     """
     hosts = logs.shape[1]
     remaining = np.full(hosts, True)
     result = current = _deviations(logs, groups, within)
-    # The majority of the hosts defines what is right, so only a minority can be named.
+    # The majority of the hosts defines which values are right, so only a minority can be outliers.
     for _ in range((hosts - 1) // 2):
         clear = current.large_and_significant_mask
         if not clear.any():
@@ -123,24 +123,26 @@ def scatter_and_median_of_other_hosts(
     within: _ValuesOfCellsAndHosts,
     hosts: Collection[int] | None = None,
 ) -> tuple[_ValuesOfCellsAndHosts, _ValuesOfCellsAndHosts, _ValuesOfCellsAndHosts]:
-    """Return the expected value of each host in each cell, from the other hosts, and its scatter.
+    """Return the value that the other hosts let expect of each host in each cell, and its scatter.
 
-    Returns three arrays of the shape (cells, hosts). First, the degrees of freedom of the spread.
-    Second, the spread: the standard deviation of the difference between an equal host and the
-    expected value. Third, the expected value: the median of the other hosts' logarithms. Freedom
-    and spread are NaN where too few other hosts have a value. The cells of a group share variances.
+    The three results are arrays of the shape (cells, hosts). The first array has the degrees of
+    freedom of the spread. The second array has the spread: the standard deviation of the difference
+    between an equal host and the expected value. The third array has the expected value: the median
+    of the other hosts' logarithms. Freedom and spread are NaN if fewer than two other hosts have a
+    value. The variances of a group's cells are combined.
 
     Args:
-        logs: logarithms of the values, shape (cells, hosts); NaN where a host has no value.
+        logs: logarithms of the values, shape (cells, hosts); NaN if a host has no value in a cell.
         groups: group of each cell.
-        within: for each cell, the variance of a host's value that its replicates cause.
-        hosts: numbers of the tested hosts. For all other hosts, freedom and spread are NaN.
-            Default: all hosts are tested.
+        within: for each cell, the variance of a host's value that the scatter of its replicates
+            causes.
+        hosts: numbers of the tested hosts, by default all hosts. For hosts that are not tested,
+            freedom and spread are NaN.
     """
     own = ~np.isnan(logs)
     others = own.sum(axis=1, keepdims=True) - own
-    # The prior too is fitted without the tested host. Otherwise an outlier would make its own
-    # deviation look usual.
+    # The prior is fitted without the tested host too. With the tested host, the deviation of an
+    # outlier would enlarge the prior and so look usual.
     scatter = _variance_of_others(logs)
     variance, freedom = np.full(logs.shape, np.nan), np.full(logs.shape, np.nan)
     for host in range(logs.shape[1]) if hosts is None else hosts:
@@ -150,15 +152,15 @@ def scatter_and_median_of_other_hosts(
             known = others[place] - 1.0
             prior = fit_variance_prior(scatter[place], known)
             variance[place], freedom[place] = prior.shrink_variances(scatter[place], known)
-    # If hosts differ less than their own replicates scatter, they are so equal only by chance.
+    # If hosts differ less than their replicates scatter, the small difference is chance.
     variance = np.fmax(variance, np.where(np.isnan(variance), np.nan, within[:, np.newaxis]))
-    # The difference includes the scatter of the tested host and the scatter of the others' median.
+    # The spread includes the scatter of the tested host and the scatter of the others' median.
     spread = np.sqrt(variance * (1.0 + variance_of_median(others)))
     return freedom, spread, _medians_of_others(logs)
 
 
 def _variance_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHosts:
-    """Return, for each value, the variance of the other values of its row; NaN without two."""
+    """Return for each value the variance of the other values in its row; NaN for fewer than two."""
     n = np.count_nonzero(~np.isnan(values), axis=1)[:, np.newaxis]
     own = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -170,10 +172,10 @@ def _variance_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHost
 
 
 def _medians_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHosts:
-    """Return, for each value of a row, the median of the other values of this row.
+    """Return for each value the median of the other values in its row.
 
-    Each row is sorted only once, since computing a median for each of 200 hosts would take minutes.
-    NaN counts as no value.
+    Each row is sorted only once, since a separate median for each of 200 hosts would take minutes.
+    NaN means that there is no value.
     """
     ordered = np.sort(values, axis=1)  # NaNs are at the end
     rank = np.argsort(np.argsort(values, axis=1), axis=1)
@@ -196,15 +198,15 @@ def _find_cells_where_hosts_differ(
     means: _ValuesOfCellsAndHosts,
     variances: _ValuesOfCellsAndHosts,
 ) -> pd.DataFrame:
-    """Find cells whose hosts differ more than their replicates scatter, the widest range first.
+    """Find cells in which hosts differ more than their replicates scatter, the widest range first.
 
-    Returns a row for each such cell: its number `cell`, and the lowest and the highest value of any
-    host, divided by the hosts' median (`low` and `high`).
+    The table has a row for each found cell: the number of the cell (`cell`), and the lowest and the
+    highest value of any host divided by the hosts' median (`low`, `high`).
 
-    Example: one half of the hosts has other memory modules than the other half. Then hosts scatter
-    so much that no host is an outlier, but the analysis of variance finds the difference. The
-    analysis needs at least two replicates on each of three hosts. Each argument describes the
-    logarithms of the replicates and has the shape (cells, hosts).
+    If one half of the hosts has other memory modules than the other half, hosts scatter so much
+    that no host is an outlier. But this analysis of variance finds the difference. The analysis
+    needs at least two replicates on each of three hosts. Each argument describes the logarithms of
+    the replicates and has the shape (cells, hosts).
     """
     tested = np.flatnonzero(np.count_nonzero(n > 1, axis=1) >= MIN_HOSTS)
     n, medians, means, variances = (
@@ -218,7 +220,7 @@ def _find_cells_where_hosts_differ(
     low, high = np.exp(np.nanmin(away, axis=1)), np.exp(np.nanmax(away, axis=1))
     with np.errstate(invalid="ignore", divide="ignore"):
         p = stats.f.sf(between / inside, hosts - 1.0, values - hosts)
-    # If the values have no scatter at all, any difference counts.
+    # If the replicates have no scatter at all, any difference between hosts is significant.
     p = np.where(inside > 0.0, p, low == high)
     clear = adjust_family_wise_error(p) < LEVEL
     clear &= np.maximum(high, 1.0 / low) >= 1.0 + MATTERS
@@ -227,12 +229,12 @@ def _find_cells_where_hosts_differ(
     return found.iloc[order]
 
 
-# Most hosts in one comparison. Already 200 hosts with eight nodes and 30 drives take a minute of
-# processor time and 1.3 GB.
+# Most hosts in one comparison. A comparison of 200 hosts with eight nodes and 30 drives takes a
+# minute of processor time and 1.3 GB of memory.
 MAX_HOSTS = 1000
 _OTHER_LOADS_TEXT = "all other loads"
-# Largest number of places of a kind in a row of the table of hosts. More places are grouped by
-# node, or else by package, so that a row fits on a page.
+# Most columns for places of one kind in the table of hosts. If there are more places, they are
+# grouped by node, or else by package, so that a row fits on a page.
 _MOST_PLACES_IN_A_ROW = 16
 
 
@@ -241,20 +243,20 @@ class HostVerdict:
     """The verdict on one host."""
 
     host: str  # name of the host
-    # Median, over the host's cells, of its speed divided by the other hosts' median speed. Below 1
-    # is slower, also for latency. None if no cell was compared.
+    # Speed of the host divided by the other hosts' median speed; median over the host's cells.
+    # Below 1, the host is slower, also for latency. None if no cell was compared.
     speed: float | None
-    # low, high: 95 % interval of the speed over the cells.
+    # low, high: 95 % interval of `speed`, from the scatter over the cells.
     low: float | None
     high: float | None
     cells: int  # number of compared cells
     missing: int  # number of cells that most hosts have and this host lacks
     clear: int  # number of cells with a clear deviation
-    worst: str  # description of the cell with the largest (if possible clear) deviation
+    worst: str  # text on the cell with the largest deviation, if possible a clear one
     # Value of the host in the worst cell, divided by the median of the other hosts.
     worst_ratio: float | None
-    # Smallest p-value of the host's large deviations, adjusted for all cells of all hosts; None
-    # without a test.
+    # Smallest p-value of the host's deviations of 5 % or more, adjusted for all cells of all hosts;
+    # None without a test.
     p_adjusted: float | None
     differs: bool  # whether the host is an outlier host
 
@@ -264,11 +266,11 @@ class ResourceSpeeds:
     """The speed of each host in one resource."""
 
     group: str  # for example "memory bandwidth of own node"
-    # For example "node3", "0 -> 1" (packages), or the node of several drives. "" for all other
-    # loads.
+    # Name of the place: "node3", "0 -> 1" (packages), a drive, or the node of several drives. The
+    # text is "" for the resource that has all other loads.
     place: str
-    # For each host, its value in the most deviating cell of this resource, divided by the other
-    # hosts' median. Below 1 is slower, also for latency. None without a value.
+    # For each host, its speed in the most deviating cell of this resource, divided by the other
+    # hosts' median. Below 1, the host is slower, also for latency. None without a value.
     speeds: tuple[float | None, ...]
     # For each host, whether any cell of the resource has a large and significant deviation.
     clear: tuple[bool, ...]
@@ -283,10 +285,10 @@ class OutlierHosts:
     compared: int  # number of cells that at least three hosts have
     # Smallest detectable deviation of a host in a typical cell, as a share; None if unknown.
     detectable: float | None
-    detectable_at_worst: float | None  # the same share in the cell with most scatter
+    detectable_at_worst: float | None  # the share in the cell with the most scatter
     hosts: tuple[HostVerdict, ...]  # verdicts; outlier hosts first, then the slowest first
-    # A row for each clear deviation of an outlier host, with the columns `host`, `group`, `where`,
-    # `asked_words`, `ratio` and `p_adjusted`.
+    # A table with a row for each clear deviation of an outlier host, and the columns `host`,
+    # `group`, `where`, `asked_words`, `ratio` and `p_adjusted`.
     cells: pd.DataFrame
     names: tuple[str, ...]  # names of the hosts, in the order of `resources`
     # The speed of each host in each resource, for a table of hosts by resources.
@@ -307,16 +309,16 @@ def find_outlier_hosts(
     by: str | None = None,
     packages: Mapping[int, int] | None = None,
 ) -> OutlierHosts:
-    """Compare hosts that should be equal.
+    """Compare hosts that should be equal, and name the hosts that deviate.
 
     Args:
         tables: name of each host -> its measurements.
-        by: PLACE or CLASS. Default: PLACE where all hosts are built alike.
+        by: PLACE or CLASS; by default, PLACE if all hosts are built alike, else CLASS.
         packages: node -> its package, for `OutlierHosts.resources`.
 
     Raises:
-        UserError: there are fewer than 3 or more than `MAX_HOSTS` hosts, or no cell that three
-            hosts have.
+        UserError: there are fewer than 3 or more than `MAX_HOSTS` hosts, or no cell was measured on
+            three hosts.
     """
     if len(tables) < MIN_HOSTS:
         remedy = "compare two hosts with each other, or add a third host"
@@ -338,7 +340,7 @@ def find_outlier_hosts(
     if cells.empty:
         raise UserError("no cell was measured on three hosts", None, "compare two of the hosts")
     groups = cells["group"].to_numpy(dtype=str)
-    # The variance that replicates cause in the median of a host; 0 if it is unknown.
+    # Variance of a host's median that the scatter of its replicates causes; 0 if unknown.
     within = pd.DataFrame(variances * variance_of_median(n)).mean(axis=1).fillna(0.0).to_numpy()
     named, deviations = _find_outliers_one_by_one(medians, groups, within)
     verdicts = [
@@ -381,7 +383,7 @@ def find_outlier_hosts(
 
 
 def _detectable_deviations(deviations: _HostDeviations) -> tuple[float | None, float | None]:
-    """Return the smallest detectable deviation in a typical and in the most scattered cell."""
+    """Return the smallest detectable deviation in a typical cell and in the worst cell."""
     known = deviations.detectable[np.isfinite(deviations.detectable)]
     if not len(known):
         return None, None
@@ -390,7 +392,7 @@ def _detectable_deviations(deviations: _HostDeviations) -> tuple[float | None, f
 
 
 def _cell_text(cell: Mapping[Any, Any]) -> str:
-    """Return a text with the group, place and load of a row of `MatchedCells.cells`."""
+    """Return the group, place and load of a row of `MatchedCells.cells` as text."""
     asked = cell["asked_words"]
     return f"{cell['group']} of {cell['where']}" + (f", {asked}" if asked else "")
 
@@ -442,15 +444,15 @@ def _resource_speeds(
     deviations: _HostDeviations,
     packages: Mapping[int, int],
 ) -> list[ResourceSpeeds]:
-    """Return the resources of equal hosts: nodes, paths, drives, and last all other cells.
+    """Return the speeds of hosts in each resource: nodes, paths, drives, and last all other cells.
 
-    A resource is what one part of a host limits: the memory of a node from its own cores, a drive
-    from its own node, the paths between two packages. If several loads use one place, the load with
-    the highest value counts: the part limits this load, but a core may limit the others. All other
-    cells together are one resource. `logs` are the logarithms of the hosts' values, shape (cells,
-    hosts). Without `packages`, paths are grouped by relation.
+    A resource has cells whose values one component limits: the local memory of a node, a drive read
+    from its node, the paths between two packages. If several loads use one place, the load with the
+    highest value counts, since a core may limit loads with lower values. All other cells together
+    are one resource. `logs` has the logarithms of the hosts' values, shape (cells, hosts). Without
+    `packages`, paths are grouped by relation.
     """
-    typical = np.nanmedian(logs, axis=1)  # of the hosts, as a logarithm
+    typical = np.nanmedian(logs, axis=1)  # logarithm of the hosts' median
     chosen: dict[tuple[str, tuple[str, ...], str], int] = {}
     for number, cell in enumerate(cells.to_dict("records")):
         found = _place_of_single_part(cell, packages)
@@ -458,9 +460,8 @@ def _resource_speeds(
             key = *found, "{initiator_nodes} {target_nodes}".format_map(cell)
             if key not in chosen or typical[number] > typical[chosen[key]]:
                 chosen[key] = number
-    # An outlier in a cell without a resource of its own must not be lost, and the noise of a
-    # thousand cells must not look like an outlier. So of these other cells only clear deviations
-    # count.
+    # An outlier in one of the other cells must be shown, but the noise of a thousand other cells
+    # must not look like an outlier. So only clear deviations of other cells count.
     clear = deviations.large_and_significant_mask
     speed = deviations.deviation * signs_of_improvement(cells)[:, np.newaxis]
     columns: dict[tuple[str, str], list[int]] = {}
@@ -486,7 +487,7 @@ def _resource_speeds(
 def _make_resource_speeds(
     group: str, place: str, speed: NDArray[np.float64], clear: NDArray[np.bool_]
 ) -> ResourceSpeeds:
-    # A clear deviation counts more than a larger deviation that chance may explain.
+    # A clear deviation is preferred to a larger deviation that chance may explain.
     rank = np.where(np.isnan(speed), -1.0, np.abs(speed) + 100.0 * clear)
     worst = np.take_along_axis(speed, rank.argmax(axis=0)[np.newaxis], axis=0)[0]
     shares = tuple(None if np.isnan(one) else float(np.exp(one)) for one in worst)
@@ -496,13 +497,13 @@ def _make_resource_speeds(
 def _place_of_single_part(
     facts: Mapping[Any, Any], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return the group of a cell, and its place from fine to coarse; None for several parts."""
+    """Return group and place (fine to coarse) of a cell; None if several components limit it."""
     sources, targets = (_parse_nodes(facts.get(f"{end}_nodes")) for end in ("initiator", "target"))
     levels = parse_levels_json(facts["load_parameters"])
     in_caches = {WORKING_SET, "responder"} & levels.keys()
     if facts["company"] or in_caches or is_percentile(str(facts["metric"])):
         return None
-    if "target" not in facts:  # matched by class, so the nodes are those of one of many places
+    if "target" not in facts:  # matched by class: these nodes are of one of many places
         return str(facts["group"]), (str(facts["where"]),)
     words, is_drive = facts["group"], facts["target_kind"] == "drive"
     if is_drive and len(sources) == 1 and not targets:
@@ -525,7 +526,7 @@ def _place_of_single_part(
 def _place_of_packages(
     words: str, sources: Sequence[int], targets: Sequence[int], packages: Mapping[int, int]
 ) -> tuple[str, tuple[str, ...]] | None:
-    """Return group and place of a load by one package on one package; None for any other load."""
+    """Return group and place of a load from one package to one package; None for another load."""
     ends = [{packages.get(node) for node in nodes} for nodes in (sources, targets)]
     if None in ends[0] | ends[1] or not len(ends[0]) == len(ends[1]) == 1:
         return None
@@ -536,14 +537,14 @@ def _place_of_packages(
 
 
 def _parse_nodes(text: object) -> Sequence[int]:
-    """Return the nodes in a text such as 0-3; no nodes if the text is damaged."""
+    """Return the numbers of the nodes in a text such as "0-3"; none if the text is damaged."""
     with suppress(ValueError):
         return parse_cpu_list(str(text))
     return ()
 
 
 def _finest_level_that_fits(places: Iterable[tuple[str, ...]]) -> int:
-    """Return the finest level of names that has few enough places, or else the coarsest level."""
+    """Return the finest level of names that fits into a row, or else the coarsest level."""
     levels = list(zip(*places, strict=True))
     return next(
         (number for number, names in enumerate(levels) if len(set(names)) <= _MOST_PLACES_IN_A_ROW),

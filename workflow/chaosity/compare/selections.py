@@ -1,15 +1,15 @@
 """Read selections of tidy tables, and match their comparable cells in one table.
 
-Matched cells ask the same question: experiment, load and its co-running loads, benchmark, kernel,
-levels and metric are equal. In addition cells are matched in one of two ways:
+Matched cells have the same experiment, load, co-running loads, benchmark, kernel, levels and
+metric. In addition, cells are matched in one of two ways:
 
-- by **place** (initiator and target by name), where the hosts are built alike: equal hosts, the
-  same host before and after a repair, two kernels of one run;
-- by **class** (kind of initiator, relation, kind of target), where hosts differ: in another NPS
-  mode the name `node1` means another place. All places of a class are one cell; its value in a
-  replicate block is their geometric mean.
+- by **place** (names of initiator and target) if hosts are built alike, for example for equal
+  hosts, for a host before and after a repair, or for two kernels of one run;
+- by **class** (kind of initiator, relation, kind of target) if hosts are built differently, since
+  in another NPS mode the name `node1` means another place. All places of a class are one cell, and
+  the value of this cell in a replicate block is the geometric mean of its places.
 
-The ratios of two sides, and the search for outlier hosts, start from this table.
+The comparison of two sides and the search for outlier hosts use the table of matched cells.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _MOST_SUGGESTED_VALUES = 40
 class Selection:
     """A part of a tidy table."""
 
-    name: str  # name for use in sentences, such as "epyc1 nps4"
+    name: str  # name that sentences use, such as "epyc1 nps4"
     measurements: Measurements  # the rows of the selection
-    requested_values: Mapping[str, str]  # column of a condition -> requested value
+    requested_values: Mapping[str, str]  # column -> value that its rows must have
 
     def filter_rows(self, conditions: Mapping[str, str]) -> Selection:
-        """Return the selection of those rows that have the values in `conditions`.
+        """Return a selection with only those rows that have the values in `conditions`.
 
         Raises:
-            UserError: a column is unknown, or no row has these values.
+            UserError: a column is unknown, or no row has the requested values.
         """
         return replace(
             self, measurements=_filter_measurements(self.measurements, conditions, self.name)
@@ -85,8 +85,9 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
     Args:
         texts: each text names a tidy table (measurements.parquet, history.parquet), a folder with a
             tidy table, the folder of a host with all its configurations, or a database of profiles.
-            Conditions can follow after a ``#``: ``column=value&column=value``. For a database the
-            conditions are a query. For a folder, the condition ``era`` selects history.parquet.
+            Conditions can follow after a ``#``: ``column=value&column=value``. For a database,
+            conditions can also be filters of `find_profiles`. For a folder, the condition ``era``
+            selects history.parquet.
 
     Raises:
         UserError: a file is missing or is not a tidy table, a column is unknown, or no row meets
@@ -144,7 +145,7 @@ def _make_selection(table: Measurements, conditions: Mapping[str, str], place: s
 
 
 def _name_of_selection(measurements: Measurements, conditions: Mapping[str, str]) -> str:
-    """Return the name of a selection: host, configurations and the other conditions."""
+    """Return the name of a selection: its hosts, configurations and further conditions."""
     hosts = measurements.rows.groupby("host", sort=False)["configuration"].unique().items()
     listed = [f"{host} {' and '.join(map(str, names))}" for host, names in hosts]
     name = ", ".join(listed[:2]) + (" and others" if len(listed) > 2 else "")
@@ -154,7 +155,7 @@ def _name_of_selection(measurements: Measurements, conditions: Mapping[str, str]
 
 
 def parse_conditions(texts: Iterable[str], place: str) -> dict[str, str]:
-    """Return column -> value from texts such as "kernel=triad"; errors name the `place`."""
+    """Return column -> value from texts such as "kernel=triad"; error messages name `place`."""
     conditions = {}
     for text in texts:
         column, equals, value = text.partition("=")
@@ -183,7 +184,7 @@ def _filter_measurements(
 
 
 def _value_as_text(value: Any) -> str | None:
-    """Return a value as a person would write it, such as 2 instead of 2.0."""
+    """Return a value as a person would write it, such as "2" for 2.0; None without a value."""
     if value is None or pd.isna(value):
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -202,12 +203,14 @@ _CORUNNING_LOAD_COLUMNS = {
     PLACE: ("load", "initiator", "target", "kernel", "asked"),
     CLASS: ("load", "initiator_kind", "target_kind", "kernel", "drives"),
 }
-# Columns that describe a cell in addition to its key. Their values come from the cell's first row.
+# Columns that describe a cell in addition to its key columns. The values of these columns come from
+# the cell's first row.
 _CELL_DESCRIPTION_COLUMNS = (
     *(*_GROUP_COLUMNS, *QUESTION_COLUMNS, "load_parameters"),
     *("initiator_kind", "target_kind", "part", "initiator_nodes", "target_nodes"),
 )
-# The columns of a prepared side. All columns of all hosts of a fleet would fill the memory.
+# The columns that a prepared side keeps, since all columns of all hosts of a fleet would fill the
+# memory.
 _COLUMNS_FOR_MATCHING = {
     *(*POINT, *LOAD, *_CELL_DESCRIPTION_COLUMNS, "corunning"),
     *(column for columns in _PLACE_COLUMNS.values() for column in columns),
@@ -216,30 +219,31 @@ _COLUMNS_FOR_MATCHING = {
 }
 _RELATIONS_TO_OWN_NODE = ("same_node", "same_nodes")
 CellKey = tuple[object, ...]
-# Degrees of freedom from which on the variance of a cell is moderated. Two values do not show that
-# their cell is disturbed. If a quarter of the cells scatters four times as much as the others,
-# moderation at n = 2 would report a difference in 14 of 60 comparisons of equal hosts. At n = 3
-# there are 3 such reports in 60 comparisons, and at n = 5 there are 5.
+# Fewest degrees of freedom of a cell whose variance is moderated. Two values do not show that their
+# cell is disturbed. If a quarter of the cells scatters four times as much as the others, moderation
+# at n = 2 would report a difference in 14 of 60 comparisons of equal hosts. At n = 3, moderation
+# reports a difference in 3 of 60 comparisons, and at n = 5 in 5 of 60.
 _LEAST_FREEDOM_TO_MODERATE = 2
 
 
 @dataclass(frozen=True)
 class MatchedCells:
-    """The values of all cells on all sides. Cells and sides have numbers from 0 on."""
+    """The values of all cells on all sides; cells and sides are numbered from 0."""
 
-    # A row for each cell: the columns of its key, the columns that describe it, and four texts. The
-    # texts are `group` ("memory latency with co-running loads"), `company` (its co-running loads,
-    # or ""), `where` ("node2 -> node3", or the class) and `asked_words` ("triad, 64 MiB, pages
-    # thp").
+    # A table with a row for each cell: its key columns, the columns that describe it, and four
+    # texts. The texts are `group` ("memory latency with co-running loads"), `company` (its
+    # co-running loads, or ""), `where` ("node2 -> node3", or the class) and `asked_words` ("triad,
+    # 64 MiB, pages thp").
     cells: pd.DataFrame
-    # The logarithm `log` of each value, with the index `cell`, `side` and `block`. If cells are
-    # classes, `log` is the mean over the places of the class.
+    # A table with the logarithm of each value in the column `log`, and with the index `cell`,
+    # `side` and `block`. If cells are classes, `log` is the mean over the places of the class.
     values: pd.DataFrame
-    # A row for each cell and side with a value: the number `n` of blocks; `median`, `mean` and
-    # `variance` of the logarithms of the blocks; the variance's degrees of `freedom`; the number of
-    # `places`; the `threads` ("12", or "6-12" for places of a class; None if unknown).
+    # A table with a row for each cell and side with a value. Columns: `n` (number of blocks),
+    # `median`, `mean` and `variance` of the blocks' logarithms, `freedom` (degrees of freedom of
+    # the variance), `places` (number of places) and `threads` ("12", or "6-12" if the places of a
+    # class differ; None if unknown).
     samples: pd.DataFrame
-    keys: tuple[str, ...]  # columns of the key
+    keys: tuple[str, ...]  # columns whose values are equal in matched cells
 
 
 def prepare_sides_for_matching(
@@ -247,8 +251,8 @@ def prepare_sides_for_matching(
 ) -> tuple[str, list[Measurements], list[str]]:
     """Return how cells are matched, the sides with columns for matching, and the key columns.
 
-    Cells are matched by PLACE or CLASS, by default by PLACE if all sides are built alike. The
-    columns `ignore` (such as `kernel`) are those in which the sides differ on purpose.
+    The argument `by` is PLACE or CLASS; by default, cells are matched by PLACE if all sides are
+    built alike. In the columns `ignore` (such as `kernel`) the sides differ on purpose.
 
     Raises:
         UserError: some sides are simulated and others are measured.
@@ -275,9 +279,9 @@ def prepare_sides_for_matching(
 
 
 def _with_matching_columns(measurements: Measurements) -> Measurements:
-    """Return the performance rows of a selection, with the columns for matching.
+    """Return the performance rows of a selection with additional columns for matching.
 
-    The added columns are `asked` (levels of the load; in a history also the fingerprint of the
+    The additional columns are `asked` (levels of the load; in a history also the fingerprint of the
     request), `context` (factors that do not name a place) and `part` (the relation).
     """
     side = measurements.performance_rows()
@@ -295,7 +299,7 @@ def _with_matching_columns(measurements: Measurements) -> Measurements:
 
 
 def _factors_without_places(factors: object) -> str:
-    """Return the factors that do not name a place: they have the same meaning for every load."""
+    """Return as JSON the factors that name no place, and so mean the same for every load."""
     levels = parse_levels_json(factors).items()
     return json.dumps({k: v for k, v in levels if parse_place_name(str(v)) is None}, sort_keys=True)
 
@@ -303,8 +307,9 @@ def _factors_without_places(factors: object) -> str:
 def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
     """Return the column `configuration` if cells are matched only within a configuration.
 
-    This is so if a side has several configurations and another side has one of them. Otherwise the
-    list is empty, and configurations are compared with each other.
+    Cells are matched only within a configuration if a side has several configurations and another
+    side has one of these. In all other cases the list is empty, and different configurations are
+    compared with each other.
     """
     found = [set(side.rows["configuration"]) for side in sides]
     several = any(len(names) > 1 for names in found)
@@ -312,7 +317,7 @@ def _configuration_key(sides: Sequence[Measurements]) -> list[str]:
 
 
 def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Sequence[str]) -> bool:
-    """Return whether a name means the same place on all sides.
+    """Return whether each name of an initiator or target means the same place on all sides.
 
     Each initiator and target that several sides have must have equal numbers of threads, nodes and
     relations on these sides. If the number of threads is unknown, as in published data, all sides
@@ -331,7 +336,7 @@ def _place_names_mean_the_same(sides: Sequence[Measurements], configuration: Seq
 
 
 def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
-    """Return the side with a shorter `part` for targets that are nodes.
+    """Return the side with a coarser relation in the column `part`.
 
     In rows whose target is a node, `part` becomes "own node" or "other nodes" instead of the exact
     relation.
@@ -346,10 +351,10 @@ def reduce_relations_to_own_or_other_node(side: Measurements) -> Measurements:
 def columns_equal_in_matched_cells(
     by: str, ignore: Collection[str] = (), *, question: bool = True
 ) -> list[str]:
-    """Return the names of the columns that have equal values in comparable cells.
+    """Return the names of the columns whose values must be equal in matched cells.
 
-    Cells are matched by PLACE or CLASS. The columns `ignore` are those in which the sides differ on
-    purpose. Without `question`, cells need equal category and metric, but not the same question.
+    The argument `by` is PLACE or CLASS. In the columns `ignore` the sides differ on purpose.
+    Without `question`, matched cells may differ in experiment, load, benchmark, kernel and levels.
     """
     columns = [*_GROUP_COLUMNS, "corunning", *_PLACE_COLUMNS[by]]
     columns += [*QUESTION_COLUMNS, "file_backed"] if question else []
@@ -357,7 +362,7 @@ def columns_equal_in_matched_cells(
 
 
 def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCells:
-    """Match the cells of prepared sides; the first side that has a cell describes the cell.
+    """Match the cells of prepared sides; the first side with a cell describes the cell.
 
     Cells match if they have equal values in the columns `keys`.
     """
@@ -369,7 +374,7 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
     for number, side in enumerate(sides):
         valid = side.valid_rows().rows
         own = valid.groupby(list(keys), sort=False, dropna=False).ngroup().to_numpy()
-        own = pd.factorize(own)[0]  # pandas may put a group with a missing value last
+        own = pd.factorize(own)[0]  # pandas may number a group with a null last
         first = none_for_missing_values(
             valid.loc[~pd.Series(own, valid.index).duplicated(), columns]
         )
@@ -377,8 +382,8 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
         found = np.array(
             [numbers.setdefault(key, len(numbers)) for key in keys_of_rows(first, keys)], dtype=int
         )
-        # Only new cells are kept: descriptions of all cells of all hosts of a fleet would fill the
-        # memory.
+        # Only the first description of a cell is kept, since descriptions of all cells of all hosts
+        # of a fleet would fill the memory.
         described.append(first[found >= known])
         for tables, table in zip((values, facts), _values_and_facts(valid, own), strict=True):
             cell = found[table["cell"].to_numpy(dtype=int)]
@@ -394,12 +399,12 @@ def match_cells(sides: Iterable[Measurements], keys: Sequence[str]) -> MatchedCe
 
 
 def signs_of_improvement(cells: pd.DataFrame) -> NDArray[np.float64]:
-    """Return, for each cell, 1 if a larger value is better, or -1 for times."""
+    """Return for each cell 1 if a larger value is better, or -1 if a smaller value is better."""
     return np.array([-1.0 if less_is_better(metric) else 1.0 for metric in cells["metric"]])
 
 
 def summarise_logs(groups: SeriesGroupBy[Any, Any]) -> pd.DataFrame:
-    """Return `n`, `median`, `mean`, `variance` and the variance's degrees of `freedom` by group."""
+    """Return `n`, `median`, `mean`, `variance` and `freedom` (of the variance) of each group."""
     names = {"count": "n", "median": "median", "mean": "mean", "var": "variance"}
     samples = groups.agg(list(names)).rename(columns=names)
     return samples.assign(freedom=samples["n"] - 1.0)
@@ -413,7 +418,7 @@ def keys_of_rows(rows: pd.DataFrame, keys: Sequence[str]) -> Iterable[CellKey]:
 def _values_and_facts(
     valid: pd.DataFrame, cells: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the logarithm for each cell and block of a side, and the facts on each cell."""
+    """Return the logarithm of each cell in each block, and places and threads of each cell."""
     place = valid.groupby([*POINT, *LOAD], sort=False, dropna=False).ngroup().to_numpy()
     rows = pd.DataFrame(
         {
@@ -424,8 +429,9 @@ def _values_and_facts(
             "threads": valid["threads"].to_numpy(dtype=float),
         }
     )
-    # A place without a value in a block would shift the mean of that block. So only places with
-    # values in all blocks of their cell count. If a cell has no such place, all its places count.
+    # A place without a value in a block would shift the mean of this block. So only places with
+    # values in all blocks of their cell count. If no place of a cell has values in all blocks, all
+    # places of the cell count.
     blocks = rows.groupby("cell")["block"].transform("nunique")
     complete = rows.groupby(["cell", "place"])["block"].transform("nunique") == blocks
     counted = rows[complete | ~complete.groupby(rows["cell"]).transform("any")]
@@ -459,7 +465,7 @@ def _with_cell_texts(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell_group_text(category: str, metric: str, corunning: bool = False) -> str:
-    """Return the name of a group: "memory bandwidth", "memory latency with co-running loads"."""
+    """Return a category and metric as text: "memory latency with co-running loads"."""
     words, measured = str(category).replace("_", " "), metric_in_words(str(metric))
     quantity, _, more = measured.partition(" ")  # latency p99 of memory latency
     words = words if words.endswith(quantity) else f"{words} {quantity}"
@@ -478,7 +484,7 @@ def cell_class_text(description: Mapping[Any, Any]) -> str:
 
 
 def _place_text(cell: Mapping[Any, Any]) -> str:
-    """Return initiator and target, or the class; of several configurations also their names."""
+    """Return initiator and target, or the class, after the configuration if that is a key."""
     known = [str(cell[end]) for end in ("initiator", "target") if cell.get(end) is not None]
     place = f" {ARROW} ".join(known) or cell_class_text(cell)
     configuration = cell.get("configuration")
@@ -495,9 +501,9 @@ def _load_text(cell: Mapping[Any, Any]) -> str:
 
 
 def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples of one side, with moderated variances.
+    """Return the samples of one side, but with moderated variances and their degrees of freedom.
 
-    `cells` must describe the same cells in the same order.
+    `cells` must describe the cells of `samples` in the same order.
     """
     kinds = cells.groupby([name for name in KIND if name in cells], dropna=False).ngroup()
     variance, freedom = (samples[name].to_numpy(float) for name in ("variance", "freedom"))
@@ -510,11 +516,12 @@ def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.D
 def ratios_with_intervals(*samples: pd.DataFrame) -> pd.DataFrame:
     """Return `ratio`, 95 % interval `low`, `high`, and `p` of each cell, NaN without a variance.
 
-    One table in `samples` has differences within replicate blocks, so drift between blocks cancels.
-    Two tables have the values of two runs. Values of two runs are not pairs, since hours or days,
-    and often a reboot, are between the runs. They are compared by Welch's test. The interval
-    includes the scatter within the runs, but not the differences between one run and the next. The
-    ratio is the ratio of the medians, so swapping the tables gives the reciprocal ratio.
+    A single table in `samples` must have differences within replicate blocks, so drift between
+    blocks cancels. Two tables must have the values of two runs. Values of two runs are not pairs,
+    since hours or days, and often a reboot, are between the runs. So the values of two runs are
+    compared by Welch's test. The interval includes the scatter within the runs, but not the
+    differences between one run and the next. The ratio is the ratio of the medians, so swapped
+    tables give the reciprocal ratio.
     """
     median, mean = (
         samples[0][name] - samples[1][name] if len(samples) > 1 else samples[0][name]

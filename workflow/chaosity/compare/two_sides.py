@@ -1,8 +1,9 @@
 """Compare two selections of the tidy table, cell by cell, with an overall verdict.
 
-Published data was measured with other programs, so its cells answer other questions. If both sides
-have a category and metric but no question in common, the largest group of comparable cells of each
-side is matched by class.
+Published values were measured with other programs, so experiment, benchmark and levels of their
+cells are not equal to those of other cells. If no cells of a category and metric match, but both
+sides have this category and metric, the largest group of comparable cells of each side is matched
+by class.
 """
 
 from __future__ import annotations
@@ -41,14 +42,15 @@ from chaosity.units import metric_in_words
 # Verdicts on a cell.
 BETTER, WORSE = "better", "worse"
 NO_DIFFERENCE, NOT_TESTED = "no difference detected", "not tested"
-_MAX_LISTED = 3  # most kinds of cells without a partner that a sentence names
-# Columns that describe a cell in the table of cells. A cell may lack some of them.
+_MAX_LISTED = 3  # a sentence names at most this number of kinds of cells without a partner
+# Columns that describe a cell in the table of cells. Columns that matching does not need may be
+# missing.
 _CELL_DESCRIPTION_COLUMNS = (
     *("group", "company", "where", "asked_words"),
     *("category", "metric", "experiment", "load", "benchmark", "kernel", "asked"),
     *("initiator", "target", "initiator_kind", "part", "target_kind", "drives"),
 )
-# Columns with the kind of initiator, and with the numbers of threads of the left and right side.
+# Columns with the kind of initiator and with its number of threads on the left and right side.
 _THREAD_COLUMNS = ["initiator_kind", "threads_left", "threads_right"]
 _Sides = Sequence[Measurements]
 _Group = tuple[object, object]  # category and metric
@@ -56,7 +58,7 @@ _Group = tuple[object, object]  # category and metric
 
 @dataclass(frozen=True)
 class MetricVerdict:
-    """The verdict on all cells of one metric in one category, alone or beside other loads."""
+    """The verdict on all cells of one metric in one category, either alone or co-running."""
 
     group: str  # name of the group, such as "memory bandwidth"
     metric: str  # full name of the metric
@@ -68,7 +70,7 @@ class MetricVerdict:
     # better, worse: number of cells in which the left side is clearly better, or worse.
     better: int
     worse: int
-    unsaid: int  # number of cells that have too few replicates for a test
+    unsaid: int  # number of cells that were not tested, since they have too few replicates
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,20 @@ class SelectionComparison:
     left: str
     right: str
     matched_by: str  # PLACE or CLASS
-    paired: bool  # whether replicates are paired, which needs both sides from one run
+    paired: bool  # whether replicates are paired, which is possible if both sides are of one run
     sentences: tuple[str, ...]  # the overall verdict, as sentences
     notes: tuple[str, ...]  # facts that a reader needs to interpret the ratios
-    # A verdict for each metric of each category; loads alone and co-running loads are separate.
+    # A verdict for each metric of each category; cells of loads alone and of co-running loads have
+    # separate verdicts.
     groups: tuple[MetricVerdict, ...]
-    # A row for each cell, clear losses first. Columns: `group`, the columns of the tidy table that
-    # describe the cell, `company` (text of the co-running loads), `where` (text of the places),
-    # `asked_words` (text of kernel and levels), `median_left`, `median_right` (in the metric's
-    # unit), `ratio`, `low`, `high`, `n_left`, `n_right`, `places_left`, `places_right`,
-    # `threads_left`, `threads_right`, `p`, `p_adjusted` and `verdict` (better, worse, no difference
-    # detected, not tested).
+    # A table with a row for each cell, clear losses first. Columns: `group`, the columns of the
+    # tidy table that describe the cell, `company` (the co-running loads as text), `where` (the
+    # places as text), `asked_words` (kernel and levels as text), `median_left`, `median_right` (in
+    # the metric's unit), `ratio`, `low`, `high`, `n_left`, `n_right`, `places_left`,
+    # `places_right`, `threads_left`, `threads_right`, `p`, `p_adjusted` and `verdict` (better,
+    # worse, no difference detected, not tested).
     cells: pd.DataFrame
-    # only_left, only_right: cells that the other side lacks, as description -> number of cells.
+    # only_left, only_right: description of cells that only this side has -> number of these cells.
     only_left: Mapping[str, int]
     only_right: Mapping[str, int]
 
@@ -116,7 +119,7 @@ def compare_selections(
         left: the side that the verdicts are about.
         right: the reference; ratios are left divided by right.
         names: names of the sides, for the sentences.
-        by: PLACE or CLASS. Default: PLACE where both sides are built alike.
+        by: PLACE or CLASS; by default, PLACE if both sides are built alike, else CLASS.
         ignore: columns in which the sides differ on purpose, such as `kernel`.
 
     Raises:
@@ -142,7 +145,7 @@ def compare_selections(
     hosts, modes = (
         [set(side.rows[name].dropna()) for side in sides] for name in ("host", "configuration")
     )
-    # With two hosts, only a third host of the same configuration would show which of them differs.
+    # If two equal hosts differ, only a third equal host can show which of the two is at fault.
     is_of_two_hosts = hosts[0] != hosts[1] and modes[0] == modes[1]
     is_of_two_hosts = is_of_two_hosts and bool({BETTER, WORSE} & set(table["verdict"]))
     return SelectionComparison(
@@ -178,7 +181,7 @@ def ratio_text(ratio: float, low: float | None, high: float | None) -> str:
 
 
 def _are_from_one_run(sides: _Sides) -> bool:
-    """Return whether both sides come from one run, so that replicates of equal number are pairs.
+    """Return whether both sides come from one run, so that replicates with equal numbers are pairs.
 
     Both sides come from one run if one host in one configuration was measured in turns, in the
     random order of a run. Periods of a history do not come from one run, since they were measured
@@ -195,10 +198,10 @@ def _are_from_one_run(sides: _Sides) -> bool:
 def _loose_matches(
     sides: _Sides, strict: Collection[_Group]
 ) -> Iterator[tuple[_Group, tuple[pd.DataFrame, list[str]]]]:
-    """Yield (category, metric) and the ratios of cells that other programs measured on each side.
+    """Yield (category, metric) and the ratios of cells that different programs measured.
 
-    The programs or their settings differ, so the cells are matched by class. Each item also has the
-    programs of both sides as texts.
+    Since the programs or their settings differ, the cells are matched by class. Each item also
+    names the programs of both sides.
     """
     left, right = (
         dict(side.valid_rows().where(corunning="").groups_by_columns(["category", "metric"]))
@@ -214,7 +217,7 @@ def _loose_matches(
         ]
         kinds = set.intersection(*(set(side.rows["initiator_kind"]) for side in chosen))
         # A latency load waits for one cache line at a time. So its value does not depend on whether
-        # a node or one unit of the node runs the load.
+        # the load runs on all processing units of a node or on one of them.
         any_kind = less_is_better(str(group[1])) and not kinds
         keys = columns_equal_in_matched_cells(
             CLASS, ["initiator_kind"] if any_kind else (), question=False
@@ -225,7 +228,7 @@ def _loose_matches(
 
 
 def _program_text(row: Mapping[str, Any]) -> str:
-    """Return benchmark and kernel: "chaosity bandwidth (read)"."""
+    """Return benchmark and kernel as text: "chaosity bandwidth (read)"."""
     program = str(row["benchmark"]).replace("_", " ")
     program = "an unknown program" if program == "unknown" else program
     known = row["kernel"] and row["kernel"] != "unknown"
@@ -233,7 +236,7 @@ def _program_text(row: Mapping[str, Any]) -> str:
 
 
 def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
-    """Return the largest group of rows with one question, if possible with one of `kernels`."""
+    """Return the largest group of comparable rows, if possible with one of `kernels`."""
 
     def rank(part: Measurements) -> tuple[bool, int, float, float]:
         first, median = part.rows.iloc[0], float(part.rows["value"].median())
@@ -246,11 +249,11 @@ def _largest_group(side: Measurements, kernels: Collection[object]) -> Measureme
 
 
 def _ratios_of_cells(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
-    """Return the table of the cells that both sides have, still without verdicts.
+    """Return the table of the cells that both sides have, with ratios but without verdicts.
 
-    Cells of one run are paired by equal blocks, so drift between blocks cancels. If the sides of a
-    cell have no common block (each side failed where the other did not), the sides are tested as
-    two runs (Welch's test), with hours, and often a reboot, between them.
+    In cells of one run, values of the same replicate block are paired, so drift between blocks
+    cancels. If the sides of a cell have no common block (each side failed in the blocks of the
+    other), the cell is tested like a cell of two runs, by Welch's test.
     """
     samples = matched.samples
     left, right = (pd.DataFrame(samples.xs(side, level="side")) for side in (0, 1))
@@ -276,7 +279,7 @@ def _ratios_of_cells(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with verdicts: clear losses first (the largest on top), clear gains last."""
+    """Return the table with verdicts and sorted: largest clear losses first, clear gains last."""
     p_values = [None if pd.isna(p) else p for p in table["p"]]
     p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * signs_of_improvement(table)
@@ -301,7 +304,7 @@ def _make_metric_verdict(name: str, cells: pd.DataFrame) -> MetricVerdict:
 def _count_unmatched_cells(
     matched: MatchedCells, side: int, other: Measurements, loose: Collection[_Group]
 ) -> dict[str, int]:
-    """Return description -> number of cells, for the cells that only this side has."""
+    """Return description -> number of cells for the cells that only one side has."""
     own, others = (matched.samples.xs(each, level="side").index for each in (side, 1 - side))
     alone = matched.cells.loc[own.difference(others)]
     attempted = set(keys_of_rows(other.rows, matched.keys))
@@ -348,7 +351,7 @@ def _verdict_sentences(
 
 
 def _content_text(side: Measurements) -> str:
-    """Return the metrics and experiments of a side as text for an error message."""
+    """Return the metrics and experiments of a side in words, for an error message."""
     kinds = side.valid_rows().rows[["experiment", "metric"]].drop_duplicates()
     texts = [
         f"{metric_in_words(metric)} of {experiment}"

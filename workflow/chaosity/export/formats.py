@@ -47,7 +47,8 @@ _SCHEMA = 1  # the version of the document
 def build_placement_document(host: MeasuredHost) -> Row:
     """Return the document of `chaosity export json`, see ``schemas/placement.schema.yaml``.
 
-    Units are in the keys. Each number has n and a 95 % interval, which is null for n = 1.
+    The key of a value ends in its unit. Each number has n and a 95 % interval, which is null for n
+    = 1.
     """
     cells = list(_interference(host))
     return {
@@ -65,7 +66,7 @@ def _estimate(cell: pd.Series) -> Row:
 
 
 def _memory(host: MeasuredHost) -> Row:
-    """Return each pair of nodes with its measured bandwidth and latency."""
+    """Return the bandwidth and latency of pairs of nodes, and the pairs without a value."""
     found = {metric: memory_matrix(host, metric) for metric in (BANDWIDTH, LATENCY)}
     pairs: dict[tuple[int, int], Row] = {}
     left_out: list[Row] = []
@@ -86,16 +87,16 @@ def _memory(host: MeasuredHost) -> Row:
 
 
 def _number(node: str) -> int:
-    """Return the number of a node: 3 of node3."""
+    """Return the number of a node from its name: 3 for "node3"."""
     return int(node.removeprefix("node"))
 
 
 def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     """Yield each drive set with the initiators that read it, the best initiator first.
 
-    Initiators of one kind are compared with each other. If several experiments measured the set,
-    the experiment with the most initiators counts. Ratios to the best initiator are paired by
-    block.
+    Only initiators of one kind (such as nodes) are compared with each other. If several experiments
+    measured a drive set, the experiment with the most initiators counts. The ratio to the best
+    initiator is computed in each replicate block.
     """
     rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
@@ -136,7 +137,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
 
 
 def _interference(host: MeasuredHost) -> Iterator[Row]:
-    """Yield the value of each load next to loads of other names, as a ratio to the load alone."""
+    """Yield the ratio to its value alone of each load that co-runs with loads of other names."""
     columns = ["load", "kernel", "initiator", "target"]
     for _, cell in summarise_corun_to_alone_ratios(host.measurements).iterrows():
         others = host.measurements.other_loads(cell)
@@ -162,7 +163,7 @@ def _texts(row: pd.Series, columns: Sequence[str]) -> Row:
 
 
 def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
-    """Yield the worst slowdown of a load for each co-running load and nearest relation to it."""
+    """Yield the worst slowdown of each load by each co-running load, for each nearest relation."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for cell in cells:
         for load, relation in dict.fromkeys((o["load"], o["relation"]) for o in cell["beside"]):
@@ -184,9 +185,9 @@ def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
 
 
 def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> str:
-    """Return the nearest relation of the initiators of two loads.
+    """Return the nearest relation between the initiators of two loads.
 
-    Each node of one initiator has a relation with each node of the other initiator.
+    An initiator can have several nodes, and each pair of nodes has a relation.
     """
     own, theirs = (parse_nodes(load["initiator_nodes"]) for load in (cell, other))
     relations: Iterable[str] = (topology.node_relation(a, b) for a in own for b in theirs)
@@ -195,13 +196,13 @@ def _nearest_relation(topology: Topology, cell: pd.Series, other: pd.Series) -> 
 
 @dataclass(frozen=True)
 class InterleaveWeightsExport:
-    """Interleave weights of a host."""
+    """The interleave weights of a host, for several sets of worker nodes."""
 
     origin: dict[str, str | None]  # see `MeasuredHost.origin`
     measured: str  # source of the bandwidths, see `MainMatrix.source`
-    # Name of a set of workers (node0, package1, all) -> its weights.
+    # Name of a set of worker nodes (node0, package1, all) -> its weights.
     sets: dict[str, PlacementAdvice]
-    left_out: dict[str, str]  # name of a set of workers -> why it has no weights
+    left_out: dict[str, str]  # name of a set of worker nodes -> why it has no weights
 
     def to_json(self) -> dict[str, object]:
         """Return the document of `chaosity export weights --json`."""
@@ -216,11 +217,11 @@ class InterleaveWeightsExport:
 
 
 def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> InterleaveWeightsExport:
-    """Return weights for these workers: each node, each package, and all nodes.
+    """Return weights for each node, each package and all nodes as the worker nodes.
 
     Raises:
-        UserError: no pair of nodes was measured, `dwp` (data-to-worker proximity) is not in 0 to 1,
-            or the host is simulated.
+        UserError: no pair of nodes was measured, `dwp` (data-to-worker proximity) is not between 0
+            and 1, or the host is simulated.
     """
     host.refuse_simulated_values("the kernel")
     matrix, source = node_bandwidths_and_source(host)
@@ -233,7 +234,7 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     sets, left_out = dict[str, PlacementAdvice](), dict[str, str]()
     seen: set[tuple[int, ...]] = {()}
     for name, workers in named.items():
-        if workers in seen:  # equal sets of workers occur once
+        if workers in seen:  # of equal sets of worker nodes, only the first counts
             continue
         seen.add(workers)
         try:
@@ -246,11 +247,13 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     return InterleaveWeightsExport(host.origin("weights", *options), source, sets, left_out)
 
 
-# At most this share of healthy hosts fails any reference. Findings have the same limit.
+# At most this share of healthy hosts may fail a check against the exported references. The findings
+# of the report have the same limit.
 _FALSE_ALARM_RATE = 0.01
-# A reference with limits outside of these shares is not written, since it would find few faults.
+# A reference with a lower or higher limit than these shares is left out, since a check against such
+# wide limits would find few faults.
 _LOWEST, _HIGHEST = -0.5, 1.0
-# Initiators that programs run on: a thread, an L3 domain, a node, a package, the machine.
+# Kinds of initiators on which programs run.
 _KINDS = ["pu", "l3", "node", "package", "machine"]
 _ROOFLINE_KEY = ["initiator_kind", "initiator", "target"]
 _ROOFLINE_NAMES = {
@@ -276,7 +279,7 @@ def export_fio_job_file(host: MeasuredHost) -> str:
     for drive in host.topology.drives:
         target = drive_component_name(drive)
         if drive.name and target in measured:
-            # A colon separates files of fio.
+            # In fio's option `filename`, a colon separates two files.
             path = drive_device_path(drive).replace(":", r"\:")
             drives.append((drive, path, matrix.nearest_of_fastest_cells(target)))
     if not drives:
@@ -287,7 +290,7 @@ def export_fio_job_file(host: MeasuredHost) -> str:
 
 
 def export_slurm_features(host: MeasuredHost) -> str:
-    """Return a line of slurm.conf with the features of the host, and the command of scontrol.
+    """Return the line of slurm.conf and the command of scontrol that set the features of the host.
 
     Raises:
         UserError: no bandwidth from node to node was measured, or the host is simulated.
@@ -298,7 +301,7 @@ def export_slurm_features(host: MeasuredHost) -> str:
     cells = {name: matrix.cells for name, matrix in matrices.items()}
 
     def medians(quantity: str, *, local: bool = False) -> list[float]:
-        # A file that stands in for a drive says nothing about drives.
+        # The bandwidth of a file that replaces a drive says nothing about drives.
         own = (cell for cell in cells.get(quantity, ()) if not cell.is_of_file)
         return [cell.estimate.median for cell in own if cell.relation == SAME_NODE or not local]
 
@@ -314,7 +317,7 @@ def export_slurm_features(host: MeasuredHost) -> str:
 
 
 def export_roofline_csv(host: MeasuredHost) -> str:
-    """Return a row for each initiator and its memory, with the kernel of the highest median.
+    """Return a row for each initiator and memory target, with its fastest kernel.
 
     Raises:
         UserError: no bandwidth of a memory node was measured.
@@ -334,10 +337,10 @@ def export_roofline_csv(host: MeasuredHost) -> str:
 
 
 def export_reframe_references(host: MeasuredHost) -> str:
-    """Return ReFrame references for the cells of the main matrices with narrow enough limits.
+    """Return ReFrame references for cells of the main matrices, if their limits are narrow.
 
-    A reference is a value with a lower and an upper limit, as shares of the value. The text lists
-    the cells whose limits are too wide.
+    A reference is a value with a lower and an upper limit, given as shares of the value. A comment
+    in the returned text lists the cells whose limits are too wide.
 
     Raises:
         UserError: no cell has an interval, or the host is simulated.
@@ -363,7 +366,7 @@ def export_reframe_references(host: MeasuredHost) -> str:
 def _limits(
     matrices: Mapping[str, MainMatrix],
 ) -> dict[str, tuple[MainMatrix, Estimate, float, float]]:
-    """Return name of the reference -> matrix, estimate, lower limit (below 0) and upper limit."""
+    """Return name of a reference -> matrix, estimate, lower limit (below 0), upper limit."""
     return {
         "_".join(re.split("[- ]", f"{matrix.quantity} {cell.initiator} {cell.target}")): (
             matrix,
@@ -377,10 +380,11 @@ def _limits(
 
 
 def prediction_limits(estimate: Estimate) -> tuple[float, float]:
-    """Return the limits of one further measurement, as shares of the median: -0.02, 0.02.
+    """Return the limits between which one further measurement lies, as shares of the median.
 
-    The interval of a median of n values has a half width of t s / sqrt(n) in logarithms. The
-    interval of a further value has a half width of t s sqrt(1 + 1/n). This width is sqrt(n + 1)
+    For example, -0.02 and 0.02 mean 2 % below and above the median. In logarithms, half the width
+    of the interval of a median of n values is t s / sqrt(n), where s is the standard deviation.
+    Half the width of the interval of one further value is t s sqrt(1 + 1/n), which is sqrt(n + 1)
     times as large.
     """
     assert estimate.low is not None and estimate.high is not None
@@ -395,8 +399,8 @@ def prediction_limits(estimate: Estimate) -> tuple[float, float]:
 def render_with_origin(template: str, origin: Mapping[str, str | None], **values: object) -> str:
     """Return the text of ``templates/exports/TEMPLATE.j2``.
 
-    Every template prints `origin`: where the values are from, and the command that wrote them.
-    A name that a template prints cannot begin a new line.
+    Every template prints `origin`: where the values are from, and the command that exported them.
+    Line breaks are removed from names, so that no name can add a line to the text.
 
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.
@@ -408,13 +412,13 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
 
 
 def _printable(value: object) -> object:
-    """Return a text as one printable line, and any other value as it is."""
+    """Return a text as one printable line; return any other value unchanged."""
     return printable_short_line(value) if type(value) is str else value
 
 
-# End of a metric's name -> unit of OpenMetrics, and the size of this unit in the metric's unit.
+# End of a metric's name -> unit of OpenMetrics, and how many of the metric's units it has.
 _UNITS = {"_bytes_per_second": ("bytes_per_second", 1.0), "_ns": ("seconds", 1e9)}
-# Field of an estimate, part of the gauge's name, and its help text.
+# Field of an estimate, text that is added to the gauge's name, and help text of the gauge.
 _GAUGES = (
     ("median", "", "median"),
     ("low", "_low", "lower end of the 95 % interval"),
@@ -425,9 +429,10 @@ GaugeValue = tuple[str, str, Mapping[str, str], float | None]
 
 
 def export_openmetrics(host: MeasuredHost) -> str:
-    """Return a gauge of each matrix, and gauges of both ends of the intervals.
+    """Return gauges of the medians of each matrix, and gauges of both ends of their intervals.
 
-    The label `origin` is measured or simulated. The info `chaosity_map` has the command.
+    The label `origin` is "measured" or "simulated". The info `chaosity_map` has the command that
+    exported the values.
 
     Raises:
         UserError: no value was measured.
@@ -461,7 +466,7 @@ def _gauges(
 def _add_gauges(
     registry: CollectorRegistry, prefix: str, values: Iterable[GaugeValue], unit: str = ""
 ) -> None:
-    """Add a gauge for each name, and the values of the gauge, if there are any."""
+    """Add a gauge for each name to the registry, and set its values; a gauge may have no value."""
     gauges: dict[str, Gauge] = {}
     for name, text, labels, value in values:
         if name not in gauges:
@@ -471,9 +476,9 @@ def _add_gauges(
 
 
 def write_gauges(prefix: str, values: Iterable[GaugeValue], path: Path) -> None:
-    """Write a file of gauges for node_exporter's textfile collector, whole or not at all.
+    """Write a file of gauges for node_exporter's textfile collector, all at once.
 
-    The file must end in .prom.
+    The name of the file must end in .prom.
 
     Raises:
         UserError: the file cannot be written.

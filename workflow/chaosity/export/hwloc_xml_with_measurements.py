@@ -1,9 +1,9 @@
 """Export hwloc's XML of a host with measured memory attributes.
 
-hwloc has the firmware's claims about memory (the HMAT) as attributes: Bandwidth in MiB/s and
-Latency in ns. An attribute belongs to a target node and an initiator, which is a set of processing
-units (hwloc/memattrs.h). Programs ask hwloc for the best node for their processing units. With
-measured values as attributes, hwloc answers from the measurements.
+hwloc reads the firmware's claims about memory (from the HMAT) as attributes: Bandwidth in MiB/s and
+Latency in ns. A value of an attribute belongs to a target node and an initiator, which is a set of
+processing units (hwloc/memattrs.h). Programs ask hwloc which node is best for their processing
+units. If the attributes have measured values, hwloc answers from the measurements.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from chaosity.topology.hwloc import read_xml_root_element
 from chaosity.units import format_count
 
 _MIB = 2**20
-_MAX_LISTED = 3  # maximum number of pairs of nodes that a note names
+_MAX_LISTED = 3  # a note names at most this number of pairs of nodes
 
 
 class _Attribute(NamedTuple):
     """An attribute of hwloc: its name, its flags, and its unit.
 
-    `unit` is the size of hwloc's unit in units of our metric. Flags are 1 if higher is better or 2
-    if lower is better, plus 4 if an initiator is needed.
+    `unit` is hwloc's unit, expressed in the unit of Chaosity's metric. `flags` is 1 if higher is
+    better or 2 if lower is better, plus 4 if a value needs an initiator.
     """
 
     name: str
@@ -37,20 +37,21 @@ class _Attribute(NamedTuple):
     unit: float
 
 
-# Our metric -> hwloc's attribute. ReadBandwidth and similar attributes keep the firmware's values,
-# since kernels that only read are measured on local memory alone, and do not show the best node.
+# Chaosity's metric -> hwloc's attribute. The attribute ReadBandwidth and similar attributes keep
+# the firmware's values: kernels that only read are measured on local memory alone, so they do not
+# show the best node.
 _ATTRIBUTES = {
     BANDWIDTH: _Attribute("Bandwidth", 5, float(_MIB)),
     LATENCY: _Attribute("Latency", 6, 1.0),
 }
 
 
-# (gp_index of the target, processing units of the initiator) -> value
+# (gp_index of the target, processing units of the initiator) -> value of an attribute
 _Values = Mapping[tuple[str, CpuSet], int]
 
 
 def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
-    """Return the host's topology with the measured attributes as XML, and sentences on its values.
+    """Return the topology with measured attributes as XML, and sentences on the written values.
 
     The XML has format 2, like the host's ``topology.xml``; hwloc reads attributes from 2.3 on. The
     sentences say which values were written, left out, replaced and kept.
@@ -64,8 +65,8 @@ def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
     if machine is None:
         raise UserError("the file has no object of type Machine", "topology.xml")
     origin = host.origin("hwloc")
-    # The XML says where its values are from, so copies of the file say so too. hwloc itself names
-    # host and processor.
+    # The XML says where its values are from, so that copies of the file say so too. hwloc writes
+    # the names of host and processor itself.
     infos = {
         "Configuration": str(origin["configuration"]),
         "MeasuredAt": f"{origin['measured_at_first']} to {origin['measured_at_last']}",
@@ -100,7 +101,7 @@ def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
 
 
 def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:
-    """Write infos of the machine before those of hwloc."""
+    """Write infos about the values into the machine's element, before hwloc's infos."""
     first = machine.find("info")
     for name, value in infos.items():
         info = etree.Element("info", name=f"Chaosity{name}", value=value)
@@ -111,7 +112,7 @@ def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:
 def _attribute_values(
     machine: etree._Element, host: MeasuredHost, found: MainMatrix, attribute: _Attribute
 ) -> tuple[_Values, list[str]]:
-    """Return the values as integers, which hwloc requires, and pairs of nodes without a value."""
+    """Return the values as the integers that hwloc requires, and the pairs without a value."""
     targets = {
         node_name(int(item.get("os_index", "0"))): item.get("gp_index", "")
         for item in machine.iterfind(".//object[@type='NUMANode']")
@@ -129,7 +130,7 @@ def _attribute_values(
         if cell.target not in targets:
             left_out.append(f"{initiator} to {target} (hwloc shows no node {target})")
         elif not cpus:
-            left_out.append(f"{initiator} to {target} (hwloc shows no unit of {initiator})")
+            left_out.append(f"{initiator} to {target} (hwloc shows no core of {initiator})")
         else:
             value = max(1, round(cell.estimate.median / attribute.unit))
             values[targets[cell.target], cpus] = value
@@ -137,11 +138,11 @@ def _attribute_values(
 
 
 def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) -> list[str]:
-    """Write the values, and remove claims of the firmware that hwloc would compare with values.
+    """Write the measured values, and remove those claims of the firmware that would mislead hwloc.
 
     hwloc takes the first value whose initiator includes the processing units of a query, and
     compares this value with the values of other targets. So a claim of the firmware is removed if
-    one of its units has a measured value, even if the claim is for another node.
+    one of its processing units has a measured value, even if the claim is for another node.
 
     Returns:
         Sentences on the removed and kept claims.
@@ -150,7 +151,7 @@ def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) 
     if table is None:
         table = etree.Element("memattr", name=attribute.name, flags=str(attribute.flags))
         table.text = table.tail = "\n  "
-        kinds = root.find("cpukind")  # the last element in hwloc's DTD
+        kinds = root.find("cpukind")  # by hwloc's DTD the last element
         root.append(table) if kinds is None else kinds.addprevious(table)
     measured = {cpu for _, cpus in values for cpu in cpus}
     claims = list(table)
@@ -167,7 +168,7 @@ def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) 
     etree.indent(table, level=1)
     reasons = {
         "removed, since hwloc would compare them with the measured values": len(claims) - kept,
-        "kept, from units without a measured value": kept,
+        "kept, from processing units without a measured value": kept,
     }
     return [
         f"{attribute.name}: {format_count(number, 'claim')} of the firmware {reason}."

@@ -1,7 +1,7 @@
-"""The results of a host, and the three matrices that most readers want, with intervals.
+"""Read the results of a host, and its three main matrices with intervals.
 
-The matrices are memory bandwidth and latency from node to node, and bandwidth from node to drive.
-The export formats and ``chaosity show`` take their values from here.
+The main matrices are memory bandwidth and memory latency from node to node, and bandwidth from node
+to drive. The export formats and ``chaosity show`` use the values of this module.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from chaosity.weights import find_contended_bandwidth_matrix
 
 MEMORY_BANDWIDTH, MEMORY_LATENCY = "memory bandwidth", "memory latency"
 DRIVE_BANDWIDTH = "drive bandwidth"
-# Prefix of the categories of memory. Core-to-core transfers also have a latency and a node.
+# Prefix of the categories of loads that access memory. Only the category distinguishes memory
+# latency from the latency of core-to-core transfers.
 _MEMORY = "memory_"
-# Kinds of initiators that stand for a node: bandwidth takes all its cores, idle latency one.
+# Kinds of initiators whose value counts as the value of their node: all cores of the node for
+# bandwidth, and also a single core for latency.
 _STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
-# The preferred kernel: triad reads two bytes for each byte that it writes. hwloc's Bandwidth is the
-# mean of reads and writes, and programs do both. This preference decides only between kernels with
-# equally many pairs of nodes.
+# The preferred kernel, if several kernels have equally many pairs of nodes. Triad reads two bytes
+# for each byte that it writes. Programs also read and write, and hwloc defines its Bandwidth as the
+# mean of reads and writes.
 _KERNEL = "triad"
 
 
@@ -47,9 +49,9 @@ class MeasuredHost:
     topology: Topology
 
     def origin(self, export: str, *options: str) -> dict[str, str | None]:
-        """Return where the values of an export are from, and the command that writes this export.
+        """Return where the exported values are from, and the command that writes this export.
 
-        The times are in UTC; simulated values have none, since nothing was measured.
+        The times are in UTC. Simulated values have no times, since nothing was measured.
         """
         valid = self.measurements.where(status="valid").rows
         simulated = self.measurements.is_simulated
@@ -72,14 +74,14 @@ class MeasuredHost:
             raise UserError(f"{reader} must not use simulated values", str(self.folder))
 
     def memory_rows(self) -> Measurements:
-        """Return the rows of points with a single load, which accesses memory."""
+        """Return the rows of points whose only load accesses memory."""
         rows = self.measurements.single_load_rows()
         return rows.select(rows.rows["category"].str.startswith(_MEMORY, na=False))
 
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """A value of a matrix."""
+    """A value of a main matrix."""
 
     node: int  # OS index of the initiator's node
     target: str  # name of the target: node3, drive-0000-41-00-0 or file0
@@ -93,31 +95,31 @@ class MatrixCell:
 
     @property
     def is_of_file(self) -> bool:
-        """Return whether the target is a file that stands in for a drive."""
+        """Return whether the target is a file that replaces a drive."""
         target = parse_place_name(self.target)
         return target is not None and target.kind == "file"
 
 
 @dataclass(frozen=True)
 class MainMatrix:
-    """Values from each node to each target."""
+    """The values of a quantity from each initiator node to each target."""
 
     quantity: str  # memory bandwidth, memory latency or drive bandwidth
-    metric: str  # name of the metric, which ends with its unit
-    source: str  # kernel, experiment and benchmark of the values
-    cells: tuple[MatrixCell, ...]  # measured cells, in the order of initiators and targets
+    metric: str  # name of the metric, which ends in its unit
+    source: str  # words: kernel, experiment and benchmark that gave the values
+    cells: tuple[MatrixCell, ...]  # measured cells, ordered by initiator and target
     missing: dict[tuple[int, str], str]  # (node, target) -> why a planned cell has no value
-    samples: NodeMatrix | None = None  # the valid replicates of a matrix of memory
+    samples: NodeMatrix | None = None  # values of the valid replicates; None for drives
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """Return the names of the targets, also of those without a value."""
+        """Return the names of all targets, with or without a value."""
         known = [cell.target for cell in self.cells] + [target for _, target in self.missing]
         return tuple(dict.fromkeys(known))
 
     @cached_property
     def nodes(self) -> tuple[int, ...]:
-        """Return the nodes of the initiators, also of those without a value."""
+        """Return all nodes of initiators, with or without a value."""
         known = {cell.node for cell in self.cells} | {node for node, _ in self.missing}
         return tuple(sorted(known))
 
@@ -127,7 +129,7 @@ class MainMatrix:
         return {(cell.node, cell.target): cell for cell in self.cells}
 
     def share_of_best(self, cell: MatrixCell) -> float:
-        """Return how good a cell is, as a share of the best cell: 0.5 is half the bandwidth."""
+        """Return how good a cell is compared with the best cell: 0.5 for half the bandwidth."""
         if less_is_better(self.metric):
             return self._best_median / cell.estimate.median
         return cell.estimate.median / self._best_median
@@ -140,9 +142,10 @@ class MainMatrix:
     def nearest_of_fastest_cells(self, target: str) -> MatrixCell:
         """Return the cell of the nearest node among the fastest nodes of a target.
 
-        The fastest nodes are the best node, and all nodes that are not clearly slower. A node is
-        clearly slower if its interval lies below the interval of the best node. Without intervals,
-        a node is clearly slower if its median is lower. The matrix must be of bandwidths.
+        The fastest nodes are the node with the highest median, and all nodes that are not clearly
+        slower than this best node. A node is clearly slower if its interval lies below the interval
+        of the best node. Without intervals, a node is clearly slower if its median is lower. The
+        matrix must have bandwidths.
         """
         own = [cell for cell in self.cells if cell.target == target]
         best = max(own, key=lambda cell: cell.estimate.median)
@@ -182,11 +185,11 @@ def read_main_matrices(host: MeasuredHost) -> dict[str, MainMatrix]:
 
 
 def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
-    """Return the most complete matrix of memory from node to node, or None if there is none.
+    """Return the most complete matrix of memory values from node to node; None without any.
 
-    Of several slices, the slice with the most pairs of nodes is selected. Of slices with equally
-    many pairs, triad is preferred, then the larger experiment, then the larger number of
-    replicates. `metric` is the full name of bandwidth or latency.
+    Of several groups of comparable rows, the group with the most pairs of nodes is selected. Of
+    groups with equally many pairs, the kernel triad is preferred, then the larger experiment, then
+    the larger number of replicates. `metric` is the full name of bandwidth or latency.
     """
     rows = host.memory_rows().where(metric=metric, initiator_kind=_STANDS_FOR_NODE[metric])
     rows = rows.node_to_node_rows()
@@ -223,13 +226,13 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
 
 
 def experiments_with_several_sizes(rows: Measurements) -> set[str]:
-    """Return experiments with several working-set sizes, whose small sizes measure caches."""
+    """Return experiments with several working-set sizes; small sizes measure caches."""
     sizes = rows.load_level_of_each_row(WORKING_SET).groupby(rows.rows["experiment"]).nunique()
     return {str(experiment) for experiment in sizes[sizes > 1].index}
 
 
 def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
-    """Return the bandwidth of single drives in the experiment and benchmark with most cells."""
+    """Return the bandwidth of single drives, from the experiment and benchmark with most cells."""
     rows = host.measurements.single_load_rows().where(
         metric=BANDWIDTH, initiator_kind="node", target_kind="drive"
     )
@@ -248,7 +251,7 @@ def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
 def _matrix(
     quantity: str, metric: str, source: str, table: pd.DataFrame, samples: NodeMatrix | None = None
 ) -> MainMatrix:
-    """Return the matrix of a table of `summarise_cells` with a column `node`, in its order."""
+    """Return the matrix with the cells of a table of `summarise_cells` that has a column `node`."""
     cells = tuple(
         MatrixCell(int(cell["node"]), cell["target"], cell["relation"], Estimate.of_cell(cell))
         for cell in table[table["n"] > 0].to_dict("records")
@@ -275,7 +278,7 @@ def require_matrix(
 
 
 def node_bandwidths_and_source(host: MeasuredHost) -> tuple[NodeMatrix, str]:
-    """Return the bandwidths from node to node, for weights, and their source.
+    """Return the bandwidths from node to node, and in words where these values are from.
 
     Raises:
         UserError: no bandwidth from a node to a node was measured.
@@ -290,11 +293,11 @@ def node_bandwidths_and_source(host: MeasuredHost) -> tuple[NodeMatrix, str]:
 def read_bandwidths_alone_and_contended(
     path: Path, unit: str | None, workers: list[int]
 ) -> tuple[NodeMatrix, NodeMatrix | None]:
-    """Return the bandwidths of all paths, measured one by one, and with all workers at once.
+    """Return the bandwidths of paths measured one by one, and of paths while all workers run.
 
     Args:
-        path: CSV file, tidy table, or folder of results; for a CSV file the second result is None.
-        unit: unit of the values in a CSV file, or None to infer it.
+        path: CSV file, tidy table, or folder of results. For a CSV file the second result is None.
+        unit: unit of the values in a CSV file, or None to infer the unit.
         workers: worker nodes.
 
     Raises:
@@ -312,9 +315,9 @@ def read_bandwidths_alone_and_contended(
 
 
 def package_bandwidths(host: MeasuredHost) -> dict[tuple[str, str], dict[str, Estimate]]:
-    """Return (package or machine, several nodes of memory) -> kernel -> measured bandwidth.
+    """Return (initiator, memory nodes) -> kernel -> bandwidth, for packages and the machine.
 
-    The memory can belong to the same package or to another package.
+    The memory nodes can belong to the package of the initiator or to another package.
     """
     kinds = ["package", "machine"]
     rows = host.memory_rows().valid_rows()
