@@ -26,7 +26,7 @@ from chaosity.documents.shipped_documents import CONFIG, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.figures.figure_files import FigureFile, draw_checks_over_time, draw_figures
 from chaosity.health.check_history import SERIES_FILE, read_check_history
-from chaosity.records.record_files import load_record, read_regular_file
+from chaosity.records.record_files import load_record, measurement_seconds, read_regular_file
 from chaosity.records.record_format import NOTHING_MEASURED, VALID, Check, Load, LoadClock, Record
 from chaosity.result_folders import read_skipped_host
 from chaosity.statistics.anova import AnovaResult, AnovaStudy, analyse_all_studies
@@ -59,6 +59,7 @@ class RecordSummary:
     # began_at, finished_at: times in UTC, ISO 8601.
     began_at: str
     finished_at: str
+    measurement_seconds: float  # see `chaosity.records.record_files.measurement_seconds`
     # Name of a load -> the command line of this load.
     commands: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()  # the checks of the verdict
@@ -92,6 +93,7 @@ def _summarise_record(record: Record) -> RecordSummary:
         status=verdict["status"],
         began_at=record["began_at"],
         finished_at=record["finished_at"],
+        measurement_seconds=measurement_seconds(record),
         commands={name: shlex.join(load["command"]) for name, load in loads.items()},
         checks=tuple(verdict["checks"]),
         programs={
