@@ -20,7 +20,7 @@ import pandas as pd
 
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import CONFIG, ROOT
+from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE, ROOT
 from chaosity.statistics.anova import find_anova_studies
 from chaosity.store.measurements import Measurements
 from machines import SimulatedHost, planned
@@ -40,7 +40,7 @@ def _document() -> Mapping[str, Any]:
 def _host(name: str) -> SimulatedHost:
     """Return a simulated machine of the data file, with the plan of its experiments."""
     about = dict(_document()["machines"][name])
-    config = read_config(CONFIG.with_name(f"{about.pop('config', 'config')}.yaml"))
+    config = read_config(DEFAULT_CONFIG_FILE.with_name(f"{about.pop('config', 'config')}.yaml"))
     machine, topology = about.pop("machine"), about.pop("topology", None)
     return planned(machine, topology, None, all_points=True, **{**config, **about})
 

@@ -27,7 +27,7 @@ from chaosity.components import drive_component_name
 from chaosity.cpusets import parse_cpu_list
 from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault, MachineDescription
-from chaosity.documents.shipped_documents import CONFIG
+from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE
 from chaosity.place_names import packages_of_link
 from chaosity.store.measurements import SLICE, less_is_better
 from chaosity.topology.topology_model import Topology
@@ -90,7 +90,7 @@ class Scenario:
         """Return the machine with these faults."""
         topology = shipped_topology(self.topology)
         config = {
-            **read_config(CONFIG.with_name(self.config)),
+            **read_config(DEFAULT_CONFIG_FILE.with_name(self.config)),
             "experiments": list(self.experiments),
         }
         machine = shipped_machine(self.machine, topology)

@@ -23,9 +23,9 @@ from chaosity.documents.experiments import ExperimentDocument
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.machines import MachineFile
 from chaosity.documents.shipped_documents import (
-    BENCHMARKS,
-    CONFIG,
-    EXPERIMENTS,
+    BENCHMARKS_FOLDER,
+    DEFAULT_CONFIG_FILE,
+    EXPERIMENTS_FOLDER,
     ROOT,
     load_benchmark,
     load_experiment,
@@ -51,11 +51,14 @@ def _link(path: Path, text: str) -> str:
 def experiments_page() -> str:
     """Return the page of all experiments, with the default ones first."""
     default = read_config()["experiments"]
-    others = [name for name in yaml_file_names(EXPERIMENTS) if name not in default]
+    others = [name for name in yaml_file_names(EXPERIMENTS_FOLDER) if name not in default]
 
     def rows(names: Iterable[str]) -> str:
         cells = (
-            (_link(EXPERIMENTS / f"{name}.yaml", f"`{name}`"), load_experiment(name)["question"])
+            (
+                _link(EXPERIMENTS_FOLDER / f"{name}.yaml", f"`{name}`"),
+                load_experiment(name)["question"],
+            )
             for name in names
         )
         return table(("experiment", "question"), cells)
@@ -92,12 +95,12 @@ def benchmarks_page() -> str:
     """Return the page of all benchmarks by category."""
     chosen = read_config()["benchmarks"]
     rows = []
-    for name in yaml_file_names(BENCHMARKS):
+    for name in yaml_file_names(BENCHMARKS_FOLDER):
         benchmark = load_benchmark(name)
         categories = (benchmark["category"], *benchmark.get("other_categories", ()))
         listed = ", ".join(f"`{each}`" for each in categories)
         default = "yes" if name in chosen.values() else ""
-        link = _link(BENCHMARKS / f"{name}.yaml", f"`{name}`")
+        link = _link(BENCHMARKS_FOLDER / f"{name}.yaml", f"`{name}`")
         metrics = ", ".join(f"`{metric}`" for metric in benchmark["metrics"])
         rows.append((listed, link, benchmark["summary"], metrics, default))
     titles = ("category", "benchmark", "what it runs", "metrics", "default")
@@ -223,7 +226,7 @@ def _keys(schema: Mapping[str, Any], default: Mapping[str, Any] | None = None) -
 
 def config_page() -> str:
     """Return the page of the config's keys."""
-    schema, default = json_schema(Config), read_yaml(CONFIG)
+    schema, default = json_schema(Config), read_yaml(DEFAULT_CONFIG_FILE)
     # A default of several lines is in the file.
     short = {key: value for key, value in default.items() if len(json.dumps(value)) < 60}
     types = schema["$defs"]

@@ -228,11 +228,11 @@ def check_any_input(
 @cache
 def simulated_records() -> list[Any]:
     """Return a simulated record of each experiment: raw output, as the tools print it."""
-    from chaosity.documents.shipped_documents import EXPERIMENTS
+    from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER
     from chaosity.simulation.simulated_records import simulate_replicate
     from machines import planned
 
-    names = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+    names = sorted(path.stem for path in EXPERIMENTS_FOLDER.glob("*.yaml"))
     few: dict[str, Any] = {"replicates": 1, "budget": None, "sample": dict.fromkeys(names, 1)}
     host = planned("xeon_8358", faults=None, all_points=True, experiments=names, **few)
     return [

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 
-from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
+from chaosity.documents.shipped_documents import (
+    EXPERIMENTS_FOLDER,
+    load_experiment,
+    yaml_file_names,
+)
 from compiler_cache import ROOT
 
-NAMES = yaml_file_names(EXPERIMENTS)
+NAMES = yaml_file_names(EXPERIMENTS_FOLDER)
 FIGURES = {figure["name"] for name in NAMES for figure in load_experiment(name).get("figures", [])}
 CELLS = [
     [cell.strip() for cell in line.strip("|").split("|")]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chaosity.components import SYSTEM_COMPONENT, make_component_documents
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.place_names import (
     PlaceName,
     access_in_words,
@@ -156,7 +156,7 @@ def test_names_from_numbers():
 
 def machines():
     """Each stored machine with all experiments, and one with several core kinds and a device."""
-    every = yaml_file_names(EXPERIMENTS)
+    every = yaml_file_names(EXPERIMENTS_FOLDER)
     for path in sorted(OWN_TOPOLOGIES.glob("*.xml")):
         found = shipped_topology(path.stem)
         linux = replace(found, host={**found.host, "operating_system": "Linux"})

@@ -19,7 +19,7 @@ import yaml
 
 from broken_runs import simulate_records
 from chaosity.documents.checked_yaml import read_yaml
-from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT, load_experiment
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, ROOT, load_experiment
 from chaosity.topology.topology_discovery import discover_topology
 from inventories import SHIPPED_TOPOLOGIES, machine_file, topology_file, write_inventory
 from machines import configuration_folder, make_tables, run_chaosity
@@ -27,7 +27,7 @@ from workflow_folder import Workflow
 
 pytestmark = pytest.mark.thorough
 
-NAMES = {path.stem for path in EXPERIMENTS.glob("*.yaml")}
+NAMES = {path.stem for path in EXPERIMENTS_FOLDER.glob("*.yaml")}
 # The machine on which every figure of an experiment has values; a server for all others.
 ON_DESKTOP = {
     *("gpu_and_cpu", "gpu_bandwidth", "gpu_copies", "interference_gpu_copies"),

@@ -28,7 +28,7 @@ import pandas as pd
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.statistics.cell_summary import with_variance_priors
-from chaosity.statistics.estimates import MATTERS, variance_of_median
+from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE, variance_of_median
 from chaosity.store.measurements import (
     PREDICTED,
     PREDICTION_COLUMNS,
@@ -599,7 +599,7 @@ def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriv
     else:
         return None
     row, ratio = model.points[cell], value.value / limit.value
-    if abs(ratio - 1.0) < MATTERS:
+    if abs(ratio - 1.0) < LEAST_REPORTED_DIFFERENCE:
         return None
     neighbours = tuple(model.missing[each]["point"] for each in model.unmeasured_neighbours(cell))
     return ContradictedDriveSet(row["experiment"], row["point"], ratio, reason, neighbours)

@@ -12,7 +12,7 @@ import pytest
 from chaosity.cpusets import parse_cpu_list
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, ROOT
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import configuration_name
@@ -34,7 +34,7 @@ UNLIKE = [
 # be simulated, the tests of simulated records plan all.
 WHOLE = {"m1-pro-by-hand", "xeon-max-2s-hbm-flat", "disallowed", "devices", "memorysidecaches"}
 SHORT = ("memory_bandwidth", "latency_matrix", "interference", "unlike_cores", "gpu_and_cpu")
-NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+NAMES = sorted(path.stem for path in EXPERIMENTS_FOLDER.glob("*.yaml"))
 # A config for one operating system does not plan hosts with another.
 OTHER_SYSTEM = "choose another benchmark for"
 # Each is read once: reading took a fifth of the time of these tests.

@@ -15,7 +15,7 @@ from chaosity.design.host_plan import PlannedHost
 from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import sample_sets_of_every_size
 from chaosity.design.selectors import page_placement_target, round_page_shares
-from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.place.page_placement import POLICIES
 from chaosity.topology.topology_model import configuration_name
@@ -219,8 +219,8 @@ def test_a_note_is_in_a_point_but_asks_for_no_new_measurement(config, paper_host
 def test_weights_are_measured_for_the_sets_that_are_placed():
     """The notes of a plan name the experiments, and these measure just those sets."""
     read = {
-        name: yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text())
-        for name in yaml_file_names(EXPERIMENTS)
+        name: yaml.safe_load((EXPERIMENTS_FOLDER / f"{name}.yaml").read_text())
+        for name in yaml_file_names(EXPERIMENTS_FOLDER)
     }
     placed = 0
     for document in read.values():

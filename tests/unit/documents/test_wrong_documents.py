@@ -9,7 +9,11 @@ from chaosity.documents import shipped_documents as module
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.config import Config, check_config, read_config
 from chaosity.documents.experiments import ExperimentDocument
-from chaosity.documents.shipped_documents import CONFIG, load_benchmark, yaml_file_names
+from chaosity.documents.shipped_documents import (
+    DEFAULT_CONFIG_FILE,
+    load_benchmark,
+    yaml_file_names,
+)
 from chaosity.errors import UserError
 
 
@@ -72,7 +76,9 @@ def test_null_means_all_levels(good):
     assert check_config({**good, "levels": None})["levels"] is None
 
 
-@pytest.mark.parametrize("path", sorted(CONFIG.parent.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(DEFAULT_CONFIG_FILE.parent.glob("*.yaml")), ids=lambda path: path.stem
+)
 def test_a_written_config_says_the_same_when_it_is_merged_over_the_default(path, tmp_path):
     # The runs of single hosts and of rounds get such a file; Snakemake merges it in the same way.
     config = read_config(path)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_data import parse_figure_specs
 from chaosity.figures.figure_files import FigureFile, draw_figures
@@ -90,7 +90,7 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 @pytest.mark.thorough
 def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
-    for name in sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")):
+    for name in sorted(path.stem for path in EXPERIMENTS_FOLDER.glob("*.yaml")):
         try:
             host = planned("two_packages", experiments=[name], replicates=1, all_points=True)
         except UserError:  # this host has no GPU, and no drive of it may be written
@@ -180,4 +180,6 @@ def test_two_figures_of_one_name_and_two_hosts_in_a_table_are_errors(tmp_path):
 
 
 def test_the_figures_of_the_experiments_are_described_rightly():
-    assert parse_figure_specs([load_experiment(path.stem) for path in EXPERIMENTS.glob("*.yaml")])
+    assert parse_figure_specs(
+        [load_experiment(path.stem) for path in EXPERIMENTS_FOLDER.glob("*.yaml")]
+    )

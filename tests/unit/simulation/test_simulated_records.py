@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import EXPERIMENTS, ROOT
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, ROOT
 from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import true_values
@@ -35,7 +35,7 @@ MACHINES = {
 # Points of each experiment. Other machines take a minute, so they are in the thorough layer.
 QUICK = {"desktop": 12, "xeon_8358": 4}
 OTHERS = 4
-NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+NAMES = sorted(path.stem for path in EXPERIMENTS_FOLDER.glob("*.yaml"))
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import strategies as st
 
 from chaosity.compare.selections import read_selections
-from chaosity.documents.shipped_documents import PUBLISHED, yaml_file_names
+from chaosity.documents.shipped_documents import PUBLISHED_FOLDER, yaml_file_names
 from chaosity.store.csv_tables import read_distances_csv, read_matrix_csv, read_published_csv
 from chaosity.store.measurements import Measurements
 from chaosity.store.profile_bundles import import_bundle, publish_bundle
@@ -55,7 +55,7 @@ PUBLISHED_TABLES = {
     "stream_placement": "policy,cpu_nodes,mem_nodes,slurm_job,triad_best_MBps\nbind,0-1,1,7,9000\n",
     "table_1": "compute_units,memory_bandwidth_GBps\n8 P-cores with GPU,120.5\n",
 }
-FORM = (PUBLISHED / "numa_bench.yaml").read_text()
+FORM = (PUBLISHED_FOLDER / "numa_bench.yaml").read_text()
 cells = st.sampled_from(("node0", "mem_1", "10", "189M", *ODD_NUMBERS)) | st.text(max_size=6)
 any_csv = st.lists(st.lists(cells, min_size=1, max_size=5).map(",".join), max_size=6).map("\n".join)
 
@@ -153,11 +153,11 @@ def parse_distances(text: str, folder: Path) -> None:
 @st.composite
 def published(draw: Draw) -> tuple[str, str]:
     """Return the name of a form, and a changed table, or any cells below the words of the form."""
-    form = draw(st.sampled_from(yaml_file_names(PUBLISHED)))
+    form = draw(st.sampled_from(yaml_file_names(PUBLISHED_FOLDER)))
     text = PUBLISHED_TABLES.get(form, MATRIX)
     if draw(st.integers(0, 3)) > 0:
         return form, draw(changed([text], change_text))
-    words = set((PUBLISHED / f"{form}.yaml").read_text().replace("}", " ").split())
+    words = set((PUBLISHED_FOLDER / f"{form}.yaml").read_text().replace("}", " ").split())
     head = sorted(filter(str.isidentifier, words))
     row = draw(st.lists(cells, min_size=len(head), max_size=len(head)))
     return form, f"{','.join(head)}\n{','.join(row)}\n"
@@ -172,7 +172,7 @@ def parse_published(given: tuple[str, str], folder: Path) -> None:
 def parse_form(text: str, folder: Path) -> None:
     write_text(folder / "numa_bench.yaml", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chaosity.store.csv_tables.PUBLISHED", folder)
+        patch.setattr("chaosity.store.csv_tables.PUBLISHED_FOLDER", folder)
         parse_published(("numa_bench", SWEEP), folder)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaosity.documents.checked_yaml import read_yaml
-from chaosity.documents.shipped_documents import PUBLISHED
+from chaosity.documents.shipped_documents import PUBLISHED_FOLDER
 from chaosity.errors import UserError
 from chaosity.store.csv_tables import (
     parse_number_with_si_prefix,
@@ -232,9 +232,9 @@ def test_a_file_that_is_not_of_the_form_is_refused_in_one_line(write, text, word
 )
 def test_a_wrong_form_is_an_error(write, monkeypatch, change, words):
     path = write(HEAD + ROW, "sweep.csv")
-    form = read_yaml(PUBLISHED / "numa_bench.yaml") | change
+    form = read_yaml(PUBLISHED_FOLDER / "numa_bench.yaml") | change
     (path.parent / "numa_bench.yaml").write_text(json.dumps(form))
-    monkeypatch.setattr("chaosity.store.csv_tables.PUBLISHED", path.parent)
+    monkeypatch.setattr("chaosity.store.csv_tables.PUBLISHED_FOLDER", path.parent)
     with pytest.raises(UserError, match=words):
         read_published_csv(path, "numa_bench", "theirs")
 

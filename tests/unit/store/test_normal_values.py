@@ -8,7 +8,7 @@ import pytest
 
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.reference_data import ProcessorsDocument
-from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
+from chaosity.documents.shipped_documents import PROCESSORS_FOLDER, read_document, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.report.overview import compare_equal_hosts
 from chaosity.report.page import ReportSummary
@@ -46,18 +46,18 @@ def at_published_rate(host, share):
 
 
 def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():
-    for name in yaml_file_names(PROCESSORS):
-        document = read_document(PROCESSORS, name, ProcessorsDocument, "test")
+    for name in yaml_file_names(PROCESSORS_FOLDER):
+        document = read_document(PROCESSORS_FOLDER, name, ProcessorsDocument, "test")
         models = [(each["model"], each["nodes_per_package"]) for each in document["values"]]
         assert len(models) == len(set(models)) >= 1
         assert "kernel" in document or not any(BANDWIDTH in each for each in document["values"])
-    document = read_yaml(PROCESSORS / f"{name}.yaml") | {"source": ""}
+    document = read_yaml(PROCESSORS_FOLDER / f"{name}.yaml") | {"source": ""}
     with pytest.raises(UserError, match="source"):
         check_document(document, ProcessorsDocument, "test")
 
 
 def test_shipped_values_are_those_of_the_published_tables():
-    found = read_document(PROCESSORS, "vsc_intel_mlc", ProcessorsDocument, "test")["values"]
+    found = read_document(PROCESSORS_FOLDER, "vsc_intel_mlc", ProcessorsDocument, "test")["values"]
     tables = {"8360Y": "wice_icelake_8360y", "6240": "genius_cascadelake", "6140": "genius_skylake"}
     tables |= {"v2": "thinking_ivybridge", "v3": "thinking_haswell", "6132": "skylake_gold6132"}
     tables |= {"v4": "broadwell_e5-2680v4_cod4"}
@@ -72,7 +72,9 @@ def test_shipped_values_are_those_of_the_published_tables():
 
 
 def test_the_latency_of_the_epyc_7a53_is_the_median_of_the_published_cores():
-    [found] = read_document(PROCESSORS, "numa_mem_bench", ProcessorsDocument, "test")["values"]
+    [found] = read_document(PROCESSORS_FOLDER, "numa_mem_bench", ProcessorsDocument, "test")[
+        "values"
+    ]
     rows = pd.read_csv(PUBLISHED_TABLES / "numa_bench_epyc7a53_latency_sweep_ns.csv")
     chosen = rows[(rows["mode"] == "serial") & (rows["size_MB"] == 4096)]
     assert found[LATENCY] == pytest.approx(chosen["latency_ns"].median(), abs=0.5)

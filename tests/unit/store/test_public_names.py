@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
-from chaosity.documents.shipped_documents import EXPERIMENTS, yaml_file_names
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import TABLES
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
@@ -77,7 +77,7 @@ def _value(load, source):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("experiment", yaml_file_names(EXPERIMENTS))
+@pytest.mark.parametrize("experiment", yaml_file_names(EXPERIMENTS_FOLDER))
 def test_all_names_of_shipped_experiments_survive_except_drives(server, experiment):
     own, public = published(server, experiment)
     assert len(own) == len(public)

@@ -40,7 +40,7 @@ from chaosity.twin.machine_parameters import (
 )
 from chaosity.twin.model_values import (
     ALL,
-    MATTERS_FOR_PREDICTION,
+    LEAST_NAMED_CHANGE_OF_PREDICTION,
     kind_of_value,
     parameters_without_data,
 )
@@ -402,7 +402,7 @@ class MachineMap:
         for missing, changed, model in self._models_that_data_allow:
             if any(own.affects_fullness_of(name) for own in changed for name in every):
                 ends.append(value_by(model))
-                if abs(math.log(ends[-1] / value)) > MATTERS_FOR_PREDICTION:
+                if abs(math.log(ends[-1] / value)) > LEAST_NAMED_CHANGE_OF_PREDICTION:
                     undetermined[missing.name] = missing.measured_by
         low, high = min(ends) * math.exp(-half), max(ends) * math.exp(half)
         return ExpectedValue(value, low, high, full, undetermined)
@@ -451,7 +451,7 @@ class MachineMap:
             own
             for own, model in self._models_with_unusual_latency.items()
             if abs(math.log(self._value_of_model(model, loads, beside) / value))
-            > MATTERS_FOR_PREDICTION
+            > LEAST_NAMED_CHANGE_OF_PREDICTION
         }
         for own in sorted_parameters(unknown):
             remedy = f"measure {own.measured_by} first"

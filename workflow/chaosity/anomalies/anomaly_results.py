@@ -44,13 +44,13 @@ SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
 
 
 # Attribute -> its name in JSON, where the two names differ.
-_JSON_NAMES = {"compared_with": "siblings", "groups": "classes"}
-_SETTINGS = ConfigDict(
-    alias_generator=lambda name: _JSON_NAMES.get(name, name), populate_by_name=True
+_JSON_NAME_OF_ATTRIBUTE = {"compared_with": "siblings", "groups": "classes"}
+_PYDANTIC_SETTINGS = ConfigDict(
+    alias_generator=lambda name: _JSON_NAME_OF_ATTRIBUTE.get(name, name), populate_by_name=True
 )
 
 
-def _digits(most: int) -> PlainSerializer:
+def _json_number_with_digits(most: int) -> PlainSerializer:
     """Return a serializer to JSON: numbers get `most` digits; inf and NaN become null."""
 
     def _rounded(value: float | None) -> float | None:
@@ -61,10 +61,10 @@ def _digits(most: int) -> PlainSerializer:
     return PlainSerializer(_rounded, when_used="json")
 
 
-_Quantity = Annotated[float, _digits(7)]
-_Loss = Annotated[float, _digits(4)]
-_LossOrNone = Annotated[float | None, _digits(4)]
-_Noise = Annotated[float | None, _digits(3)]
+_SevenDigits = Annotated[float, _json_number_with_digits(7)]
+_FourDigits = Annotated[float, _json_number_with_digits(4)]
+_FourDigitsOrNone = Annotated[float | None, _json_number_with_digits(4)]
+_ThreeDigitsOrNone = Annotated[float | None, _json_number_with_digits(3)]
 
 
 class _JsonResult:
@@ -82,7 +82,7 @@ class _JsonResult:
         return TypeAdapter(cls).validate_python(values)
 
 
-@dataclass(frozen=True, kw_only=True, config=_SETTINGS)
+@dataclass(frozen=True, kw_only=True, config=_PYDANTIC_SETTINGS)
 class Anomaly(_JsonResult):
     """A loss that is statistically clear and large enough to matter, with the evidence."""
 
@@ -95,17 +95,17 @@ class Anomaly(_JsonResult):
     # form `node1->node3`.
     components: tuple[str, ...]
     metric: str  # name of the metric of `observed` and `expected`
-    observed: _Quantity  # the measured median, in the metric's unit
-    expected: _Quantity  # the value that follows from comparable cells, in the metric's unit
-    loss_percent: _Loss  # how much worse `observed` is, in per cent of `expected`
+    observed: _SevenDigits  # the measured median, in the metric's unit
+    expected: _SevenDigits  # the value that follows from comparable cells, in the metric's unit
+    loss_percent: _FourDigits  # how much worse `observed` is, in per cent of `expected`
     # loss_percent_low, loss_percent_high: ends of the 95 % interval of the loss; None if the
     # interval is unknown.
-    loss_percent_low: _LossOrNone
-    loss_percent_high: _LossOrNone
+    loss_percent_low: _FourDigitsOrNone
+    loss_percent_high: _FourDigitsOrNone
     # Probability, 0 to 1, that the loss is not noise, adjusted for the number of comparisons. For a
     # host, all comparisons of all its tests count.
-    confidence: Annotated[float, _digits(6)]
-    p_value: Annotated[float, _digits(3)] = (
+    confidence: Annotated[float, _json_number_with_digits(6)]
+    p_value: Annotated[float, _json_number_with_digits(3)] = (
         1.0  # probability that noise alone shows such a loss in any comparison of the same test
     )
     n: int  # replicates of each cell behind `observed`; the smallest number if the cells differ
@@ -200,13 +200,13 @@ def shared_initiator_and_target(
     return initiator, target
 
 
-@dataclass(frozen=True, config=_SETTINGS)
+@dataclass(frozen=True, config=_PYDANTIC_SETTINGS)
 class ComparableCells(_JsonResult):
     """Cells that should be equal on a healthy machine, because of the machine's structure."""
 
     name: str  # name of the group, such as local, same package, far
     cells: tuple[tuple[int, int], ...]  # (initiator, target) of each cell
-    typical: _Quantity  # median of the cells' values, in the metric's unit
+    typical: _SevenDigits  # median of the cells' values, in the metric's unit
 
     @computed_field  # type: ignore[prop-decorator] # as pydantic's manual says
     @property
@@ -226,7 +226,7 @@ def no_problems_text(
     return text_of_macro("anomalies", "no_problems", **values)
 
 
-@dataclass(frozen=True, config=_SETTINGS)
+@dataclass(frozen=True, config=_PYDANTIC_SETTINGS)
 class Findings(_JsonResult):
     """All findings of a matrix or of a host."""
 
@@ -242,8 +242,10 @@ class Findings(_JsonResult):
     anomalies: tuple[Anomaly, ...]
     # Smallest loss of a single cell that is detected with 95 % probability, in per cent; None if
     # nothing could be compared.
-    detectable_loss_percent: _Noise
-    noise_percent: _Noise  # standard deviation of one value in per cent; None for a host
+    detectable_loss_percent: _ThreeDigitsOrNone
+    noise_percent: (
+        _ThreeDigitsOrNone  # standard deviation of one value in per cent; None for a host
+    )
     notes: tuple[str, ...] = ()  # what was not tested and why, and which departures are structural
     checked: tuple[str, ...] = ()  # names of the tests that were made
     suspicions: tuple[Anomaly, ...] = ()  # a host's doubtful anomalies, in the order of `anomalies`
@@ -283,16 +285,16 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
 
 # Kinds of anomalies whose expected value is that of one better cell. All other kinds expect the
 # value of a group of cells.
-_AGAINST_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
-_AGAINST_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
+_KINDS_COMPARED_WITH_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
+_KINDS_COMPARED_WITH_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
 # If fewer than this share of the replicates are disturbed or imprecise, the good replicates decide
 # the median.
-_HALF = 0.5
+_LEAST_SHARE_OF_DISTURBED_REPLICATES = 0.5
 # Other programs and slow clocks cost a single run at most half of its speed. So a loss of at least
 # this share counts as a fault, even in a single run.
-_DISTURBANCE = 0.6
+_LOSS_ABOVE_ANY_DISTURBANCE = 0.6
 # Half width of an interval, as a share of the median, from which on the interval includes zero.
-_USELESS_PRECISION = 1.0
+_HALF_WIDTH_OF_USELESS_INTERVAL = 1.0
 
 
 def adjust_confidence_and_add_doubt(
@@ -313,7 +315,7 @@ def adjust_confidence_and_add_doubt(
         doubt = text_of_macro(
             "anomalies", "doubtful_p", p=p, tests=tests_count, level=HOST_FALSE_ALARM_LEVEL
         )
-    elif _share_with_remarks(anomaly, measurements) >= _HALF:
+    elif _share_with_remarks(anomaly, measurements) >= _LEAST_SHARE_OF_DISTURBED_REPLICATES:
         doubt = "At least half of its values are from disturbed or imprecise measurements."
     else:
         doubt = doubt_of_single_run(anomaly)
@@ -330,10 +332,10 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
     """Return why an anomaly is doubtful if a single run of one cell shows it; otherwise empty."""
-    one_value = anomaly.kind in _AGAINST_ONE_CELL or (
-        anomaly.kind in _AGAINST_GROUP and len(anomaly.cells) == 1
+    one_value = anomaly.kind in _KINDS_COMPARED_WITH_ONE_CELL or (
+        anomaly.kind in _KINDS_COMPARED_WITH_GROUP and len(anomaly.cells) == 1
     )
-    is_doubtful = one_value and anomaly.loss_as_share_of_better_value < _DISTURBANCE
+    is_doubtful = one_value and anomaly.loss_as_share_of_better_value < _LOSS_ABOVE_ANY_DISTURBANCE
     return text_of_macro("anomalies", "single_run") if is_doubtful and anomaly.n == 1 else ""
 
 
@@ -347,7 +349,7 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
     remarked = rows["remarks"].notna()
     of_points = remarked.groupby([rows[name] for name in ("initiator", "target", "point")]).mean()
     worst = of_points.groupby(level=[0, 1]).max()
-    return float((worst >= _HALF).sum() / max(1, len(worst)))
+    return float((worst >= _LEAST_SHARE_OF_DISTURBED_REPLICATES).sum() / max(1, len(worst)))
 
 
 def without_disturbed_replicates(measurements: Measurements) -> Measurements:
@@ -372,10 +374,13 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
     disturbed = disturbed_mask(replicates).mean()
     precision = summarise_cells(without_disturbed_replicates(measurements))["precision"].dropna()
-    wide = (precision > _USELESS_PRECISION).mean() if len(precision) else 0.0
-    if max(disturbed, wide) < _HALF:
+    wide = (precision > _HALF_WIDTH_OF_USELESS_INTERVAL).mean() if len(precision) else 0.0
+    if max(disturbed, wide) < _LEAST_SHARE_OF_DISTURBED_REPLICATES:
         return ""
-    shares = {"disturbed": disturbed if disturbed >= _HALF else None, "wide": wide}
+    shares = {
+        "disturbed": disturbed if disturbed >= _LEAST_SHARE_OF_DISTURBED_REPLICATES else None,
+        "wide": wide,
+    }
     folder = "/".join(map(str, measurements.rows[["host", "configuration"]].iloc[0]))
     remedy = advice_text("unusable").format(folder)
     return text_of_macro("anomalies", "unusable", **shares, remedy=remedy)

@@ -45,16 +45,16 @@ from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import texts_of_yaml_file
 
 # In a group of at most this many initiators or targets, either one can be the faulty one.
-_TOO_FEW = 2
+_MOST_MEMBERS_OF_AMBIGUOUS_GROUP = 2
 # Fewest departing cells of a suspected component. A single departing cell is reported as a cell.
-_LEAST_CELLS = 2
-CELL = "cell"  # a single cell as a suspect
+_FEWEST_DEPARTING_CELLS_OF_SUSPECT = 2
+SINGLE_CELL = "cell"  # a single cell as a suspect
 # Share of a suspect's cells that must depart. Noise may hide the loss of the other cells.
-_DEPARTING_SHARE = 0.75
+_LEAST_SHARE_OF_DEPARTING_CELLS = 0.75
 # Variance of the median of more than two values, divided by the variance of the mean.
-_MEDIAN_VARIANCE = np.pi / 2.0
+_VARIANCE_OF_MEDIAN_TO_MEAN = np.pi / 2.0
 # Probability with which the smallest detectable loss is found.
-_POWER = 0.95
+_DETECTION_PROBABILITY = 0.95
 # Number of the group of each cell, -1 where nothing was measured.
 Labels = NDArray[np.int_]
 
@@ -108,12 +108,12 @@ class ComparedCells(Generic[Name]):
             carries = float(np.median(self.cells.log_score[departing]))
             part = part & (self.expected > carries + self.scatter.smallest_reported_loss / 2.0)
         own = part & remaining
-        if own.sum() < max(least_cells, _DEPARTING_SHARE * part.sum()):
+        if own.sum() < max(least_cells, _LEAST_SHARE_OF_DEPARTING_CELLS * part.sum()):
             return None
-        if departing[own].mean() < max(_DEPARTING_SHARE, 1.0 - 1.0 / own.sum()):
+        if departing[own].mean() < max(_LEAST_SHARE_OF_DEPARTING_CELLS, 1.0 - 1.0 / own.sum()):
             return None
         noise = float(np.mean(self.scatter.error[own] ** 2)) - self.scatter.natural**2
-        noise *= (_MEDIAN_VARIANCE if own.sum() > 2 else 1.0) / own.sum()
+        noise *= (_VARIANCE_OF_MEDIAN_TO_MEAN if own.sum() > 2 else 1.0) / own.sum()
         error = float(np.sqrt(noise + self.scatter.natural**2))
         loss = float(np.median(-self.departures[own]))
         positions = cell_positions_in_mask(own)
@@ -154,7 +154,7 @@ class GroupedCells(Generic[Name]):
 
         `unexplained` is the mask of these cells: those that no departure explains so far.
         """
-        found = self._against(unexplained)
+        found = self._compare_with_reference_cells(unexplained)
         # A group in which all cells have a known fault is compared with the median of all its
         # cells.
         itself = self.expected_scores(self.labels >= 0)
@@ -167,7 +167,7 @@ class GroupedCells(Generic[Name]):
         """All cells, compared with their expected scores."""
         return ComparedCells(self.cells, self.expected, self.departures, self.scatter)
 
-    def _against(self, references: Mask) -> ComparedCells[Name]:
+    def _compare_with_reference_cells(self, references: Mask) -> ComparedCells[Name]:
         """Return all cells, compared with their groups' reference cells; NaN without any."""
         expected = self.expected_scores(references)
         departures = self.cells.log_score - expected
@@ -215,7 +215,7 @@ class GroupedCells(Generic[Name]):
             * error
         )
         least = max(clear, -np.log1p(-scatter.smallest_reported_loss))
-        log_loss = float(least + stats.norm.ppf(_POWER) * error)
+        log_loss = float(least + stats.norm.ppf(_DETECTION_PROBABILITY) * error)
         return 100.0 * lost_share(log_loss, self.cells.metric)
 
     def find_departing_suspects_and_cells(
@@ -236,14 +236,16 @@ class GroupedCells(Generic[Name]):
         # Each suspect and each cell is a hypothesis. Suspects with the same cells are one
         # hypothesis.
         masks = [suspect.cells & remaining for suspect in suspects]
-        of_several = {mask.tobytes() for mask in masks if mask.sum() >= _LEAST_CELLS}
+        of_several = {
+            mask.tobytes() for mask in masks if mask.sum() >= _FEWEST_DEPARTING_CELLS_OF_SUSPECT
+        }
         comparisons = (int(remaining.sum()) + len(of_several)) * tests_count
         found = []
         cells = [
-            SuspectedComponent(CELL, "", mask_of_cells([position], remaining.shape))
+            SuspectedComponent(SINGLE_CELL, "", mask_of_cells([position], remaining.shape))
             for position in cell_positions_in_mask(remaining)
         ]
-        for tested, least in ((suspects, _LEAST_CELLS), (cells, 1)):
+        for tested, least in ((suspects, _FEWEST_DEPARTING_CELLS_OF_SUSPECT), (cells, 1)):
             while best := self._best_suspect(tested, remaining, comparisons, least):
                 departure, explained = best
                 found.append(replace(departure, suspect=None) if least == 1 else departure)
@@ -282,9 +284,11 @@ class GroupedCells(Generic[Name]):
         """
         best, most = None, 0.0
         for suspect in suspects:
-            if not self._may_depart(suspect.cells & remaining, remaining, least_cells):
+            if not self._is_worth_testing(suspect.cells & remaining, remaining, least_cells):
                 continue
-            outside = self._against(self.mask_of_references(suspect, remaining))
+            outside = self._compare_with_reference_cells(
+                self.mask_of_references(suspect, remaining)
+            )
             departure = outside.departure_of_suspect(suspect, remaining, comparisons, least_cells)
             if departure is None:
                 continue
@@ -296,7 +300,7 @@ class GroupedCells(Generic[Name]):
                 best, most = (departure, explained), float(np.nansum(losses))
         return best
 
-    def _may_depart(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
+    def _is_worth_testing(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
         """Return whether a suspect with the remaining cells `own` is worth a test.
 
         A suspect is worth a test if enough of its cells depart. It is also worth a test if it has
@@ -403,7 +407,10 @@ class TidyTableSliceCells(GroupedCells[str]):
         self.untested = np.zeros(labels.shape, dtype=bool)
         for label in range(len(numbers)):
             part = labels == label
-            if max(part.any(axis=1).sum(), part.any(axis=0).sum()) <= _TOO_FEW:
+            if (
+                max(part.any(axis=1).sum(), part.any(axis=0).sum())
+                <= _MOST_MEMBERS_OF_AMBIGUOUS_GROUP
+            ):
                 self.untested |= part
 
     def initiators_or_targets_as_suspects(

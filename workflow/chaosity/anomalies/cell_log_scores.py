@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from chaosity.statistics.estimates import (
+    LEAST_REPORTED_DIFFERENCE,
+    LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN,
     MAD_TO_DEVIATION,
-    MATTERS,
-    MATTERS_IN_ONE_RUN,
     VariancePrior,
     estimate_noise,
     fit_common_variance,
@@ -46,9 +46,9 @@ ASSUMED_NOISE = 0.02
 NATURAL_SCATTER = 0.01
 # If less than this share of the cells has replicates, or values in a block, these cells were chosen
 # by their earlier values. So they do not represent all cells.
-_MOST = 0.5
+_LEAST_SHARE_OF_REPRESENTATIVE_CELLS = 0.5
 # Degrees of freedom of an assumed noise. They are so many that the noise counts as certain.
-_CERTAIN = 1e6
+_FREEDOM_OF_ASSUMED_NOISE = 1e6
 # Number of values -> factor for their median absolute deviation. With this factor and the factor
 # for large samples, the result is an unbiased standard deviation (Croux and Rousseeuw,
 # Time-efficient algorithms for two highly robust estimators of scale, 1992).
@@ -62,7 +62,7 @@ HOST_FALSE_ALARM_LEVEL = 0.01
 # Highest confidence in an anomaly: first with replicates, then with single runs.
 MAX_CONFIDENCE, MAX_CONFIDENCE_OF_ONE_RUN = 0.9999, 0.95
 # Fewest cells from which the scatter is estimated.
-_MIN_CELLS = 6
+_FEWEST_CELLS_FOR_SCATTER = 6
 
 
 def mad_to_deviation_factor(count: int) -> float:
@@ -179,13 +179,17 @@ def score_cells(
         # cells. A block with few cells gets no drift: these cells may have been measured again
         # because earlier measurements were disturbed.
         own = (logs - logs.groupby(cells).transform("median")).groupby(np.asarray(blocks))
-        whole = own.transform("size") >= _MOST * len(np.unique(cells))
+        whole = own.transform("size") >= _LEAST_SHARE_OF_REPRESENTATIVE_CELLS * len(
+            np.unique(cells)
+        )
         logs -= own.transform("median").where(whole, 0.0)
     known = logs.to_numpy()
     n = np.bincount(cells, minlength=number)
     # If most cells have a single replicate, the noise is assumed.
-    measured = np.count_nonzero(n > 1) >= max(1.0, _MOST * np.count_nonzero(n))
-    prior = VariancePrior(_CERTAIN, ASSUMED_NOISE**2, 1)
+    measured = np.count_nonzero(n > 1) >= max(
+        1.0, _LEAST_SHARE_OF_REPRESENTATIVE_CELLS * np.count_nonzero(n)
+    )
+    prior = VariancePrior(_FREEDOM_OF_ASSUMED_NOISE, ASSUMED_NOISE**2, 1)
     if measured:
         # The cells are tested together, so their common noise counts. `estimate_noise` moderates
         # the noise of each cell by the common noise, and finds cells with contradicting replicates.
@@ -293,7 +297,7 @@ def estimate_scatter_without_faults(
     counts = (size > 2) & (references >= 0) & cells.measured_mask
     informative = departures[counts]
     spread = 0.0
-    if len(informative) >= _MIN_CELLS:
+    if len(informative) >= _FEWEST_CELLS_FOR_SCATTER:
         factors = np.array([mad_to_deviation_factor(int(number)) for number in size[counts]])
         deviations = np.abs(informative - np.median(informative)) * factors
         spread = float(np.median(deviations))
@@ -320,5 +324,5 @@ def estimate_scatter_without_faults(
     with np.errstate(divide="ignore", invalid="ignore"):
         # The expected score scatters too, because it is a median over the group.
         error = np.sqrt(total * (1.0 + np.pi / 2.0 / np.maximum(size, 1)))
-    matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
+    matters = LEAST_REPORTED_DIFFERENCE if cells.freedom else LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN
     return ScatterWithoutFaults(error, np.sqrt(total), freedom, natural, single, matters)

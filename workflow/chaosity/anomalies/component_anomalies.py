@@ -95,11 +95,14 @@ def find_slow_initiators_and_memory(
             *cells.initiators_or_targets_as_suspects("target", 1),
         ]
         departures = cells.find_departing_suspects_and_cells(suspects, cells.untested)
-        check.anomalies += [_slow_on_memory(cells, departure, units) for departure in departures]
+        check.anomalies += [
+            _anomaly_of_slow_initiator_or_memory(cells, departure, units)
+            for departure in departures
+        ]
     return check
 
 
-def _slow_on_memory(
+def _anomaly_of_slow_initiator_or_memory(
     cells: TidyTableSliceCells, departure: Departure, units: Mapping[int, str]
 ) -> Anomaly:
     source, target = cells.cells.initiator_and_target(departure.cells[0])
@@ -111,7 +114,7 @@ def _slow_on_memory(
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         return cells.build_anomaly(departure, "memory", (target,), (target,))
     if departure.suspect is not None or on_one_target:
-        unit = _single_unit(source, units) or source
+        unit = _unit_of_single_thread_name(source, units) or source
         return cells.build_anomaly(departure, "processing_units", (unit,), (unit,))
     # The path between the nodes is suspected, whichever unit of its node the initiator is.
     path = initiator_to_target_name(f"node{nodes}", target)
@@ -143,7 +146,7 @@ def find_slow_l3_domain_links(
     return check
 
 
-def _single_unit(initiator: str, units: Mapping[int, str]) -> str | None:
+def _unit_of_single_thread_name(initiator: str, units: Mapping[int, str]) -> str | None:
     """Return the only processing unit of a name such as node3_threads1; None for several units."""
     count, nodes = thread_count_and_nodes_of_name(initiator)
     return units.get(nodes[0]) if count == 1 and nodes else None
@@ -176,8 +179,8 @@ def find_slow_drives_and_drive_paths(
         found = cells.find_departing_suspects_and_cells(
             list(_drive_suspects(cells)), cells.untested
         )
-        check.anomalies += [_slow_drive(cells, departure) for departure in found]
-        check.anomalies += _remote_better(cells)
+        check.anomalies += [_anomaly_of_slow_drive(cells, departure) for departure in found]
+        check.anomalies += _drives_faster_from_remote_node(cells)
         check.tests_count += 1
     return check
 
@@ -205,7 +208,7 @@ def _drive_suspects(cells: TidyTableSliceCells) -> Iterator[SuspectedComponent]:
                 yield SuspectedComponent("paths to node", node, own & far)
 
 
-def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
+def _anomaly_of_slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     names = [cells.cells.initiator_and_target(position) for position in departure.cells]
     source, drive = names[0]
     on_several = int(cells.cells.measured_mask[:, departure.cells[0][1]].sum()) > 1
@@ -223,7 +226,7 @@ def _slow_drive(cells: TidyTableSliceCells, departure: Departure) -> Anomaly:
     return cells.build_anomaly(departure, shared, (len(drives), owner), (*own, *drives))
 
 
-def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
+def _drives_faster_from_remote_node(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
     """Yield an anomaly for each drive that another node reads clearly faster than its own node."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
     comparisons = int(cells.measured_mask.sum())
@@ -263,8 +266,10 @@ def _remote_better(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
 ACCESS, READS, WRITES = "access", "reads", "writes"
 # Columns that are equal in all cells of a link. `kernel` is left out, since several kernels use a
 # link.
-_OF_ALL_KERNELS = tuple(name for name in SLICE if name != "kernel")
-_Direction = tuple[int, int]  # the package that sends the data, the package that receives it
+_SLICE_WITHOUT_KERNEL = tuple(name for name in SLICE if name != "kernel")
+_SourceAndTargetPackage = tuple[
+    int, int
+]  # the package that sends the data, the package that receives it
 
 
 def package_read_and_write_bandwidths(
@@ -308,10 +313,10 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
             share of the usual bandwidth of a node of this machine.
     """
     check = AnomalyTestResult()
-    for key, part in loads.groups_by_columns(_OF_ALL_KERNELS):
+    for key, part in loads.groups_by_columns(_SLICE_WITHOUT_KERNEL):
         where = {
             name: None if pd.isna(value) else str(value)
-            for name, value in zip(_OF_ALL_KERNELS, key, strict=True)
+            for name, value in zip(_SLICE_WITHOUT_KERNEL, key, strict=True)
         }
         cells = PackageLinkCells(part.rows, where, weakest_nodes)
         if not cells.tested_mask.any():
@@ -345,7 +350,7 @@ class PackageLinkCells(TidyTableSliceCells):
         """Compare each cell with its group, and limit it by what its packages can do."""
         self.packages = sorted({*rows["source"], *rows["package"]})
         rows = rows.assign(kernel=rows["kernel"].fillna(""), reader=rows["initiator"])
-        groups = [_comparable_links(own, where) for _, own in rows.groupby("kernel")]
+        groups = [_link_group_of_each_row(own, where) for _, own in rows.groupby("kernel")]
         rows = rows.assign(initiator=rows["kernel"] + " " + rows["reader"], link=pd.concat(groups))
         rows = rows.sort_values(["kernel", "source", "package"], kind="stable")
         super().__init__(rows, where, ("kernel", "link"))
@@ -353,17 +358,17 @@ class PackageLinkCells(TidyTableSliceCells):
             position: self.first_rows[self.cells.initiator_and_target(position)]
             for position in cell_positions_in_mask(self.cells.measured_mask)
         }
-        self.directions: dict[Position, _Direction] = {
+        self.directions: dict[Position, _SourceAndTargetPackage] = {
             position: (row["package"], row["source"])[:: 1 if row["access"] == READS else -1]
             for position, row in self.facts.items()
             if row["package"] != row["source"]
         }
         between = [position for position in self.directions if self.facts[position]["link"] >= 0]
         self.untested = ~mask_of_cells(between, self.labels.shape)
-        self.limits = self._limits_by_packages(weakest_nodes)
+        self.limits = self._highest_scores_by_packages(weakest_nodes)
         self.compare_with_cells_without_fault(self.cells.measured_mask)
 
-    def _limits_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
+    def _highest_scores_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that both packages of a cell allow; NaN within a package.
 
         The limit is the bandwidth of a package from its own memory, which both memory and cores can
@@ -390,9 +395,9 @@ class PackageLinkCells(TidyTableSliceCells):
         With more than two packages, two further kinds of suspects are both directions of a link,
         and all links of a package.
         """
-        suspected: list[tuple[str, int | _Direction, list[_Direction]]] = [
-            ("link", pair, [pair]) for pair in permutations(self.packages, 2)
-        ]
+        suspected: list[
+            tuple[str, int | _SourceAndTargetPackage, list[_SourceAndTargetPackage]]
+        ] = [("link", pair, [pair]) for pair in permutations(self.packages, 2)]
         if len(self.packages) > 2:
             pairs = list(combinations(self.packages, 2))
             suspected += [("link_both_ways", pair, [pair, pair[::-1]]) for pair in pairs]
@@ -429,7 +434,7 @@ class PackageLinkCells(TidyTableSliceCells):
             yield replace(anomaly, cells=cells, initiator=initiator, target=target)
 
 
-def _comparable_links(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
+def _link_group_of_each_row(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
     """Return the link group of each row; the groups are learned as in a node matrix."""
     numbers = sorted({*rows["source"], *rows["package"]})
     if len(numbers) == 2:  # with two packages there is nothing to learn

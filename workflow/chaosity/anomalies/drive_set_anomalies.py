@@ -44,10 +44,12 @@ from chaosity.units import format_count
 
 # Two losses count as similar if the smaller is at least this share of the larger, since both have
 # noise.
-_SIMILAR = 0.4
-_MOST_INITIATORS = 8  # largest number of initiators that a sentence names
-_FAST_ALONE = "None of these drives is slow alone, so replacing a drive does not help."
-_FEWEST_ALIKE = 3  # fewest drives that show the speed of a model
+_LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
+_MOST_NAMED_INITIATORS = 8  # largest number of initiators that a sentence names
+_ADVICE_IF_DRIVES_ARE_FAST_ALONE = (
+    "None of these drives is slow alone, so replacing a drive does not help."
+)
+_FEWEST_DRIVES_OF_MODEL = 3  # fewest drives that show the speed of a model
 # The parts of a machine that this module can suspect.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
@@ -79,7 +81,7 @@ def find_slow_drive_sets(
     check.tests_count = 1 if slices else 0  # one test covers all slices
     for cells in slices:
         check.add_tested_cells(cells, axis=1)
-        check.anomalies += _losses_by_adding_drives(cells)
+        check.anomalies += _sets_slower_than_subsets(cells)
         excluded = cells.untested | cells.mask_of_cells_explained_by_drives(slow_drives)
         suspects = list(cells.suspects(packages or ()))
         remaining = ~excluded
@@ -92,9 +94,9 @@ def find_slow_drive_sets(
             )
             remaining &= ~explained
             if not cells.is_no_fault_of_drives(found):
-                anomaly = _slow_together(cells, found, explained)
+                anomaly = _anomaly_of_drives_slow_together(cells, found, explained)
                 if cells.are_fast_alone(found.cells, slow_drives):
-                    anomaly = replace(anomaly, also=(_FAST_ALONE,))
+                    anomaly = replace(anomaly, also=(_ADVICE_IF_DRIVES_ARE_FAST_ALONE,))
                 check.anomalies.append(anomaly)
     return check
 
@@ -119,7 +121,7 @@ class DriveSetCells(TidyTableSliceCells):
         models: Mapping[str, str],
     ) -> None:
         """Compare the rows of a slice; `models` is drive -> model."""
-        compositions = _compositions(rows, sets, models)
+        compositions = _composition_of_each_cell(rows, sets, models)
         places = zip(rows["initiator"], rows["target"], strict=True)
         rows = rows.assign(composition=[compositions[place] for place in places])
         # Smaller sets come first, because the loss of a small set explains the loss of larger sets.
@@ -178,7 +180,7 @@ class DriveSetCells(TidyTableSliceCells):
         """
         columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
         for column in columns:
-            yield self._suspect(_DRIVES, column, self.tested_mask[:, column])
+            yield self._make_suspect(_DRIVES, column, self.tested_mask[:, column])
         for size in range(1, max(map(len, packages), default=0) + 1):
             for near, far in permutations(range(len(packages)), 2):
                 near_rows = [nodes <= set(packages[near]) for nodes in self.initiator_nodes]
@@ -192,11 +194,11 @@ class DriveSetCells(TidyTableSliceCells):
                 yield SuspectedComponent(_PACKAGES, (near, far), cells)
         for column in columns:
             for label in np.unique(self.labels[self.tested_mask[:, column], column]):
-                yield self._suspect(_PATH, column, self.labels[:, column] == label)
+                yield self._make_suspect(_PATH, column, self.labels[:, column] == label)
         for suspect in self.initiators_or_targets_as_suspects(_INITIATOR, 0):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
 
-    def _suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
+    def _make_suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
         """Return the suspect that is one drive set, read by the initiators in `rows`."""
         cells = np.zeros(self.labels.shape, dtype=bool)
         cells[rows, column] = True
@@ -279,7 +281,7 @@ class DriveSetCells(TidyTableSliceCells):
         for drive in drives:
             model = self.models[drive]
             alike = [score for name, score in alone.items() if self.models.get(name) == model]
-            if len(alike) < _FEWEST_ALIKE:
+            if len(alike) < _FEWEST_DRIVES_OF_MODEL:
                 return False
             if alone[drive] < np.median(alike) + np.log1p(-self.scatter.smallest_reported_loss):
                 return False
@@ -298,7 +300,7 @@ class DriveSetCells(TidyTableSliceCells):
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
-        alone = self._suspect(_PATH, column, np.arange(len(self.cells.rows)) == row)
+        alone = self._make_suspect(_PATH, column, np.arange(len(self.cells.rows)) == row)
         same = (each for each in suspects if np.array_equal(each.cells, alone.cells))
         return replace(departure, suspect=next(same, alone))
 
@@ -308,7 +310,7 @@ class DriveSetCells(TidyTableSliceCells):
         return (
             departure.suspect.part == _INITIATOR
             or self._may_be_slow_initiator(departure)
-            or self._is_structural(departure)
+            or self._is_loss_similar_at_all_nodes(departure)
         )
 
     def _may_be_slow_initiator(self, departure: Departure) -> bool:
@@ -318,11 +320,13 @@ class DriveSetCells(TidyTableSliceCells):
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
-    def _is_structural(self, departure: Departure) -> bool:
+    def _is_loss_similar_at_all_nodes(self, departure: Departure) -> bool:
         """Return whether sets of equally many nodes have similar losses at all nodes."""
         size = len(self.nodes[departure.cells[0][1]])
-        alike = (self.departures <= -_SIMILAR * departure.loss) & self.tested_mask
-        departing = alike.sum(axis=0) >= _SIMILAR * len(departure.cells)
+        alike = (
+            self.departures <= -_LEAST_RATIO_OF_SIMILAR_LOSSES * departure.loss
+        ) & self.tested_mask
+        departing = alike.sum(axis=0) >= _LEAST_RATIO_OF_SIMILAR_LOSSES * len(departure.cells)
         columns = [column for column, nodes in enumerate(self.nodes) if len(nodes) == size]
         of_all = {node for column in columns for node in self.nodes[column]}
         return size > 1 and of_all == {
@@ -330,7 +334,7 @@ class DriveSetCells(TidyTableSliceCells):
         }
 
 
-def _compositions(
+def _composition_of_each_cell(
     rows: pd.DataFrame, sets: Mapping[str, DrivesByNode], models: Mapping[str, str]
 ) -> dict[tuple[str, str], str]:
     """Return (initiator, drive set) -> a text that is equal for comparable sets.
@@ -359,7 +363,9 @@ def _compositions(
     }
 
 
-def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) -> Anomaly:
+def _anomaly_of_drives_slow_together(
+    cells: DriveSetCells, departure: Departure, explained: Mask
+) -> Anomaly:
     """Return the anomaly of drives that are slow together; `explained` is the mask of its cells."""
     assert departure.suspect is not None
     rows, columns = zip(*departure.cells, strict=True)
@@ -406,13 +412,13 @@ def _slow_together(cells: DriveSetCells, departure: Departure, explained: Mask) 
 
 
 def _readers_text(initiators: Sequence[str]) -> str:
-    more = len(initiators) - _MOST_INITIATORS
+    more = len(initiators) - _MOST_NAMED_INITIATORS
     if more > 0:
-        return f"{places_in_words(initiators[:_MOST_INITIATORS])} and {more} more"
+        return f"{places_in_words(initiators[:_MOST_NAMED_INITIATORS])} and {more} more"
     return places_in_words(initiators)
 
 
-def _losses_by_adding_drives(cells: DriveSetCells) -> Iterator[Anomaly]:
+def _sets_slower_than_subsets(cells: DriveSetCells) -> Iterator[Anomaly]:
     """Yield, for each node, the worst drive set that has less bandwidth than a part of its drives.
 
     Here, all sets with drives of several nodes together count as one node.

@@ -27,12 +27,12 @@ from chaosity.anomalies.component_anomalies import (
 )
 from chaosity.anomalies.drive_set_anomalies import find_slow_drive_sets
 from chaosity.anomalies.latency_sweep_anomalies import (
-    TOGETHER,
+    TEXT_OF_CONCURRENT_MODE,
     find_contention_and_inversions,
     select_latency_size_sweeps,
 )
 from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
-from chaosity.anomalies.matrix_structure import ENOUGH_CELLS, PackageNodes
+from chaosity.anomalies.matrix_structure import LEAST_SHARE_OF_MEASURED_CELLS, PackageNodes
 from chaosity.anomalies.merged_anomalies import (
     HostPlaces,
     merge_findings_of_one_place,
@@ -51,7 +51,7 @@ from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
 
 # Kinds of places that the tests cover, in the words of the report.
-_KINDS = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
+_KINDS_OF_TESTED_PLACES = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "memory of the nodes",
     "links between packages",
     "drives",
@@ -154,11 +154,11 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     rows = valid.single_load_rows()
     has_links = len(parts.packages or ()) > 1
     kinds: dict[str, list[AnomalyTestResult]] = {
-        kind: [] for kind in _KINDS if kind != _LINKS or has_links
+        kind: [] for kind in _KINDS_OF_TESTED_PLACES if kind != _LINKS or has_links
     }
     structure, limits = "not measured", tuple[str, ...]()
     if len(rows):
-        memory = _comparable(rows.where(target_kind=["node", "nodes"]))
+        memory = _comparable_rows(rows.where(target_kind=["node", "nodes"]))
         between = package_read_and_write_bandwidths(memory, parts.packages)
         weakest = share_of_weakest_node_by_package(memory, parts.packages)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
@@ -203,7 +203,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     return Findings(
         metric=None,
         verdict=("SIMULATED. " if measurements.is_simulated else "")
-        + _verdict(certain, checked, untested, detectable, unusable),
+        + _make_host_findings_verdict(certain, checked, untested, detectable, unusable),
         structure=structure,
         packages=parts.packages,
         groups=(),
@@ -226,9 +226,9 @@ def _check_memory(
     matrices = [
         (where, matrix)
         for where, matrix in memory.node_matrices()
-        if matrix.share_of_measured_cells >= ENOUGH_CELLS
+        if matrix.share_of_measured_cells >= LEAST_SHARE_OF_MEASURED_CELLS
     ]
-    distances = _slit_entries(memory)
+    distances = _slit_entry_by_node_pair(memory)
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
     check = AnomalyTestResult()
     structures: list[str] = []
@@ -264,14 +264,14 @@ def _check_drives(
 ) -> tuple[list[AnomalyTestResult], list[AnomalyTestResult]]:
     """Test drives and drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
-    check.anomalies = [_with_description(anomaly, parts) for anomaly in check.anomalies]
+    check.anomalies = [_with_component_description(anomaly, parts) for anomaly in check.anomalies]
     sets = rows.select(rows.rows["drives"].notna())
     slow = check.anomalies
     found = find_slow_drive_sets(sets, parts.packages, parts.models, slow, parts.drives)
     return [check], [found]
 
 
-def _comparable(rows: Measurements) -> Measurements:
+def _comparable_rows(rows: Measurements) -> Measurements:
     """Return the rows of loads whose values can be compared between initiators.
 
     Of a sweep over sizes, only the largest size is kept, since it measures memory. Core-to-core
@@ -283,20 +283,20 @@ def _comparable(rows: Measurements) -> Measurements:
     size = rows.factor_level_of_each_row("bytes").map(lambda value: float(value or 0.0))
     largest = size.groupby([rows.rows["experiment"], rows.rows["metric"]]).transform("max")
     alike = [
-        "responder" not in factors and factors.get("mode") not in TOGETHER
+        "responder" not in factors and factors.get("mode") not in TEXT_OF_CONCURRENT_MODE
         for factors in rows.factors_of_each_row
     ]
     return rows.select((size == largest).to_numpy() & np.array(alike))
 
 
-def _slit_entries(rows: Measurements) -> dict[tuple[int, int], float]:
+def _slit_entry_by_node_pair(rows: Measurements) -> dict[tuple[int, int], float]:
     """Return (initiator, target) -> SLIT entry, for pairs of nodes whose rows have an entry."""
     known = rows.node_to_node_rows().rows.dropna(subset="distance")
     entries = known[["initiator_node", "target_node", "distance"]]
     return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
-def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
+def _with_component_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
     """Return the anomaly with a sentence on its first component that has a description."""
     for name in anomaly.components:
         if name in parts.descriptions:
@@ -306,7 +306,7 @@ def _with_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
     return anomaly
 
 
-def _verdict(
+def _make_host_findings_verdict(
     found: Sequence[Anomaly],
     checked: Sequence[str],
     untested: Sequence[str],

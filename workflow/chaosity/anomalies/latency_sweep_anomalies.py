@@ -31,17 +31,18 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.place_names import natural_sort_key, place_in_words, places_in_words
 from chaosity.statistics.cell_summary import compare_latency_together_and_alone
-from chaosity.statistics.estimates import MATTERS_IN_ONE_RUN
+from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import text_of_macro
 
-SERIAL = "serial"
+MODE_OF_SERIAL_LOADS = "serial"
 # Levels of the factor `mode` whose loads run at the same time -> text for these loads.
-TOGETHER = {"concurrent": "all", "all_cores": "all cores"}
+TEXT_OF_CONCURRENT_MODE = {"concurrent": "all", "all_cores": "all cores"}
 # Fewest sizes with a clear lead from which on an initiator counts as usually faster.
-_MIN_SIZES = 3
-# A lead (see `_inversions`) that the noise of a single run does not explain, in either direction.
-_CLEAR_LEAD = -float(np.log1p(-MATTERS_IN_ONE_RUN))
+_FEWEST_SIZES_WITH_CLEAR_LEAD = 3
+# A lead (see `_choose_inversion_of_each_node`) that the noise of a single run does not explain, in
+# either direction.
+_LEAST_CLEAR_LOG_LEAD = -float(np.log1p(-LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN))
 
 
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
@@ -59,7 +60,9 @@ def select_latency_size_sweeps(rows: Measurements) -> Measurements:
         ],
     )
     known = with_columns.rows["x"].notna()
-    return with_columns.select(known & with_columns.rows["level"].isin([SERIAL, *TOGETHER]))
+    return with_columns.select(
+        known & with_columns.rows["level"].isin([MODE_OF_SERIAL_LOADS, *TEXT_OF_CONCURRENT_MODE])
+    )
 
 
 def find_contention_and_inversions(
@@ -78,14 +81,14 @@ def find_contention_and_inversions(
     most_sizes = 0
     for key, own in sweeps.groups_by_columns([*columns, "rest"]):
         where = {name: str(part) for name, part in zip(columns, key, strict=False)}
-        for level in TOGETHER:
-            check.anomalies += _contention(own.rows, {**where, "mode": level})
+        for level in TEXT_OF_CONCURRENT_MODE:
+            check.anomalies += _find_contention(own.rows, {**where, "mode": level})
             together = own.rows[own.rows["level"] == level]
             check.tests_count += together["initiator_nodes"].nunique()
         for (level,), side in own.groups_by_columns(["level"]):
-            possible += _possible_inversions(side.rows, {**where, "mode": str(level)})
+            possible += _find_possible_inversions(side.rows, {**where, "mode": str(level)})
             most_sizes = max(most_sizes, side.rows["x"].nunique())
-    check.anomalies += _inversions(possible)
+    check.anomalies += _choose_inversion_of_each_node(possible)
     untested = _reasons_for_untested_kinds(
         sweeps.rows, most_sizes, has_possible_inversions=any(possible)
     )
@@ -93,10 +96,10 @@ def find_contention_and_inversions(
     return check, untested
 
 
-def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
+def _find_contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
     """Yield an anomaly for each node with initiators that are slow only while all run."""
     together = where["mode"]
-    found = compare_latency_together_and_alone(Measurements(rows), together, SERIAL)
+    found = compare_latency_together_and_alone(Measurements(rows), together, MODE_OF_SERIAL_LOADS)
     if found.start is None:
         return
     alone = {entry.initiator: entry.alone for entry in found.slow}
@@ -104,7 +107,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
     one_run = large["replicate"].nunique() == 1
     ratios: dict[str, pd.Series] = {}
     for nodes, own in large.groupby("initiator_nodes", sort=True):
-        pairs = _log_ratios(own, own["initiator"].isin(alone), ["x", "replicate"])
+        pairs = _log_ratios_to_other_rows(own, own["initiator"].isin(alone), ["x", "replicate"])
         if len(pairs):
             ratios[str(nodes)] = pairs if one_run else pairs.groupby("replicate").mean()
     # All nodes scatter alike, so their variances are pooled.
@@ -114,7 +117,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
         if not freedom:  # a single ratio for each node may be noise
             continue
         error = np.sqrt(squares / freedom / len(per_block))
-        low, high, p = _interval(float(per_block.mean()), error, freedom)
+        low, high, p = _interval_and_confidence(float(per_block.mean()), error, freedom)
         if low <= 0.0:
             continue
         own = large[large["initiator_nodes"] == nodes]
@@ -143,7 +146,7 @@ def _contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
                 "anomalies",
                 "contention",
                 node=nodes,
-                running=TOGETHER[together],
+                running=TEXT_OF_CONCURRENT_MODE[together],
                 start=found.start,
                 affected=affected,
                 percent=loss_percent,
@@ -163,17 +166,17 @@ def _reasons_for_untested_kinds(
         one_core = text_of_macro("anomalies", "one_core_per_node")
         return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
     reasons = {}
-    if rows["level"].nunique() == 1 or not (rows["level"] == SERIAL).any():
+    if rows["level"].nunique() == 1 or not (rows["level"] == MODE_OF_SERIAL_LOADS).any():
         measured = sorted(rows["level"].unique())
         text = text_of_macro("anomalies", "no_contention", measured=measured)
         reasons[AnomalyKind.CONTENTION] = text
     if not has_possible_inversions:
-        sizes = {"smaller_sizes": most_sizes - 1, "needed": _MIN_SIZES}
+        sizes = {"smaller_sizes": most_sizes - 1, "needed": _FEWEST_SIZES_WITH_CLEAR_LEAD}
         reasons[AnomalyKind.INVERSION] = text_of_macro("anomalies", "no_inversions", **sizes)
     return reasons
 
 
-def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
+def _log_ratios_to_other_rows(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
     """Return, for each group, the mean log of the chosen rows minus that of the other rows."""
     logs = rows.assign(log=np.log(rows["value"].astype(float)))["log"]
     keys = [rows[name] for name in by]
@@ -182,7 +185,7 @@ def _log_ratios(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Seri
     return ratios
 
 
-def _interval(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
+def _interval_and_confidence(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
     """Return both ends of the 95 % interval of the loss in per cent, and the p-value of no loss."""
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
@@ -199,11 +202,11 @@ class _PossibleInversion:
     medians: pd.DataFrame
     initiator: str  # initiator that was faster at the last smaller sizes with a clear order
     position: int  # row of the size in `medians`
-    lead: float  # lead of the initiator at this size, see `_inversions`
+    lead: float  # lead of the initiator at this size, see `_choose_inversion_of_each_node`
     usual: pd.Series  # its leads at smaller sizes, from the first clear lead on
 
 
-def _possible_inversions(
+def _find_possible_inversions(
     rows: pd.DataFrame, where: dict[str, str]
 ) -> Iterator[list[_PossibleInversion]]:
     """Yield, for each node, every size at which the order of its initiators could be inverted."""
@@ -213,9 +216,11 @@ def _possible_inversions(
         possible: list[_PossibleInversion] = []
         for initiator in medians.columns if medians.shape[1] > 1 else ():
             lead = logs[initiator] - logs.drop(columns=initiator).mean(axis=1)
-            for position in range(_MIN_SIZES, len(lead)):
-                clear = lead.iloc[:position][lead.iloc[:position].abs() > _CLEAR_LEAD]
-                if len(clear) >= _MIN_SIZES and bool((clear.iloc[-_MIN_SIZES:] < 0.0).all()):
+            for position in range(_FEWEST_SIZES_WITH_CLEAR_LEAD, len(lead)):
+                clear = lead.iloc[:position][lead.iloc[:position].abs() > _LEAST_CLEAR_LOG_LEAD]
+                if len(clear) >= _FEWEST_SIZES_WITH_CLEAR_LEAD and bool(
+                    (clear.iloc[-_FEWEST_SIZES_WITH_CLEAR_LEAD:] < 0.0).all()
+                ):
                     usual = lead.loc[clear.index[0] :].iloc[: -(len(lead) - position)]
                     own_lead = float(lead.iloc[position])
                     name = str(initiator)
@@ -225,7 +230,9 @@ def _possible_inversions(
         yield possible
 
 
-def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> Iterator[Anomaly]:
+def _choose_inversion_of_each_node(
+    possible_of_nodes: Sequence[Sequence[_PossibleInversion]],
+) -> Iterator[Anomaly]:
     """Yield at most one inversion for each node.
 
     An inversion is a size at which an initiator is clearly slower although it is faster at smaller
@@ -253,24 +260,26 @@ def _inversions(possible_of_nodes: Sequence[Sequence[_PossibleInversion]]) -> It
             usual, own = float(case.usual.mean()), 1.0 / len(case.usual)
             scores = -usual / np.sqrt(own), (case.lead - usual) / np.sqrt(1.0 + own)
             p = stats.t.sf(min(scores) / (np.sqrt(variance) or 1e-6), freedom)
-            found = _clear_inversion(case, 1.0 - count * float(p))
+            found = _inversion_if_clear(case, 1.0 - count * float(p))
             if found is not None:
                 yield found
                 break
 
 
-def _clear_inversion(case: _PossibleInversion, confidence: float) -> Anomaly | None:
+def _inversion_if_clear(case: _PossibleInversion, confidence: float) -> Anomaly | None:
     """Return the inversion if its lead, confidence and replicates are clear; None otherwise."""
-    if case.lead < _CLEAR_LEAD:
+    if case.lead < _LEAST_CLEAR_LOG_LEAD:
         return None
     initiator, where = case.initiator, case.where
     size = float(case.medians.index[case.position])
     here = case.rows[case.rows["x"] == size]
     blocks = int(here["replicate"].nunique())
-    logs = _log_ratios(here, here["initiator"] == initiator, ["replicate"])
+    logs = _log_ratios_to_other_rows(here, here["initiator"] == initiator, ["replicate"])
     low, high = None, None
     if blocks > 1:
-        low, high, _ = _interval(float(logs.mean()), float(stats.sem(logs)), blocks - 1)
+        low, high, _ = _interval_and_confidence(
+            float(logs.mean()), float(stats.sem(logs)), blocks - 1
+        )
     level = 1.0 - MAX_CONFIDENCE_OF_ONE_RUN if blocks == 1 else HOST_FALSE_ALARM_LEVEL
     if 1.0 - confidence > level or (low is not None and low <= 0.0):
         return None

@@ -1,8 +1,8 @@
 """Find all anomalies of a matrix of initiator nodes and target nodes.
 
-`MatrixAnalysis._suspects` lists what can be slow: the memory of a node (TARGET), this memory only
-for other nodes (INTO), the cores of a node (INITIATOR), links and paths. `host_anomalies` decides
-between the findings of several matrices.
+`MatrixAnalysis._suspected_components` lists what can be slow: the memory of a node (TARGET), this
+memory only for other nodes (INTO), the cores of a node (INITIATOR), links and paths.
+`host_anomalies` decides between the findings of several matrices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from chaosity.anomalies.cell_log_scores import (
     score_cells,
 )
 from chaosity.anomalies.matrix_structure import (
-    ENOUGH_CELLS,
+    LEAST_SHARE_OF_MEASURED_CELLS,
     NONE,
     EqualCellGroups,
     PackageNodes,
@@ -47,7 +47,10 @@ from chaosity.anomalies.matrix_structure import (
 )
 from chaosity.anomalies.slit_mismatch import check_packages_and_slit
 from chaosity.place_names import initiator_to_target_name, node_name, package_name
-from chaosity.statistics.estimates import MATTERS, MATTERS_IN_ONE_RUN
+from chaosity.statistics.estimates import (
+    LEAST_REPORTED_DIFFERENCE,
+    LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN,
+)
 from chaosity.store.csv_tables import NodeMatrix
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity, join_with_and
@@ -58,10 +61,10 @@ LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
 PROCESSING_UNITS = "processing_units"  # some units of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
 # The largest number of cells that a note lists.
-_MAX_NAMED = 8
+_MOST_CELLS_IN_A_NOTE = 8
 # A loss counts as similar to a second loss if it is at least this share of the second loss. Noise
 # makes equal losses different.
-_SIMILAR = 0.4
+_LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
 
 
 def analyse_matrix(
@@ -74,8 +77,12 @@ def analyse_matrix(
     found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
     cells, structure = analysis.cells, analysis.structure
     gaps = ""
-    if matrix.share_of_measured_cells < ENOUGH_CELLS and not packages and not distances:
-        gaps = text_of_macro("anomalies", "unknown_structure", least=ENOUGH_CELLS)
+    if (
+        matrix.share_of_measured_cells < LEAST_SHARE_OF_MEASURED_CELLS
+        and not packages
+        and not distances
+    ):
+        gaps = text_of_macro("anomalies", "unknown_structure", least=LEAST_SHARE_OF_MEASURED_CELLS)
     found = [with_doubt(anomaly, gaps or doubt_of_single_run(anomaly)) for anomaly in found]
     certain = [anomaly for anomaly in found if not anomaly.doubt]
     detectable = None
@@ -86,7 +93,7 @@ def analyse_matrix(
         metric=matrix.metric,
         anomalies=tuple(certain),
         suspicions=tuple(anomaly for anomaly in found if anomaly.doubt),
-        groups=tuple(_groups(cells, structure)),
+        groups=tuple(_comparable_cells_of_groups(cells, structure)),
         structure=structure.description,
         packages=structure.packages,
         verdict=text_of_macro(
@@ -101,7 +108,7 @@ def analyse_matrix(
         ),
         detectable_loss_percent=detectable,
         noise_percent=100.0 * analysis.scatter.deviation_of_one_replicate,
-        notes=(*_notes(analysis), *notes),
+        notes=(*_notes_on_untested_and_structural(analysis), *notes),
         checked=("slow nodes", "slow paths", "remote better than local", *slit),
     )
 
@@ -139,16 +146,16 @@ def analyse_one_of_matrices(
     firmware = check_packages_and_slit(cells, structure, packages, distances)
     analysis = MatrixAnalysis(cells, firmware.structure or structure, tests_count, units or {})
     found = [*analysis.find_slow_components_and_paths(), *firmware.anomalies]
-    for remote_better in _remote_better(analysis):
+    for remote_better in _nodes_better_served_remotely(analysis):
         _add_or_explain(found, remote_better)
     found.sort(key=lambda anomaly: -anomaly.loss_percent)
     return found, analysis, firmware.notes
 
 
-def _notes(analysis: MatrixAnalysis) -> list[str]:
+def _notes_on_untested_and_structural(analysis: MatrixAnalysis) -> list[str]:
     """Return what was not tested, and which departures are structural."""
     cells, measured = analysis.cells, analysis.cells.measured_mask
-    limit = np.log1p(-MATTERS) / 2.0
+    limit = np.log1p(-LEAST_REPORTED_DIFFERENCE) / 2.0
     below_group = analysis.departures + analysis.structural < limit
     structural = below_group & (analysis.structural < limit)
     labels = np.unique(analysis.labels[analysis.labels >= 0])
@@ -159,7 +166,7 @@ def _notes(analysis: MatrixAnalysis) -> list[str]:
         assumed_noise_percent=None
         if cells.freedom
         else 100.0 * analysis.scatter.deviation_of_one_replicate,
-        structural=shorten_list(_cell_texts(cells, structural), _MAX_NAMED),
+        structural=shorten_list(_cell_texts(cells, structural), _MOST_CELLS_IN_A_NOTE),
         single=[text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)],
         missing=int((~measured).sum()),
         cells=measured.size,
@@ -171,7 +178,9 @@ def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
-def _groups(cells: ScoredCells[int], structure: EqualCellGroups) -> Iterator[ComparableCells]:
+def _comparable_cells_of_groups(
+    cells: ScoredCells[int], structure: EqualCellGroups
+) -> Iterator[ComparableCells]:
     for label, name in enumerate(structure.names):
         positions = cell_positions_in_mask(structure.labels == label)
         typical = float(np.median([cells.log_score[position] for position in positions]))
@@ -192,7 +201,7 @@ def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
     found.append(anomaly)
 
 
-def _remote_better(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
+def _nodes_better_served_remotely(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
     """Yield the worst case of each node that gets clearly better values from remote memory."""
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.tests_count
@@ -244,7 +253,7 @@ class MatrixAnalysis(GroupedCells[int]):
             group = structure.labels == structure.labels[remote]
             group[remote] = False
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
-            if cells.log_score[remote] - level > MATTERS:
+            if cells.log_score[remote] - level > LEAST_REPORTED_DIFFERENCE:
                 labels[remote] = -1
         best = np.append(best_middle_score_of_each_group(cells, labels), np.nan)
         structural = losses_explained_by_node_position(
@@ -252,7 +261,7 @@ class MatrixAnalysis(GroupedCells[int]):
         )
         super().__init__(cells, labels, structural=structural)
         self.found = self.find_departing_suspects_and_cells(
-            list(self._suspects()), labels < 0, tests_count
+            list(self._suspected_components()), labels < 0, tests_count
         )
 
     @property
@@ -267,7 +276,7 @@ class MatrixAnalysis(GroupedCells[int]):
         """
         return super().smallest_detectable_loss_percent(tests_count * self.tests_count)
 
-    def _suspects(self) -> Iterator[SuspectedComponent]:
+    def _suspected_components(self) -> Iterator[SuspectedComponent]:
         cells, packages = self.cells, self.structure.packages or ()
         remote = ~cells.local_mask
         for node in cells.columns:
@@ -320,12 +329,12 @@ class MatrixAnalysis(GroupedCells[int]):
                 numbers,
                 (component,),
                 than=than,
-                compared_with=self._compared_with(departure.cells),
+                compared_with=self._comparable_cells_text(departure.cells),
                 seen_at=seen_at,
             )
-            yield replace(anomaly, also=self._opposite_direction(source, target, part))
+            yield replace(anomaly, also=self._opposite_direction_sentence(source, target, part))
 
-    def _opposite_direction(self, source: int, target: int, part: str) -> tuple[str, ...]:
+    def _opposite_direction_sentence(self, source: int, target: int, part: str) -> tuple[str, ...]:
         """Return a sentence on the opposite direction of a slow path; nothing if it is slow too."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
         if part != PATH or not (opposite & ~self.comparison.departing_mask).any():
@@ -335,7 +344,7 @@ class MatrixAnalysis(GroupedCells[int]):
         shown = format_quantity(self.cells.metric, value)
         return (f"The opposite direction {verb} {shown}.",)
 
-    def _compared_with(self, positions: Sequence[Position]) -> str:
+    def _comparable_cells_text(self, positions: Sequence[Position]) -> str:
         """Return a text with the number of comparable cells and the names of their groups."""
         groups = dict.fromkeys(
             self.structure.names[self.structure.labels[position]] for position in positions
@@ -360,7 +369,7 @@ def _remote_cells_better_than_local(
     noise = np.hypot(cells.typical_standard_error, 0.01)
     error = float(np.sqrt(2.0) * noise)
     comparisons = int(cells.measured_mask.sum())
-    matters = MATTERS if cells.freedom else MATTERS_IN_ONE_RUN
+    matters = LEAST_REPORTED_DIFFERENCE if cells.freedom else LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN
     clear = stats.t.isf(HOST_FALSE_ALARM_LEVEL / comparisons, cells.freedom or np.inf) * error
     least = max(clear, -np.log1p(-matters))
     found: list[tuple[float, Position, Position]] = []
@@ -397,15 +406,15 @@ def losses_explained_by_node_position(
     rows_incomplete, columns_incomplete = (np.asarray(missing.any(axis=axis)) for axis in (1, 0))
     for label in np.unique(labels[labels >= 0]):
         part = np.where(labels == label, departures, np.nan)
-        rows = _node_effects(part, rows_incomplete, cells.rows, packages)
-        columns = _node_effects(
+        rows = _median_departure_of_each_node(part, rows_incomplete, cells.rows, packages)
+        columns = _median_departure_of_each_node(
             (part - rows[:, None]).T, columns_incomplete, cells.columns, packages
         )
         explained += np.where(labels == label, rows[:, None] + columns[None, :], 0.0)
     return explained
 
 
-def _node_effects(
+def _median_departure_of_each_node(
     part: Scores, incomplete: NDArray[np.bool_], nodes: tuple[int, ...], packages: PackageNodes
 ) -> Scores:
     """Return the median departure of each row if every package has a similar node; 0 otherwise.
@@ -422,5 +431,5 @@ def _node_effects(
         own = np.isin(nodes, package)
         unknown = (own & incomplete & ~known).any()
         largest[number] = -np.inf if unknown else effects[own].min(initial=0.0)
-    recurs = (largest[None, :] <= _SIMILAR * effects[:, None]).all(axis=1)
+    recurs = (largest[None, :] <= _LEAST_RATIO_OF_SIMILAR_LOSSES * effects[:, None]).all(axis=1)
     return np.where(recurs, np.maximum(effects, largest.max()), 0.0)

@@ -5,7 +5,8 @@ have neighbouring or alternating nodes. Steps of value recur for every node, as 
 Cells are equal after equally many hops between nearest neighbours. Cells are equal at equal
 distance of the firmware. The hypothesis that explains the cells with the fewest groups is selected.
 A fault must not be taken for structure. So a group must recur: each of its initiators and targets
-has a cell in the group. And a cell that is worse than its group costs at most CAP.
+has a cell in the group. And a cell that is worse than its group costs at most
+`LARGEST_COST_OF_CELL`.
 """
 
 from __future__ import annotations
@@ -33,32 +34,32 @@ Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
 # Hops between nearest neighbours, if only a small gap of scores shows which nodes are nearest.
-# Noise alone may leave such a gap. So these groups get `KNOWN_BONUS` only if another hypothesis has
-# the kind HOPS.
+# Noise alone may leave such a gap. So these groups get `COST_BONUS_OF_KNOWN_STRUCTURE` only if
+# another hypothesis has the kind HOPS.
 UNCLEAR_HOPS = "unclear hops"
 # Largest cost of a departing cell. A departure of more than three standard deviations (cost 9) is
 # not noise, and its exact size says nothing about the structure.
-CAP = 9.0
+LARGEST_COST_OF_CELL = 9.0
 # Factor for the cost of a cell that is better than its group. Faults make values worse, so a better
 # cell contradicts its group twice as much as a worse cell.
-BETTER_COSTS = 2.0
+COST_FACTOR_OF_BETTER_CELL = 2.0
 # Advantage of known packages, distances and hops: they are rejected only if more than one pair of
 # nodes departs in both directions. Hops count as known because nearest neighbours determine their
 # groups.
-KNOWN_BONUS = 2.0 * CAP + 2.0
+COST_BONUS_OF_KNOWN_STRUCTURE = 2.0 * LARGEST_COST_OF_CELL + 2.0
 # Share of the cells that must be measured to learn the structure, since some points may have
 # failed.
-ENOUGH_CELLS = 0.75
+LEAST_SHARE_OF_MEASURED_CELLS = 0.75
 # Smallest standard deviation that is assumed. Differences of a few per cent are no structure that
 # matters.
-LEAST_SCALE = 0.03
+LEAST_STANDARD_DEVIATION = 0.03
 # Gaps between sorted scores that can separate groups. Near and far nodes of a four-socket Opteron
 # differ by 13 %. Nodes of one group differ by less than 6 % on all published machines. There are
 # several gaps because a fault can fill a small one.
-GAPS = (0.06, 0.1, 0.2)
+SCORE_GAPS_BETWEEN_GROUPS = (0.06, 0.1, 0.2)
 # Most pairs of nodes without any measurement that are tried as neighbours. Each such pair doubles
 # the number of hypotheses, so with more pairs none is tried.
-_MOST_UNKNOWN_PAIRS = 2
+_MOST_UNMEASURED_PAIRS_TO_TRY = 2
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,14 @@ def learn_matrix_structure(
             or (hypothesis.kind == UNCLEAR_HOPS and has_hops)
             or (hypothesis.kind == PACKAGES and packages)
         )
-        cost = structure_cost(cells, hypothesis) - (KNOWN_BONUS if known else 0.0)
+        cost = structure_cost(cells, hypothesis) - (COST_BONUS_OF_KNOWN_STRUCTURE if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
     # If several hypotheses have the same groups, the first is returned: packages say more than
     # steps.
-    return _ordered(cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels)))
+    return _with_groups_best_first(
+        cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels))
+    )
 
 
 def _same_groups(labels: Labels, others: Labels) -> bool:
@@ -118,7 +121,9 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
 
 def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float:
     """Return unexplained departures plus a penalty for each group; smaller is better."""
-    scale = max(LEAST_SCALE, cells.typical_standard_error if cells.freedom else cells.noise)
+    scale = max(
+        LEAST_STANDARD_DEVIATION, cells.typical_standard_error if cells.freedom else cells.noise
+    )
     of_groups = best_middle_score_of_each_group(cells, structure.labels)
     expected = np.append(of_groups, np.nan)[structure.labels]  # the label -1 takes the last item
     departures = (cells.log_score - expected)[cells.measured_mask]
@@ -126,12 +131,12 @@ def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float
     # The penalty is twice that of Schwarz's criterion: one group too few is better than one too
     # many.
     penalty = 2.0 * np.log(max(2, len(departures)))
-    costs = np.minimum((departures / scale) ** 2, CAP)
-    costs *= np.where(departures > 0.0, BETTER_COSTS, 1.0)
+    costs = np.minimum((departures / scale) ** 2, LARGEST_COST_OF_CELL)
+    costs *= np.where(departures > 0.0, COST_FACTOR_OF_BETTER_CELL, 1.0)
     return float(costs.sum() + penalty * groups)
 
 
-def _ordered(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGroups:
+def _with_groups_best_first(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGroups:
     """Return the structure with groups numbered from the best to the worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
@@ -148,37 +153,44 @@ def _ordered(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGr
 def _hypotheses(
     cells: ScoredCells[int], packages: PackageNodes | None, distances: SlitEntries | None
 ) -> Iterator[EqualCellGroups]:
-    measured, local, one_sided = cells.measured_mask, cells.local_mask, _one_sided(cells)
+    measured, local, one_sided = (
+        cells.measured_mask,
+        cells.local_mask,
+        _cells_of_one_sided_nodes(cells),
+    )
     plain = measured & ~one_sided
     remote = plain & ~local
     if not (local & measured).any() or not remote.any():
-        yield _unknown(cells, local)
+        yield _structure_of_unknown_machine(cells, local)
         return
     ranks = _ranks_of_one_sided_cells(cells, one_sided)
     others = {
         f"other memory, rank {rank + 1}": ranks == rank for rank in range(int(ranks.max()) + 1)
     }
     own = {"local": plain & local}
-    yield _structure(NONE, {"all": plain, **others})
-    yield _structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
-    steps = list(_steps_of_value(cells, remote))
+    yield _make_structure(NONE, {"all": plain, **others})
+    yield _make_structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
+    steps = list(_steps_of_paired_and_single_scores(cells, remote))
     near = list(_nearest_in_both_directions(cells, remote))
     for nodes in [packages] if packages else _packages_of_nearest_nodes(cells, steps, near):
-        for groups in _by_packages(cells, remote, nodes):
-            yield _structure(PACKAGES, {**own, **groups, **others}, nodes)
+        for groups in _groups_by_packages(cells, remote, nodes):
+            yield _make_structure(PACKAGES, {**own, **groups, **others}, nodes)
     for kind, groups in chain(
-        _by_steps(cells, remote, steps, near), _by_distances(cells, remote, distances)
+        _groups_by_steps_of_value(cells, remote, steps, near),
+        _groups_by_slit_distances(cells, remote, distances),
     ):
-        yield _structure(kind, {**own, **groups, **others})
+        yield _make_structure(kind, {**own, **groups, **others})
 
 
-def _structure(kind: str, groups: Groups, packages: PackageNodes | None = None) -> EqualCellGroups:
+def _make_structure(
+    kind: str, groups: Groups, packages: PackageNodes | None = None
+) -> EqualCellGroups:
     """Return the structure with these groups, numbered in their order."""
     labels = np.select(list(groups.values()), range(len(groups)), -1)
     return EqualCellGroups(kind, labels, tuple(groups), packages)
 
 
-def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
+def _structure_of_unknown_machine(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     """Return the structure for an unknown machine: local cells are one group.
 
     Each other cell is a group of its own, so it is compared with nothing.
@@ -187,10 +199,10 @@ def _unknown(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
     for position in cell_positions_in_mask(~local & cells.measured_mask):
         name = "{}->{}".format(*cells.initiator_and_target(position))
         groups[name] = mask_of_cells([position], local.shape)
-    return _structure(UNKNOWN, groups)
+    return _make_structure(UNKNOWN, groups)
 
 
-def _one_sided(cells: ScoredCells[int]) -> Mask:
+def _cells_of_one_sided_nodes(cells: ScoredCells[int]) -> Mask:
     """Return the mask of cells with a node that lacks processing units or memory (one-sided)."""
     columns = ~np.isin(cells.columns, cells.rows)
     rows = ~np.isin(cells.rows, cells.columns)
@@ -266,7 +278,9 @@ def _connected_parts(joined: Mask) -> list[list[int]]:
     return [np.flatnonzero(part_of == part).tolist() for part in range(number)]
 
 
-def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) -> Iterator[Groups]:
+def _groups_by_packages(
+    cells: ScoredCells[int], remote: Mask, packages: PackageNodes
+) -> Iterator[Groups]:
     """Yield the groups same package and other package; then both divided where values differ."""
     same = np.zeros(remote.shape, dtype=bool)
     for nodes in packages:
@@ -276,7 +290,7 @@ def _by_packages(cells: ScoredCells[int], remote: Mask, packages: PackageNodes) 
     yield parts
     groups: dict[str, Mask] = {}
     for name, part in parts.items():
-        steps = next(_steps_of_value(cells, part))
+        steps = next(_steps_of_paired_and_single_scores(cells, part))
         names = [name]
         if len(steps) > 1:
             names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
@@ -294,7 +308,7 @@ def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualC
     return not same or not other or min(same) > max(other)
 
 
-def _by_steps(
+def _groups_by_steps_of_value(
     cells: ScoredCells[int], remote: Mask, of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups of remote cells for two models of a machine.
@@ -310,15 +324,15 @@ def _by_steps(
         names = ["near", "far"] if len(steps) == 2 else names
         measured = [step & remote for step in steps]
         yield STEPS, dict(zip(names, measured, strict=True))
-        yield from _by_hops(cells, remote, steps[0])
+        yield from _groups_by_hops(cells, remote, steps[0])
     # A slow node can close gaps between steps, but does not change which node is nearest to a node.
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
-    yield from _by_hops(cells, remote, remote & (remote_scores == best))
+    yield from _groups_by_hops(cells, remote, remote & (remote_scores == best))
     # The nearest nodes also stay the same if noise closes the gaps. But among equally near nodes,
     # noise alone makes one the nearest, so these hops are unclear.
     for nearest in (_nearest_in_one_direction(cells, remote), *near):
-        yield from _by_hops(cells, remote, nearest, UNCLEAR_HOPS)
+        yield from _groups_by_hops(cells, remote, nearest, UNCLEAR_HOPS)
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
@@ -344,7 +358,7 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
     unknown = [(r, c) for r, c in cell_positions_in_mask(np.isnan(either)) if r < c]
-    if len(unknown) > _MOST_UNKNOWN_PAIRS:
+    if len(unknown) > _MOST_UNMEASURED_PAIRS_TO_TRY:
         unknown = []
     subsets = [
         mask_of_cells([*pairs, *((c, r) for r, c in pairs)], remote.shape)
@@ -358,7 +372,7 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
                 yield (remote | remote.T) & (either >= near) | added
 
 
-def _by_hops(
+def _groups_by_hops(
     cells: ScoredCells[int], remote: Mask, nearest: Mask, kind: str = HOPS
 ) -> Iterator[tuple[str, Groups]]:
     """Yield a group for each number of hops, but nothing if more hops have better scores.
@@ -371,7 +385,7 @@ def _by_hops(
         yield kind, hops
 
 
-def _by_distances(
+def _groups_by_slit_distances(
     cells: ScoredCells[int], remote: Mask, distances: SlitEntries | None
 ) -> Iterator[tuple[str, Groups]]:
     """Yield one group for each distance of the SLIT if the SLIT has all pairs of nodes."""
@@ -382,29 +396,33 @@ def _by_distances(
         yield DISTANCES, {f"distance {value:g}": remote & (table == value) for value in values}
 
 
-def _steps_of_value(cells: ScoredCells[int], remote: Mask) -> Iterator[list[Mask]]:
+def _steps_of_paired_and_single_scores(
+    cells: ScoredCells[int], remote: Mask
+) -> Iterator[list[Mask]]:
     """Yield steps of value with both directions of a pair joined, then steps of single directions.
 
     In joined steps, the better direction of a node pair decides the step of both directions. So a
     direction that became slow stays in its group, and a direction that was not measured gets a
     group. Steps of single directions, as in a one-way ring, count only if they recur (see
-    `_recurs`).
+    `_has_cell_of_each_node`).
     """
     log_score = cells.log_score
     if cells.rows != cells.columns:
-        yield _steps(cells, remote, GAPS[0], join_worse=True)
+        yield _masks_of_score_steps(cells, remote, SCORE_GAPS_BETWEEN_GROUPS[0], join_worse=True)
         return
     both = replace(cells, log_score=np.fmax(log_score, log_score.T))
-    for gap in GAPS:
-        yield _steps(both, remote | remote.T, gap, join_worse=False)
-        yield _steps(both, remote | remote.T, gap, join_worse=True)
-        directed = _steps(cells, remote, gap, join_worse=True)
+    for gap in SCORE_GAPS_BETWEEN_GROUPS:
+        yield _masks_of_score_steps(both, remote | remote.T, gap, join_worse=False)
+        yield _masks_of_score_steps(both, remote | remote.T, gap, join_worse=True)
+        directed = _masks_of_score_steps(cells, remote, gap, join_worse=True)
         one_way = np.any([step & ~step.T for step in directed], axis=0)
-        if directed and _recurs(one_way, remote, np.isnan(log_score)):
+        if directed and _has_cell_of_each_node(one_way, remote, np.isnan(log_score)):
             yield directed
 
 
-def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool) -> list[Mask]:
+def _masks_of_score_steps(
+    cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool
+) -> list[Mask]:
     """Return masks of the cells of `part`, one for each step of score, the best step first.
 
     A step ends where sorted scores differ by more than `gap`. Each step has cells of all initiators
@@ -422,18 +440,20 @@ def _steps(cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool)
     for lower in [*limits, -np.inf]:
         with np.errstate(invalid="ignore"):
             step = part & (cells.log_score <= upper) & (cells.log_score > lower)
-        incomplete = bool(steps) and not _recurs(steps[-1], part, missing)
-        if incomplete or (steps and not join_worse and not _recurs(step, part, missing)):
+        incomplete = bool(steps) and not _has_cell_of_each_node(steps[-1], part, missing)
+        if incomplete or (
+            steps and not join_worse and not _has_cell_of_each_node(step, part, missing)
+        ):
             steps[-1] = steps[-1] | step
         else:
             steps.append(step)
         upper = lower
-    if len(steps) > 1 and not _recurs(steps[-1], part, missing):
+    if len(steps) > 1 and not _has_cell_of_each_node(steps[-1], part, missing):
         steps[-2:] = [steps[-2] | steps[-1]]
     return steps
 
 
-def _recurs(step: Mask, part: Mask, missing: Mask) -> bool:
+def _has_cell_of_each_node(step: Mask, part: Mask, missing: Mask) -> bool:
     """Return whether each initiator and each target of `part` has a cell in the step.
 
     An unmeasured cell counts as a cell in the step. But at least half of the initiators and targets
@@ -457,7 +477,9 @@ def _cells_by_hops(nearest: Mask) -> Groups:
     distance = csgraph.shortest_path(nearest, unweighted=True)
     most = distance.max()
     other_nodes = ~np.eye(len(nearest), dtype=bool)
-    if not 2 <= most < np.inf or not _recurs(distance == 2, other_nodes, ~other_nodes & False):
+    if not 2 <= most < np.inf or not _has_cell_of_each_node(
+        distance == 2, other_nodes, ~other_nodes & False
+    ):
         return {}
     return {
         f"{number} hop{'s' if number > 1 else ''}": distance == number

@@ -27,20 +27,24 @@ from chaosity.units import format_count, metric_in_words
 
 # Anomalies of one place by several kernels, metrics or experiments are merged into one anomaly. It
 # has at most this many sentences on the others.
-_MAX_ALSO = 3
+_MOST_MERGED_SENTENCES = 3
 # A path that loses more than this many times the loss of its slow node has a fault of its own.
-_MORE_LOSS = 1.5
+_LOSS_RATIO_OF_OWN_FAULT = 1.5
 # A path that gets less than this share of what a slow link carries has another fault than the link.
 # Somewhat less is normal for other kernels, and for data of which caches hold a smaller part.
-_SAME_RATE = 0.75
+_LEAST_SHARE_OF_LINK_RATE = 0.75
 # Triad counts only three quarters of the bytes that it moves. The limit is lower, since rates have
 # noise.
-_COUNTED_BY_TRIAD = 0.7
+_LEAST_SHARE_COUNTED_BY_TRIAD = 0.7
 # A node causes the loss of a link if its own paths lose as much as the link, or less by at most
 # this many percentage points.
-_SAME_LOSS_PERCENT = 5.0
+_LARGEST_DIFFERENCE_OF_EQUAL_LOSSES_PERCENT = 5.0
 # Kinds of anomalies that explain no other anomaly.
-_NEVER_CAUSES = (AnomalyKind.REMOTE_BETTER, AnomalyKind.SLIT_MISMATCH, AnomalyKind.ADDING_DRIVES)
+_KINDS_THAT_EXPLAIN_NOTHING = (
+    AnomalyKind.REMOTE_BETTER,
+    AnomalyKind.SLIT_MISMATCH,
+    AnomalyKind.ADDING_DRIVES,
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
             f"Also by {_source_text(other)}: {loss_text(other.metric, other.loss_percent)}."
             for other in others
         )
-        merged.append(replace(first, also=(*first.also, *list(also)[:_MAX_ALSO])))
+        merged.append(replace(first, also=(*first.also, *list(also)[:_MOST_MERGED_SENTENCES])))
     return merged
 
 
@@ -140,19 +144,21 @@ def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) ->
             sentences[best].append(found[number].sentence)
         else:
             sentences.setdefault(number, [])
-    return [_with_explained(found[number], also) for number, also in sentences.items()]
+    return [_with_explained_sentences(found[number], also) for number, also in sentences.items()]
 
 
-def _with_explained(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
-    more = len(sentences) - _MAX_ALSO
+def _with_explained_sentences(anomaly: Anomaly, sentences: Sequence[str]) -> Anomaly:
+    more = len(sentences) - _MOST_MERGED_SENTENCES
     rest = [f"{format_count(more, 'more finding')} of the same cause."] if more > 0 else []
-    return replace(anomaly, also=(*anomaly.also, *sentences[:_MAX_ALSO], *rest))
+    return replace(anomaly, also=(*anomaly.also, *sentences[:_MOST_MERGED_SENTENCES], *rest))
 
 
 def _explains(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether the anomaly `cause` explains `anomaly`."""
-    rules = _RULES.get(AnomalyKind(anomaly.kind), ())
-    return cause.kind not in _NEVER_CAUSES and any(rule(cause, anomaly, places) for rule in rules)
+    rules = _RULES_BY_ANOMALY_KIND.get(AnomalyKind(anomaly.kind), ())
+    return cause.kind not in _KINDS_THAT_EXPLAIN_NOTHING and any(
+        rule(cause, anomaly, places) for rule in rules
+    )
 
 
 def _has_all_cells(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
@@ -175,13 +181,15 @@ def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> boo
         return False  # the cores get what the link carries, so they are not the cause
     if less_is_better(cause.metric) != less_is_better(anomaly.metric):
         return False
-    ends = zip(_ends(cause.cells), _ends(anomaly.cells), strict=True)
+    ends = zip(
+        _initiators_and_targets(cause.cells), _initiators_and_targets(anomaly.cells), strict=True
+    )
     shared = any(len(own) == 1 and own == other for own, other in ends)
-    most = _MORE_LOSS * cause.loss_as_share_of_better_value
+    most = _LOSS_RATIO_OF_OWN_FAULT * cause.loss_as_share_of_better_value
     return shared and anomaly.loss_as_share_of_better_value <= most
 
 
-def _ends(cells: Sequence[CellNames]) -> list[set[str]]:
+def _initiators_and_targets(cells: Sequence[CellNames]) -> list[set[str]]:
     """Return the names of all initiators of the cells, and of all their targets."""
     return [
         {node_name(end) if isinstance(end, int) else end for end in ends}
@@ -199,8 +207,8 @@ def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces)
 
 def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as this."""
-    across = _is_across(cause, anomaly, places, both_ways=False)
-    return across and anomaly.observed >= _SAME_RATE * cause.observed
+    across = _all_reads_cross_link(cause, anomaly, places, both_ways=False)
+    return across and anomaly.observed >= _LEAST_SHARE_OF_LINK_RATE * cause.observed
 
 
 def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
@@ -210,19 +218,24 @@ def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -
     them, so a slow node slows these loads too. The paths may use either direction of the link.
     """
     if (
-        _is_across(cause, anomaly, places, both_ways=False)
-        or not _is_across(anomaly, cause, places, both_ways=True)
-        or cause.observed >= _SAME_RATE * anomaly.observed
+        _all_reads_cross_link(cause, anomaly, places, both_ways=False)
+        or not _all_reads_cross_link(anomaly, cause, places, both_ways=True)
+        or cause.observed >= _LEAST_SHARE_OF_LINK_RATE * anomaly.observed
     ):
         return False
     of_one_node = any(
         isinstance(side[0], int) and len(set(side)) == 1 and _has_several_nodes(side[0], places)
         for side in zip(*cause.cells, strict=True)
     )
-    return of_one_node and cause.loss_percent >= anomaly.loss_percent - _SAME_LOSS_PERCENT
+    return (
+        of_one_node
+        and cause.loss_percent >= anomaly.loss_percent - _LARGEST_DIFFERENCE_OF_EQUAL_LOSSES_PERCENT
+    )
 
 
-def _is_across(link: Anomaly, anomaly: Anomaly, places: HostPlaces, *, both_ways: bool) -> bool:
+def _all_reads_cross_link(
+    link: Anomaly, anomaly: Anomaly, places: HostPlaces, *, both_ways: bool
+) -> bool:
     """Return whether all reads of an anomaly use the slow direction of a link (`link`).
 
     With `both_ways`, reads that use the opposite direction count too.
@@ -247,10 +260,10 @@ def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPla
     """
     if not _is_l3_domain_link(cause):
         return False
-    [domain], initiators = cause.components, _ends(anomaly.cells)[0]
+    [domain], initiators = cause.components, _initiators_and_targets(anomaly.cells)[0]
     nodes = {_node_of_initiator(name, places) for name in initiators}
     same = initiators == {domain} or nodes == {places.node_of_l3_domain.get(domain, -1)}
-    enough = anomaly.observed >= _COUNTED_BY_TRIAD * cause.observed
+    enough = anomaly.observed >= _LEAST_SHARE_COUNTED_BY_TRIAD * cause.observed
     return same and anomaly.metric == cause.metric and enough
 
 
@@ -262,7 +275,10 @@ def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlac
     """
     if not _is_l3_domain_link(cause):
         return False
-    [domain], links = _ends(cause.cells)[0], map(packages_of_link, anomaly.components)
+    [domain], links = (
+        _initiators_and_targets(cause.cells)[0],
+        map(packages_of_link, anomaly.components),
+    )
     ends = {package for link in links for package in link or ()}
     loss = anomaly.loss_as_share_of_better_value
     return places.packages.get(domain) in ends and loss <= cause.loss_as_share_of_better_value / 2
@@ -272,9 +288,12 @@ def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -
     """Return whether the buffers of slow drive reads (`anomaly`) lie in slow memory (`cause`)."""
     if cause.kind != AnomalyKind.SLOW_COMPONENT or cause.is_on_drives or not anomaly.is_on_drives:
         return False
-    memory, readers = _ends(cause.cells)[1], _ends(anomaly.cells)[0]
+    memory, readers = (
+        _initiators_and_targets(cause.cells)[1],
+        _initiators_and_targets(anomaly.cells)[0],
+    )
     if anomaly.kind == AnomalyKind.REMOTE_BETTER:
-        readers = _ends(anomaly.cells[-1:])[0]  # the last cell is the slow reader
+        readers = _initiators_and_targets(anomaly.cells[-1:])[0]  # the last cell is the slow reader
     loses_more = cause.loss_as_share_of_better_value >= anomaly.loss_as_share_of_better_value
     return len(memory) == 1 and memory == readers and loses_more
 
@@ -283,7 +302,7 @@ def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> 
     """Return whether a drive alone is as fast as a slow set (`cause`) that contains the drive."""
     among = set(anomaly.components) < set(cause.components) and anomaly.is_on_drives
     same_metric = anomaly.metric == cause.metric and cause.is_on_drives
-    return among and same_metric and anomaly.observed >= _SAME_RATE * cause.observed
+    return among and same_metric and anomaly.observed >= _LEAST_SHARE_OF_LINK_RATE * cause.observed
 
 
 def _is_l3_domain_link(anomaly: Anomaly) -> bool:
@@ -301,8 +320,8 @@ def _node_of_initiator(name: str, places: HostPlaces) -> int | None:
     return nodes[0] if len(nodes) == 1 else None
 
 
-_Rule = Callable[[Anomaly, Anomaly, HostPlaces], bool]
-_OF_SLOW_PARTS: tuple[_Rule, ...] = (
+_ExplanationRule = Callable[[Anomaly, Anomaly, HostPlaces], bool]
+_RULES_FOR_SLOW_PARTS: tuple[_ExplanationRule, ...] = (
     _limits_its_end,
     _is_one_of_its_threads,
     _is_link_of_all_cells,
@@ -313,9 +332,9 @@ _OF_SLOW_PARTS: tuple[_Rule, ...] = (
     _is_shared_by_its_drive,
 )
 # Kind of an anomaly -> the rules by which another anomaly may explain an anomaly of this kind.
-_RULES: Mapping[AnomalyKind, tuple[_Rule, ...]] = {
-    AnomalyKind.SLOW_COMPONENT: _OF_SLOW_PARTS,
-    AnomalyKind.SLOW_PATH: _OF_SLOW_PARTS,
+_RULES_BY_ANOMALY_KIND: Mapping[AnomalyKind, tuple[_ExplanationRule, ...]] = {
+    AnomalyKind.SLOW_COMPONENT: _RULES_FOR_SLOW_PARTS,
+    AnomalyKind.SLOW_PATH: _RULES_FOR_SLOW_PARTS,
     AnomalyKind.CONTENTION: (_is_one_of_its_threads,),
     AnomalyKind.INVERSION: (_is_one_of_its_threads,),
     AnomalyKind.ADDING_DRIVES: (_has_all_cells,),

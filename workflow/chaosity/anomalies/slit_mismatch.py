@@ -26,7 +26,7 @@ from chaosity.anomalies.cell_log_scores import (
     cell_positions_in_mask,
 )
 from chaosity.anomalies.matrix_structure import (
-    ENOUGH_CELLS,
+    LEAST_SHARE_OF_MEASURED_CELLS,
     NONE,
     PACKAGES,
     EqualCellGroups,
@@ -38,21 +38,21 @@ from chaosity.anomalies.matrix_structure import (
     structure_cost,
 )
 from chaosity.place_names import node_name
-from chaosity.statistics.estimates import MATTERS, lost_share
+from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE, lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
 
 # The given packages are rejected if they cost this much more than the learned structure. This is
 # the cost of one more group and of one departing cell.
-_CLEARLY_WORSE = 20.0
+_COST_OF_REJECTED_PACKAGES = 20.0
 # Smallest difference between the scores of two groups that a SLIT can express, since its entries
 # have steps of a tenth of the local distance.
-_SLIT_STEP = 0.1
+_LEAST_SCORE_DIFFERENCE_IN_SLIT = 0.1
 # A node is the cause of wrong pairs if its pairs with at least this many other nodes are wrong.
-_SEVERAL = 3
+_FEWEST_WRONG_PAIRS_OF_CAUSE = 3
 # Largest number of pairs that a sentence names.
-_MAX_NAMED = 6
+_MOST_NAMED_PAIRS = 6
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,30 @@ def check_packages_and_slit(
     """
     if not packages and not distances:
         return PackagesAndSlitCheck()
-    if cells.measured_mask.mean() < ENOUGH_CELLS:
+    if cells.measured_mask.mean() < LEAST_SHARE_OF_MEASURED_CELLS:
         few = "Too few cells were measured to check the packages and the SLIT."
         return PackagesAndSlitCheck(notes=(few,))
     measured = learn_matrix_structure(cells)
     anomalies: list[Anomaly] = []
     notes: list[str] = []
     instead = None
-    if packages and measured.kind == PACKAGES and _differ(measured.packages or (), packages):
+    if (
+        packages
+        and measured.kind == PACKAGES
+        and _are_packages_different(measured.packages or (), packages)
+    ):
         # The structure has no packages, or has the given packages but values that contradict them.
         rejected = structure.kind != PACKAGES or not are_values_better_within_packages(
             cells, structure
         )
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
-        if rejected or gain > _CLEARLY_WORSE:
+        if rejected or gain > _COST_OF_REJECTED_PACKAGES:
             instead = measured
             # A difference of costs is twice the difference of log likelihoods.
             confidence = 1.0 - float(np.exp(-max(gain, 0.0) / 2.0))
-            anomalies.append(_wrong_packages(cells, measured.packages or (), packages, confidence))
+            anomalies.append(
+                _anomaly_of_wrong_packages(cells, measured.packages or (), packages, confidence)
+            )
     if distances:
         positions = cell_positions_in_mask(cells.measured_mask)
         pairs = [cells.initiator_and_target(position) for position in positions]
@@ -111,20 +117,20 @@ def check_packages_and_slit(
             seen = measured if instead is not None or measured.kind != NONE else structure
             groups = GroupedCells(cells, seen.labels)
             found = (
-                _wrong_entries(groups, distances, own)
+                _anomalies_of_wrong_entries(groups, distances, own)
                 for own in _pairs_to_compare(cells, distances)
             )
             anomalies += filter(None, found)
     return PackagesAndSlitCheck(tuple(anomalies), instead, tuple(notes))
 
 
-def _differ(learned: PackageNodes, given: PackageNodes) -> bool:
+def _are_packages_different(learned: PackageNodes, given: PackageNodes) -> bool:
     """Return whether two divisions of the same nodes into packages are different."""
     same_nodes = set(chain(*learned)) == set(chain(*given))
     return same_nodes and set(map(frozenset, learned)) != set(map(frozenset, given))
 
 
-def _wrong_packages(
+def _anomaly_of_wrong_packages(
     cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes, confidence: float
 ) -> Anomaly:
     """Return the anomaly of node pairs that share a given package but not a measured package."""
@@ -132,20 +138,20 @@ def _wrong_packages(
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
     apart = [pair for pair in given_pairs if pair not in together]
     scores = (
-        float(np.median([_both_directions(cells, pair) for pair in pairs]))
+        float(np.median([_median_score_of_both_directions(cells, pair) for pair in pairs]))
         for pairs in (apart, together)
     )
     sentence = text_of_macro("anomalies", "wrong_packages", given=given, learned=learned)
-    return _mismatch(cells, scores, confidence, apart, sentence, "the given packages")
+    return _make_slit_mismatch(cells, scores, confidence, apart, sentence, "the given packages")
 
 
-def _both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
+def _median_score_of_both_directions(cells: ScoredCells[int], pair: NodePair) -> float:
     """Return the median score of the two directions between two nodes."""
     mask = cells.mask_of_path(*pair) | cells.mask_of_path(*pair[::-1])
     return float(np.nanmedian(cells.log_score[mask]))
 
 
-def _mismatch(
+def _make_slit_mismatch(
     cells: ScoredCells[int],
     scores: Iterable[float],
     confidence: float,
@@ -160,7 +166,7 @@ def _mismatch(
     firmware's table. `others` are the pairs with which the `pairs` are compared. If only some pairs
     access memory without processing units, the advice names this fact and does not suggest a cable.
     """
-    kinds = {_is_of_other_kind(cells, pair) for pair in (*pairs, *others)}
+    kinds = {_is_pair_with_memory_only_node(cells, pair) for pair in (*pairs, *others)}
     worse, better = sorted(scores)
     return Anomaly(
         kind=AnomalyKind.SLIT_MISMATCH,
@@ -194,14 +200,14 @@ def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
     while remaining:
         counts = Counter(chain(*remaining))
         node, number = max(counts.items(), key=lambda each: (each[1], -each[0]))
-        if number < _SEVERAL:
+        if number < _FEWEST_WRONG_PAIRS_OF_CAUSE:
             return sorted(set(chain(*pairs)))
         found.append(node)
         remaining = {pair for pair in remaining if node not in pair}
     return sorted(found)
 
 
-def _is_of_other_kind(cells: ScoredCells[int], pair: NodePair) -> bool:
+def _is_pair_with_memory_only_node(cells: ScoredCells[int], pair: NodePair) -> bool:
     """Return whether the target lacks processing units and other nodes have some."""
     return pair[1] not in cells.rows and bool(set(cells.columns) & set(cells.rows))
 
@@ -219,12 +225,16 @@ def _pairs_to_compare(
     if less_is_better(cells.metric):
         return [known]
     return [
-        {pair: at for pair, at in known.items() if _is_of_other_kind(cells, pair) == other}
+        {
+            pair: at
+            for pair, at in known.items()
+            if _is_pair_with_memory_only_node(cells, pair) == other
+        }
         for other in (False, True)
     ]
 
 
-def _wrong_entries(
+def _anomalies_of_wrong_entries(
     groups: GroupedCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
 ) -> Anomaly | None:
     """Return one anomaly for all pairs that are not in the group of their distance.
@@ -242,8 +252,10 @@ def _wrong_entries(
     wrong: dict[NodePair, float] = {}  # pair -> difference from the group of its distance
     for pair, position in positions.items():
         difference = abs(float(cells.log_score[position]) - typical[group_of[distances[pair]]])
-        far_from_group = abs(groups.departures[position]) > max(MATTERS, difference / 3.0)
-        if difference > _SLIT_STEP and not far_from_group:
+        far_from_group = abs(groups.departures[position]) > max(
+            LEAST_REPORTED_DIFFERENCE, difference / 3.0
+        )
+        if difference > _LEAST_SCORE_DIFFERENCE_IN_SLIT and not far_from_group:
             wrong[pair] = difference
     if not wrong:
         return None
@@ -261,7 +273,7 @@ def _wrong_entries(
     sentence = text_of_macro(
         "anomalies",
         "wrong_entries",
-        pairs=shorten_list(names, _MAX_NAMED),
+        pairs=shorten_list(names, _MOST_NAMED_PAIRS),
         nodes=few_nodes_of_all_pairs(pairs),
         distance=distance,
         measured=measured,
@@ -270,7 +282,7 @@ def _wrong_entries(
         other=other,
     )
     compared_with = f"pairs at distance {distances[others[0]]:g}"
-    return _mismatch(cells, scores, confidence, pairs, sentence, compared_with, others)
+    return _make_slit_mismatch(cells, scores, confidence, pairs, sentence, compared_with, others)
 
 
 def _group_of_each_distance(
@@ -298,7 +310,7 @@ def _group_of_each_distance(
             group: sum(
                 number
                 for label, number in counts.items()
-                if abs(typical[label] - typical[group]) <= MATTERS
+                if abs(typical[label] - typical[group]) <= LEAST_REPORTED_DIFFERENCE
             )
             for group in usual
         }

@@ -172,7 +172,11 @@ def draw_published_command(
     of each figure in a sentence. If loads were measured alone and co-running, the command prints
     the slowdowns.
     """
-    from chaosity.documents.shipped_documents import EXPERIMENTS, load_experiment, yaml_file_names
+    from chaosity.documents.shipped_documents import (
+        EXPERIMENTS_FOLDER,
+        load_experiment,
+        yaml_file_names,
+    )
     from chaosity.figures.figure_files import draw_figures
     from chaosity.statistics.cell_summary import slowdown_sentences
     from chaosity.store.csv_tables import read_published_csv
@@ -184,7 +188,7 @@ def draw_published_command(
     write_parquet_table(table, output / "measurements.parquet")
     echo(f"{output / 'measurements.parquet'}: {format_count(len(table), 'row')}")
     name = table["experiment"].iloc[0]
-    experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS) else []
+    experiments = [load_experiment(name)] if name in yaml_file_names(EXPERIMENTS_FOLDER) else []
     measurements = Measurements.from_table(table)
     for figure in draw_figures(experiments, measurements, Topology(), output / "figures"):
         if figure.csv is not None:

@@ -39,8 +39,8 @@ from chaosity.compare.selections import (
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.statistics.estimates import (
-    LEVEL,
-    MATTERS,
+    FALSE_ALARM_PROBABILITY,
+    LEAST_REPORTED_DIFFERENCE,
     Ratio,
     adjust_family_wise_error,
     fit_variance_prior,
@@ -70,8 +70,8 @@ class _HostDeviations:
     def large_and_significant_mask(self) -> NDArray[np.bool_]:
         """Whether each deviation is both large and significant."""
         with np.errstate(invalid="ignore"):
-            large = np.abs(self.deviation) >= np.log1p(MATTERS)
-            clear: NDArray[np.bool_] = (self.p < LEVEL) & large
+            large = np.abs(self.deviation) >= np.log1p(LEAST_REPORTED_DIFFERENCE)
+            clear: NDArray[np.bool_] = (self.p < FALSE_ALARM_PROBABILITY) & large
         return clear
 
 
@@ -112,7 +112,7 @@ def _deviations(
         p = np.asarray(2.0 * stats.t.sf(np.abs(deviation) / spread, freedom))
     tested = np.isfinite(p)
     p[tested] = adjust_family_wise_error(p[tested])
-    level = LEVEL / 2.0 / max(1, int(np.count_nonzero(tested)))
+    level = FALSE_ALARM_PROBABILITY / 2.0 / max(1, int(np.count_nonzero(tested)))
     detectable = np.asarray(stats.t.isf(level, freedom)) * spread
     return _HostDeviations(deviation, p, np.where(np.isnan(logs), np.nan, detectable))
 
@@ -222,8 +222,8 @@ def _find_cells_where_hosts_differ(
         p = stats.f.sf(between / inside, hosts - 1.0, values - hosts)
     # If the replicates have no scatter at all, any difference between hosts is significant.
     p = np.where(inside > 0.0, p, low == high)
-    clear = adjust_family_wise_error(p) < LEVEL
-    clear &= np.maximum(high, 1.0 / low) >= 1.0 + MATTERS
+    clear = adjust_family_wise_error(p) < FALSE_ALARM_PROBABILITY
+    clear &= np.maximum(high, 1.0 / low) >= 1.0 + LEAST_REPORTED_DIFFERENCE
     found = pd.DataFrame({"cell": tested, "low": low, "high": high})[clear]
     order = np.argsort((found["low"] / found["high"]).to_numpy(), kind="stable")
     return found.iloc[order]
@@ -388,7 +388,7 @@ def _detectable_deviations(deviations: _HostDeviations) -> tuple[float | None, f
     if not len(known):
         return None, None
     typical, at_worst = (float(-np.expm1(-value)) for value in (np.median(known), known.max()))
-    return max(typical, MATTERS), max(at_worst, MATTERS)
+    return max(typical, LEAST_REPORTED_DIFFERENCE), max(at_worst, LEAST_REPORTED_DIFFERENCE)
 
 
 def _cell_text(cell: Mapping[Any, Any]) -> str:
@@ -408,7 +408,7 @@ def _make_host_verdict(
         return HostVerdict(name, *unknown, False)
     typical = Ratio.of_many_cells(np.exp((signs_of_improvement(cells) * deviation)[known]))
     worst = int(np.argmax(np.where(clear if clear.any() else known, np.abs(deviation), -1.0)))
-    large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log1p(MATTERS))
+    large = known & ~np.isnan(p) & (np.abs(deviation) >= np.log1p(LEAST_REPORTED_DIFFERENCE))
     return HostVerdict(
         host=name,
         speed=typical.ratio,

@@ -33,7 +33,12 @@ from chaosity.compare.selections import (
     with_moderated_variances,
 )
 from chaosity.errors import UserError
-from chaosity.statistics.estimates import LEVEL, MATTERS, Ratio, adjust_false_discovery_rate
+from chaosity.statistics.estimates import (
+    FALSE_ALARM_PROBABILITY,
+    LEAST_REPORTED_DIFFERENCE,
+    Ratio,
+    adjust_false_discovery_rate,
+)
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.tidy_table_parquet import none_for_missing_values
 from chaosity.text_templates import sentences_of_macro
@@ -283,7 +288,9 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
     p_values = [None if pd.isna(p) else p for p in table["p"]]
     p_adjusted = pd.Series(adjust_false_discovery_rate(p_values), table.index, dtype=float)
     gains = np.log(table["ratio"].to_numpy(dtype=float)) * signs_of_improvement(table)
-    equal = (p_adjusted >= LEVEL) | (np.abs(gains) < np.log1p(MATTERS))
+    equal = (p_adjusted >= FALSE_ALARM_PROBABILITY) | (
+        np.abs(gains) < np.log1p(LEAST_REPORTED_DIFFERENCE)
+    )
     verdicts = np.select(
         [p_adjusted.isna(), equal, gains > 0.0], [NOT_TESTED, NO_DIFFERENCE, BETTER], WORSE
     )

@@ -17,8 +17,8 @@ from chaosity.documents.benchmarks import BenchmarkDocument, KernelNameAndArrayC
 from chaosity.documents.config import Config
 from chaosity.documents.reference_data import CounterEventsDocument, EventCode
 from chaosity.documents.shipped_documents import (
-    BENCHMARKS,
-    COUNTERS,
+    BENCHMARKS_FOLDER,
+    COUNTERS_FOLDER,
     load_benchmark,
     read_document,
     yaml_file_names,
@@ -33,8 +33,8 @@ from chaosity.records.record_format import (
 )
 from chaosity.topology.topology_parts import HostFacts
 
-ENVIRONMENT = Environment(
-    loader=FileSystemLoader(BENCHMARKS.parent),
+JINJA_ENVIRONMENT = Environment(
+    loader=FileSystemLoader(BENCHMARKS_FOLDER.parent),
     undefined=StrictUndefined,
     autoescape=False,
     keep_trailing_newline=True,
@@ -43,13 +43,13 @@ ENVIRONMENT = Environment(
     auto_reload=False,
 )
 # Marks of Jinja2. A text without these marks is constant.
-_MARKS = ("{{", "{%", "{#")
+_JINJA_MARKS = ("{{", "{%", "{#")
 
 
 @lru_cache(maxsize=4096)
 def _compile_template(text: str) -> Template:
     """Return the compiled template of a text; each text is compiled only once."""
-    return ENVIRONMENT.from_string(text)
+    return JINJA_ENVIRONMENT.from_string(text)
 
 
 class LoadMaker:
@@ -64,13 +64,13 @@ class LoadMaker:
         self.operating_system_of_commands: str = document.get("platform", "linux")
         self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
 
-    def _filled(self, part: Any, context: Mapping[str, Any]) -> Any:
+    def _fill_templates(self, part: Any, context: Mapping[str, Any]) -> Any:
         """Return a part of the benchmark file with all templates filled in."""
         if isinstance(part, Mapping):
-            return {key: self._filled(value, context) for key, value in part.items()}
+            return {key: self._fill_templates(value, context) for key, value in part.items()}
         if isinstance(part, list):
-            return [self._filled(value, context) for value in part]
-        if not isinstance(part, str) or not any(mark in part for mark in _MARKS):
+            return [self._fill_templates(value, context) for value in part]
+        if not isinstance(part, str) or not any(mark in part for mark in _JINJA_MARKS):
             return part
         try:
             return _compile_template(part).render(context)
@@ -78,7 +78,7 @@ class LoadMaker:
             what = f"the template {part!r} cannot be filled in: {error}"
             raise UserError(what, self.file_path) from error
 
-    def _filled_number(self, text: str, filled: str) -> float | None:
+    def _fill_number_template(self, text: str, filled: str) -> float | None:
         """Return a filled-in text as a number; None for an empty text or ``None``."""
         try:
             return None if filled in ("None", "") else float(filled)
@@ -112,19 +112,21 @@ class LoadMaker:
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
-        environment = self._filled(document.get("environment", {}), context)
-        memory = self._filled(str(document.get("memory_bytes", 0)), context)
+        environment = self._fill_templates(document.get("environment", {}), context)
+        memory = self._fill_templates(str(document.get("memory_bytes", 0)), context)
         metrics = {}
         for metric, source in document["metrics"].items():
-            filled = self._filled(source, context)
-            bound = self._filled_number(metric, str(filled.get("at_most")))
+            filled = self._fill_templates(source, context)
+            bound = self._fill_number_template(metric, str(filled.get("at_most")))
             metrics[metric] = {**filled, "at_most": bound}
         load = {
-            "memory_bytes": int(self._filled_number("memory_bytes", memory) or 0),
+            "memory_bytes": int(self._fill_number_template("memory_bytes", memory) or 0),
             "environment": {key: text for key, text in environment.items() if text},
-            "command": [word for word in self._filled(document["command"], context) if word],
+            "command": [
+                word for word in self._fill_templates(document["command"], context) if word
+            ],
             "metrics": metrics,
-            "valid": self._filled(document["valid"], context),
+            "valid": self._fill_templates(document["valid"], context),
             "name": name,
             "benchmark": self.name,
             "category": document["category"],
@@ -147,7 +149,7 @@ class LoadMaker:
     def _fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
         """Return the text of a file that the tool reads, from a template below ``templates/``."""
         try:
-            return ENVIRONMENT.get_template(template).render(context)
+            return JINJA_ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
             what = f"the template cannot be filled in: {error}"
             raise UserError(what, f"templates/{template}") from error
@@ -156,8 +158,8 @@ class LoadMaker:
         """Return the expected seconds of a run with a stopping rule, without the set-up time."""
         given = self.document.get("estimate_seconds")
         if given is not None:
-            filled = self._filled(given, {**context, "parameters": self.parameters})
-            return self._filled_number(given, filled) or 0.0
+            filled = self._fill_templates(given, {**context, "parameters": self.parameters})
+            return self._fill_number_template(given, filled) or 0.0
         if rule["relative_precision"] is None:
             return rule["max_seconds"]
         return (rule["min_seconds"] + rule["max_seconds"]) / 2
@@ -175,8 +177,8 @@ def load_benchmark_of_each_category(config: Config) -> dict[str, LoadMaker]:
 def read_counter_files() -> tuple[CounterEventsDocument, ...]:
     """Return the checked content of every file below templates/counters."""
     return tuple(
-        read_document(COUNTERS, name, CounterEventsDocument, "templates/counters")
-        for name in yaml_file_names(COUNTERS)
+        read_document(COUNTERS_FOLDER, name, CounterEventsDocument, "templates/counters")
+        for name in yaml_file_names(COUNTERS_FOLDER)
     )
 
 
@@ -194,14 +196,16 @@ def find_counter_events(
     found = {}
     for name in names:
         check_name_is_allowed(name, known, f"unknown counter {name!r}", f"{where}, counters")
-        found[name] = _counter(name, host)
+        found[name] = _events_of_counter(name, host)
     return found
 
 
-def _counter(name: str, host: HostFacts) -> CounterEventsOrReason:
+def _events_of_counter(name: str, host: HostFacts) -> CounterEventsOrReason:
     # The reason is a part of a point's definition. So a changed reason causes a new measurement of
     # the point.
-    document = next((file for file in read_counter_files() if _is_for(file, host)), None)
+    document = next(
+        (file for file in read_counter_files() if _matches_processor_of_host(file, host)), None
+    )
     if document is None:
         numbers = [host.get(key) for key in ("cpu_vendor", "cpu_family", "cpu_model_number")]
         known = "{} family {} model {}".format(*numbers)
@@ -232,7 +236,7 @@ def encode_x86_event(vendor: str | None, event: EventCode) -> int:
     return (code & 0xFF) | (mask << 8) | high
 
 
-def _is_for(document: CounterEventsDocument, host: HostFacts) -> bool:
+def _matches_processor_of_host(document: CounterEventsDocument, host: HostFacts) -> bool:
     """Return whether a file of events is for the host's processor."""
     try:
         family = int(host.get("cpu_family") or "")

@@ -104,9 +104,9 @@ def format_level(name: str, level: Level) -> str:
 
 
 # A reference such as `only.target` uses this word for the only load of a point, whatever its role.
-ONLY = "only"
+WORD_FOR_ONLY_LOAD = "only"
 # The level of a factor if the factor is about a load that the point lacks.
-ALONE = "alone"
+LEVEL_WITHOUT_OTHER_LOAD = "alone"
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ def factor_level_of_point(
         return len(target.drives) if isinstance(target, Target) else 0
     if "relation" in spec:
         a, b = (_referred_endpoint(reference, chosen) for reference in spec["relation"])
-        return host.relation_function(spec.get("by"))(a, b) if a and b else ALONE
+        return host.relation_function(spec.get("by"))(a, b) if a and b else LEVEL_WITHOUT_OTHER_LOAD
     group, side = _referred_group(spec["level"], chosen)
     if group and side == "initiator":
         return group.initiator
     if group and side == "kernel" and not group.is_omitted_on_purpose:
         return group.members[0].kernel or group.members[0].target.name
     endpoint = _referred_endpoint(spec["level"], chosen)
-    return endpoint.name if endpoint and endpoint.kind != "none" else ALONE
+    return endpoint.name if endpoint and endpoint.kind != "none" else LEVEL_WITHOUT_OTHER_LOAD
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
@@ -210,6 +210,6 @@ def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadsOfRole | None, str]:
     """Return the loads and the side (here ``target``) of a reference such as ``memory.target``."""
     role, _, side = reference.partition(".")
-    if role == ONLY and len(chosen) == 1:
+    if role == WORD_FOR_ONLY_LOAD and len(chosen) == 1:
         [role] = chosen
     return chosen.get(role), side

@@ -69,8 +69,8 @@ def add_references_to_points(
         role = entry["load"]
         loads = [(p, load) for p in points for load in p["loads"] if load["role"] == role]
         for _, load in loads:
-            _check_metrics(entry, load, where)
-        metrics = list(_ratios(entry, loads, where))
+            _check_metrics_of_entry(entry, load, where)
+        metrics = list(_derived_metrics_of_entry(entry, loads, where))
         for point, metric in metrics:
             found[point["point"]].append(metric)
         if missing := [metric["reason"] for _, metric in metrics if "reason" in metric]:
@@ -81,7 +81,7 @@ def add_references_to_points(
     return [{**point, "relative": found[point["point"]]} for point in points]
 
 
-def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
+def _check_metrics_of_entry(entry: RelativeMetric, load: Load, where: str) -> None:
     """Check that a load has the metrics of an entry, and that their kind is right."""
     metric, metrics, rate = entry["metric"], load["metrics"], entry.get("per")
     check_name_is_allowed(metric, metrics, f"{entry['load']} has no metric {metric!r}", where)
@@ -95,7 +95,7 @@ def _check_metrics(entry: RelativeMetric, load: Load, where: str) -> None:
             raise UserError(f"{metric} is not a count", where, remedy)
 
 
-def _ratios(
+def _derived_metrics_of_entry(
     entry: RelativeMetric, loads: Sequence[LoadInPoint], where: str
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
     """Yield the derived metric of each load, with the reference or why there is no reference."""
@@ -105,7 +105,7 @@ def _ratios(
             own = load["name"]
             yield point, {"name": name, "load": own, "metric": metric_name, "per": entry["per"]}
         return
-    rows = [_columns(*pair) for pair in loads]
+    rows = [_columns_of_load(*pair) for pair in loads]
     known = set[str]().union(*rows)
     for column in (*entry["to"], *entry["same"]) if rows else ():
         check_name_is_allowed(column, known, f"{entry['load']} has no column {column!r}", where)
@@ -139,7 +139,7 @@ def _ratios(
         yield point, metric
 
 
-def _columns(point: ExpandedPoint, load: Load) -> dict[str, str]:
+def _columns_of_load(point: ExpandedPoint, load: Load) -> dict[str, str]:
     """Return the columns that `to` and `same` may name. Factors hide columns of the same name."""
     initiator, target = load["initiator"], load["target"]
     columns: dict[str, Any] = {
@@ -157,12 +157,12 @@ def _columns(point: ExpandedPoint, load: Load) -> dict[str, str]:
 
 
 # Size of the file that takes the place of a drive on a host without NVMe drives.
-_DEFAULT_FILE_BYTES = 1024 * 1024 * 1024
+_DEFAULT_REPLACEMENT_FILE_BYTES = 1024 * 1024 * 1024
 # Folder of the file that replaces a drive, on hosts other than this machine. This folder is in a
 # real file system, and its files survive reboots (hier(7)).
-_SCRATCH = Path("/var/tmp/chaosity")
+_REMOTE_SCRATCH_FOLDER = Path("/var/tmp/chaosity")
 # Where udev makes links that name a drive by its model and serial number.
-_BY_ID = "/dev/disk/by-id"
+_DRIVE_LINKS = "/dev/disk/by-id"
 
 
 class PlanCounts(TypedDict):
@@ -235,9 +235,9 @@ class PlannedHost:
     def _files_for_drives(self, results: Path) -> tuple[DriveFacts, ...]:
         """Return the files that replace drives. The inventory says how many; the default is one."""
         given = self.variables.get("chaosity_storage_file", {})
-        usual = results / self.name / "scratch" if self.local else _SCRATCH
+        usual = results / self.name / "scratch" if self.local else _REMOTE_SCRATCH_FOLDER
         folder = Path(given.get("directory", usual)).absolute()
-        size = given.get("bytes", _DEFAULT_FILE_BYTES)
+        size = given.get("bytes", _DEFAULT_REPLACEMENT_FILE_BYTES)
         names = [str(PlaceName("file", (index,))) for index in range(given.get("count", 1))]
         return tuple(
             _drive_facts(name, None, file=str(folder / name), size_bytes=size) for name in names
@@ -260,13 +260,13 @@ def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDriv
     for drive in drives:
         usual = f"nvme-{_udev_text(drive.model or '')}_{_udev_text(drive.serial or '')}"
         links = (usual, f"{usual}_{str(drive.name).rpartition('n')[2]}")
-        by_link = drive.model and folder in ("", _BY_ID) and _udev_text(link) in links
+        by_link = drive.model and folder in ("", _DRIVE_LINKS) and _udev_text(link) in links
         if drive.serial and (name == drive.serial or by_link):
             serials.add(drive.serial)
     matching = [drive for drive in drives if drive.serial in serials]
     if len(matching) == 1:
         return matching[0]
-    remedy = f"give a drive's serial number, or its name nvme-MODEL_SERIAL below {_BY_ID}"
+    remedy = f"give a drive's serial number, or its name nvme-MODEL_SERIAL below {_DRIVE_LINKS}"
     if matching:
         names = ", ".join(str(drive.name) for drive in matching)
         raise UserError(f"{name!r} can mean several drives ({names})", where, remedy)

@@ -76,16 +76,16 @@ class HostResources:
             used = self._one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
             if rest and without and rest != used:
-                found.append(self._without([name], without, rest))
+                found.append(self._rest_of_groups([name], without, rest))
             elif rest:
-                found.append(self._initiator(kind, str(name), used))
+                found.append(self._make_initiator(kind, str(name), used))
         return found
 
-    def _initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
+    def _make_initiator(self, kind: str, name: str, cpus: CpuSet) -> Initiator:
         return Initiator(name, kind, cpus, self.topology.nodes_of_pus(cpus))
 
     @cached_property
-    def _by_cpus(self) -> dict[CpuSet, Initiator]:
+    def _initiator_by_cpus(self) -> dict[CpuSet, Initiator]:
         """Return set of units -> the initiator that names this set; a node's name is preferred."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
@@ -101,7 +101,7 @@ class HostResources:
         On small machines a node can also be a package or a unit. The same units always get a single
         name, so that they are measured only once.
         """
-        return self._by_cpus.get(initiator.cpus, initiator)
+        return self._initiator_by_cpus.get(initiator.cpus, initiator)
 
     def _core_kind_name(self, kind: CoreKind) -> PlaceName:
         """Return the name of all cores of a kind."""
@@ -149,9 +149,9 @@ class HostResources:
             shared = pick_evenly_spread(self._cores_of_largest_shared_cache(), _MOST_FALLBACK_UNITS)
             used, firsts = "shared_cache", dict.fromkeys(map(min, shared))
         if len(firsts) < at_least:
-            firsts = dict.fromkeys(self._some_cores())
+            firsts = dict.fromkeys(self._sample_of_cores())
             used = "core" if len(firsts) == len(self.topology.cores) else "some_cores"
-        return used, [self._initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
+        return used, [self._make_initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def _cores_of_largest_shared_cache(self) -> list[CpuSet]:
         """Return the units of each cache of the highest level that several cores share."""
@@ -166,7 +166,7 @@ class HostResources:
                 found.setdefault(cache.level, []).extend(sets)
         return found[max(found)] if found else []
 
-    def _some_cores(self) -> list[int]:
+    def _sample_of_cores(self) -> list[int]:
         """Return the first units of a few cores of each node, evenly spread."""
         nodes = [self._one_pu_per_core(node.cpus) for node in self.topology.initiator_nodes]
         each = min(_FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS // max(len(nodes), 1))
@@ -190,15 +190,15 @@ class HostResources:
         )
         rest = tuple(sorted(set[int]().union(*groups.values()) - own))
         used = self._one_pu_per_core(rest) if self.one_per_core else rest
-        return self._without(groups, initiator, used) if rest else None
+        return self._rest_of_groups(groups, initiator, used) if rest else None
 
-    def _without(
+    def _rest_of_groups(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
     ) -> Initiator:
         """Return units of some groups as an initiator whose name says which cores are left out."""
         without = parse_place_name(initiator.name)
         place = PlaceName("others", groups=tuple(groups), without=without)
-        return self._initiator("others", str(place), cpus)
+        return self._make_initiator("others", str(place), cpus)
 
     def _with_siblings(self, initiator: Initiator) -> set[int]:
         """Return an initiator's units and the SMT siblings that share their cores."""
@@ -236,7 +236,7 @@ class HostResources:
                     sets = {"packed": packed[:count], "spread": spread[:count]}
                 for kind, chosen in sets.items():
                     place = PlaceName(kind, count=count, groups=(name,))
-                    found.append(self._initiator(kind, str(place), tuple(sorted(chosen))))
+                    found.append(self._make_initiator(kind, str(place), tuple(sorted(chosen))))
         return found
 
     def _split_by_l3(self, cpus: CpuSet) -> list[list[int]]:
@@ -256,7 +256,7 @@ class HostResources:
         if len(members) == 1:
             return members[0]
         cpus = tuple(sorted(cpu for member in members for cpu in member.cpus))
-        return self._initiator("nodes", nodes_name(wanted), cpus)
+        return self._make_initiator("nodes", nodes_name(wanted), cpus)
 
     def packages_of_initiator(self, initiator: Initiator) -> frozenset[int | None]:
         """Return the packages of an initiator's units."""
@@ -267,10 +267,10 @@ class HostResources:
 
     def l3_bytes(self, initiator: Initiator) -> int:
         """Return the total size in bytes of all L3 caches that an initiator's units use."""
-        return sum(self._l3_sizes.get(index, 0) for index in self._l3_domains(initiator))
+        return sum(self._l3_bytes_by_domain.get(index, 0) for index in self._l3_domains(initiator))
 
     @cached_property
-    def _l3_sizes(self) -> dict[int | None, int]:
+    def _l3_bytes_by_domain(self) -> dict[int | None, int]:
         return {domain.index: domain.size_bytes or 0 for domain in self.topology.l3_domains}
 
     def _l3_domains(self, initiator: Initiator) -> set[int | None]:

@@ -36,7 +36,7 @@ from chaosity.design.selectors import (
 )
 from chaosity.documents.config import Config
 from chaosity.documents.experiments import LoadDesign, TargetSelector, WorkingSet, WorkingSetRange
-from chaosity.documents.shipped_documents import BENCHMARKS, load_benchmark, yaml_file_names
+from chaosity.documents.shipped_documents import BENCHMARKS_FOLDER, load_benchmark, yaml_file_names
 from chaosity.errors import (
     CannotMeasureDesignError,
     UserError,
@@ -48,12 +48,12 @@ from chaosity.topology.topology_model import Topology
 from chaosity.units import format_binary_bytes
 
 T = TypeVar("T")
-PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
+PLATFORM_TEXTS = {"linux": "Linux", "darwin": "macOS"}
 # Sizes are whole KiB, which are multiples of every cache line.
-_GRAIN_BYTES = 1024
+_SIZE_STEP_BYTES = 1024
 # Cache sizes of most servers, for topologies without cache sizes, as in some virtual machines.
-_USUAL_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
-_HUGE_PAGES = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
+_DEFAULT_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
+_HUGE_PAGE_BYTES_BY_KIND = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
 
 @dataclass
@@ -88,19 +88,19 @@ class LoadCombinations:
             return
         earlier = {name: group.initiator_and_target for name, group in chosen.items()}
         place = f"{where}.loads.{role}"
-        benchmark = self._benchmark(loads[role]["category"], f"{place}.category")
+        benchmark = self._benchmark_of_category(loads[role]["category"], f"{place}.category")
         load = _DesignedLoad(self, experiment, role, loads[role], benchmark, earlier, place)
         for group in load.groups():
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
-    def _benchmark(self, category: str, where: str) -> LoadMaker:
+    def _benchmark_of_category(self, category: str, where: str) -> LoadMaker:
         """Return the config's benchmark for a category; refuse a benchmark for other hosts."""
         unknown = f"no benchmark for the category {category!r} in the config"
         check_name_is_allowed(category, self.benchmarks, unknown, where)
         found, host = self.benchmarks[category], self.host.topology.os_family
         if found.operating_system_of_commands != host:
-            benchmark_system = PLATFORMS[found.operating_system_of_commands]
-            host_system = PLATFORMS[host]
+            benchmark_system = PLATFORM_TEXTS[found.operating_system_of_commands]
+            host_system = PLATFORM_TEXTS[host]
             file = "config/darwin.yaml" if host == "darwin" else "the default config"
             raise UserError(
                 f"{found.name} is for {benchmark_system}, but this host runs {host_system}",
@@ -126,17 +126,19 @@ class _DesignedLoad:
     def _host(self) -> HostResources:
         return self.plan.host
 
-    def _note(self, text: str, nodes: Iterable[int] = ()) -> None:
+    def _add_plan_note(self, text: str, nodes: Iterable[int] = ()) -> None:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
     def groups(self) -> Iterator[LoadsOfRole]:
         """Yield all choices for the load: single loads, or loads that run together."""
-        kernels = self._limited("kernel", self._kernels(), "kernels")
+        kernels = self._sample_of_levels("kernel", self._requested_kernels(), "kernels")
         sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
         self._note_missing_devices()
         if self.spec.get("together"):
             for name, initiators in self._all_initiators() if sets is None else sets:
-                members = [chosen for one in initiators for chosen in self._choices(one)]
+                members = [
+                    chosen for one in initiators for chosen in self._choices_for_initiator(one)
+                ]
                 if len(members) != len(initiators):
                     what = "loads that run together need one target each"
                     raise UserError(what, f"{self.where}.target")
@@ -145,43 +147,45 @@ class _DesignedLoad:
         if sets is not None:
             what = "in_each_set_of needs loads that run together"
             raise UserError(what, self.where, "add the key together")
-        for initiator in self._select(self.earlier).select_initiators(self.spec["initiator"]):
-            for chosen in self._choices(initiator):
+        for initiator in self._make_selector(self.earlier).select_initiators(
+            self.spec["initiator"]
+        ):
+            for chosen in self._choices_for_initiator(initiator):
                 if chosen.target.kind == "none":
                     yield LoadsOfRole(self.role, initiator.name, (chosen,))
                 else:
                     yield from self._with_levels(initiator.name, [chosen], kernels)
 
-    def _select(self, earlier: EarlierEndpoints, key: str = "") -> LoadSelector:
+    def _make_selector(self, earlier: EarlierEndpoints, key: str = "") -> LoadSelector:
         return LoadSelector(self._host, earlier, self.where + key, self.plan.weights)
 
-    def _limited(self, name: str, levels: Sequence[T], what: str) -> list[T]:
+    def _sample_of_levels(self, name: str, levels: Sequence[T], what: str) -> list[T]:
         """Return at most as many levels as the config allows for a factor."""
         at_most = (self.plan.config["levels"] or {}).get(self.experiment, {}).get(name)
         taken = pick_evenly_spread(levels, at_most)
         if len(taken) < len(levels):
             count = f"{len(taken)} of {len(levels)}"
-            self._note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
+            self._add_plan_note(f"{what}: {count} levels, evenly spread (`levels` in the config)")
         return taken
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
         """Return all initiators of a load as one named set; an empty list if they are too few."""
         selectors = self.spec["initiator"]
-        found = self._select(self.earlier).select_initiators(selectors)
+        found = self._make_selector(self.earlier).select_initiators(selectors)
         if len(found) < 2 and self.spec["together"] is True:
-            self._note("no concurrent points, since there are fewer than two initiators")
+            self._add_plan_note("no concurrent points, since there are fewer than two initiators")
             return []
         return [(name_of_all_initiators(selectors, self._host), found)]
 
-    def _choices(self, initiator: Initiator) -> Iterator[ChosenLoad]:
+    def _choices_for_initiator(self, initiator: Initiator) -> Iterator[ChosenLoad]:
         """Yield every choice of target, responder and buffers for an initiator."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**self.earlier, self.role: endpoints}
-        targets = self._select(earlier).select_targets(self.spec["target"], initiator)
+        targets = self._make_selector(earlier).select_targets(self.spec["target"], initiator)
         self._note_missing_weights(targets)
         responders: list[Initiator | None] = [None]
         if "responder" in self.spec:
-            select = self._select(earlier, ".responder")
+            select = self._make_selector(earlier, ".responder")
             found = select.select_initiators(self.spec["responder"])
             responders = [one for one in found if not set(one.cpus) & set(initiator.cpus)]
         for target in filter(self._is_measurable, targets):
@@ -206,13 +210,15 @@ class _DesignedLoad:
             wrong = f"{self.benchmark.name} does not place its buffers"
             raise CannotMeasureDesignError(wrong, where, "choose another benchmark")
         if len(self._host.topology.memory_nodes) < 2:
-            self._note("no places of buffers to compare, since one node has all memory")
+            self._add_plan_note("no places of buffers to compare, since one node has all memory")
             return
         ends = {**earlier, self.role: {**earlier[self.role], "target": chosen.target}}
         buffers = cast(
             TargetSelector, spec["buffers"]
         )  # a selector of buffers has some of the keys of a selector of targets
-        for memory in self._select(ends, ".buffers").select_targets(buffers, chosen.initiator):
+        for memory in self._make_selector(ends, ".buffers").select_targets(
+            buffers, chosen.initiator
+        ):
             yield replace(chosen, buffers=memory, levels=(("buffers", memory.name),))
 
     # Notes on what is left out
@@ -223,13 +229,13 @@ class _DesignedLoad:
         for selector in as_list(self.spec["target"]):
             policies = selector.get("policies", [])
             if policies and len(self._host.topology.memory_nodes) < 2:
-                self._note("only first touch, since one node has all memory")
+                self._add_plan_note("only first touch, since one node has all memory")
                 continue
             missing = [name for name in policies if name not in names]
             sources = selector.get("weights_from", {})
             experiments = self.plan.config["experiments"]
             for text in notes_on_missing_weights(missing, sources, experiments):
-                self._note(text)
+                self._add_plan_note(text)
 
     def _is_measurable(self, target: Target) -> bool:
         """Return whether the benchmark can measure a device of this vendor; if not, add a note."""
@@ -245,11 +251,11 @@ class _DesignedLoad:
         selectors = as_list(self.spec["target"])
         writable = any(drive.get("destructive") for drive in self._host.drives)
         if not writable and any(one.get("drives", {}).get("writable") for one in selectors):
-            self._note(
+            self._add_plan_note(
                 "no drive may be written, since the host's chaosity_destructive_drives names none"
             )
         if not self._host.topology.opencl_devices and any("opencl" in one for one in selectors):
-            self._note(
+            self._add_plan_note(
                 "this host has no OpenCL device; install the driver of the GPU's vendor, or PoCL"
                 " (package pocl-opencl-icd), a driver for processors, and run ansible-playbook"
                 " provision.yml, which builds the program that lists devices"
@@ -257,7 +263,7 @@ class _DesignedLoad:
 
     # Levels of factors
 
-    def _kernels(self) -> Sequence[str | None]:
+    def _requested_kernels(self) -> Sequence[str | None]:
         """Return the requested kernels that the benchmark has, and note the others."""
         benchmark, wanted = self.benchmark, self.spec.get("kernel")
         if not benchmark.kernels:
@@ -270,7 +276,7 @@ class _DesignedLoad:
         if len(missing) == len(wanted):
             remedy = suggest_allowed_names(missing[0], benchmark.kernels)
             wrong, place = f"{benchmark.name} has no kernel {listed}", f"{self.where}.kernel"
-            others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS))
+            others = (load_benchmark(name) for name in yaml_file_names(BENCHMARKS_FOLDER))
             known = {kernel for other in others for kernel in other.get("kernels", {})}
             error = CannotMeasureDesignError if known.issuperset(missing) else UserError
             raise error(wrong, place, remedy)
@@ -291,29 +297,34 @@ class _DesignedLoad:
             )
         factors: dict[str, Sequence[Level]] = {}
         if "sizes" in spec:
-            factors["bytes"] = self._sizes(spec["sizes"], members)
-        factors |= {**vary, **self._pages(vary, members)}
+            factors["bytes"] = self._working_set_sizes(spec["sizes"], members)
+        factors |= {**vary, **self._page_kinds_to_vary(vary, members)}
         if "buffers" in vary:
-            factors["buffers"] = self._buffers(vary["buffers"], members)
+            factors["buffers"] = self._buffer_positions_to_vary(vary["buffers"], members)
         # Single loads and loads that run together have the same names of levels.
         if compares_smt(spec["initiator"], self._host):
             uses_siblings = self._host.uses_smt_siblings(first.initiator)
             factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
-        limited = {name: self._limited(name, levels, name) for name, levels in factors.items()}
+        limited = {
+            name: self._sample_of_levels(name, levels, name) for name, levels in factors.items()
+        }
         for kernel, chosen in product(kernels, product(*limited.values())):
             levels = tuple(zip(limited, chosen, strict=True))
             loads = (replace(one, kernel=kernel, levels=(*one.levels, *levels)) for one in members)
             yield LoadsOfRole(self.role, initiator, tuple(loads))
 
-    def _sizes(
+    def _working_set_sizes(
         self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]
     ) -> list[int]:
         """Return the working-set sizes in bytes that fit on the node, ascending."""
-        first, room = members[0].initiator, self._room(members)
+        first, room = members[0].initiator, self._usable_bytes_per_load(members)
         if isinstance(spec, list):
-            wanted = [self._size(size, first, room) for size in spec]
+            wanted = [self._working_set_bytes(size, first, room) for size in spec]
         else:
-            low, high = self._size(spec["from"], first, room), self._size(spec["to"], first, room)
+            low, high = (
+                self._working_set_bytes(spec["from"], first, room),
+                self._working_set_bytes(spec["to"], first, room),
+            )
             steps = spec.get("per_doubling", 1)
             # Sizes start at a power of two, so that all sizes are round and different hosts have
             # the same sizes.
@@ -321,17 +332,17 @@ class _DesignedLoad:
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
         # 1e-6 is added, so that a whole quotient is not rounded down to the next smaller number.
-        sizes = sorted({int(size / _GRAIN_BYTES + 1e-6) * _GRAIN_BYTES for size in wanted})
+        sizes = sorted({int(size / _SIZE_STEP_BYTES + 1e-6) * _SIZE_STEP_BYTES for size in wanted})
         largest = min(room, self.plan.config["working_set"]["sweep_at_most_bytes"] or math.inf)
         found = [size for size in sizes if size <= largest]
         if len(found) < len(sizes):
-            self._note(
+            self._add_plan_note(
                 f"sizes above {format_binary_bytes(largest)} are left out (working_set in the"
                 " config: at_most_share_of_node, sweep_at_most_bytes)"
             )
         return found
 
-    def _room(self, members: Sequence[ChosenLoad]) -> float:
+    def _usable_bytes_per_load(self, members: Sequence[ChosenLoad]) -> float:
         """Return the number of bytes that each of the loads may use on its node."""
         share = self.plan.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
@@ -339,19 +350,19 @@ class _DesignedLoad:
         rooms = (share * size / used.count(node) for node, size in sizes.items() if size)
         return min(rooms, default=math.inf)
 
-    def _size(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
+    def _working_set_bytes(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
         """Return a working set of the experiment's file as a size in bytes."""
         if isinstance(size, int):
             return size
         if size["of"] == "node":
             share = self.plan.config["working_set"]["at_most_share_of_node"]
-            whole = room / share if math.isfinite(room) else _USUAL_CACHE_BYTES["l3"]
+            whole = room / share if math.isfinite(room) else _DEFAULT_CACHE_BYTES["l3"]
             return min(size["times"] * whole, room)
         level = int(size["of"][1:])
         known = self._host.topology.data_cache_bytes.get((initiator.cpus[0], level))
-        return size["times"] * (known or _USUAL_CACHE_BYTES[size["of"]])
+        return size["times"] * (known or _DEFAULT_CACHE_BYTES[size["of"]])
 
-    def _pages(
+    def _page_kinds_to_vary(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
         """Return the kinds of pages that the experiment varies and the host has."""
@@ -360,31 +371,35 @@ class _DesignedLoad:
         found: list[Level] = []
         if "pages" not in vary:
             pages = benchmark.parameters.get("pages")
-            if missing := _missing_pages(topology, pages, nodes):
+            if missing := _why_pages_are_missing(topology, pages, nodes):
                 where = f"parameters of {benchmark.name}, pages: {pages}"
                 variable = "host_state_huge_pages, playbooks/configure.yml"
                 remedy = f"reserve them ({variable}) or choose other pages"
                 raise UserError(note_with_nodes(*missing), where, remedy)
             return {}
         for pages in vary["pages"]:
-            if missing := _missing_pages(topology, pages, nodes):
-                self._note(f"pages {pages} left out, since {missing[0]}", missing[1])
+            if missing := _why_pages_are_missing(topology, pages, nodes):
+                self._add_plan_note(f"pages {pages} left out, since {missing[0]}", missing[1])
             else:
                 found.append(pages)
         return {"pages": found}
 
-    def _buffers(self, vary: Iterable[Level], members: Sequence[ChosenLoad]) -> list[Level]:
+    def _buffer_positions_to_vary(
+        self, vary: Iterable[Level], members: Sequence[ChosenLoad]
+    ) -> list[Level]:
         """Return the positions of buffers that the experiment varies and the host has."""
         found = []
         for buffers in vary:
             if all(self._host.buffer_nodes(one.initiator, str(buffers)) for one in members):
                 found.append(buffers)
             else:
-                self._note(f"buffers {buffers} left out, since there is no such node with memory")
+                self._add_plan_note(
+                    f"buffers {buffers} left out, since there is no such node with memory"
+                )
         return found
 
 
-def _missing_pages(
+def _why_pages_are_missing(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
     """Return why a host cannot provide these pages, and on which nodes; None if the host can."""
@@ -392,7 +407,7 @@ def _missing_pages(
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
-    size = _HUGE_PAGES.get(str(pages))
+    size = _HUGE_PAGE_BYTES_BY_KIND.get(str(pages))
     pools = topology.huge_page_pools
     if size is None or not pools:
         return None

@@ -35,18 +35,18 @@ from chaosity.topology.topology_parts import DRAM, NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
 # Speed at which one thread touches new pages, which the kernel clears. Measured: 3 to 8 GB/s.
-_SETUP_BYTES_PER_SECOND = 4e9
+_PAGE_TOUCH_BYTES_PER_SECOND = 4e9
 # Seconds for starting tools, reading back the placement and writing the record.
-_SETUP_SECONDS = 0.3
+_START_AND_END_SECONDS = 0.3
 # Seconds of the search for the best placement, before the load is measured. A search takes about 10
 # seconds, and at most 60.
-_SETTLING_SECONDS = 10.0
+_PLACEMENT_SEARCH_SECONDS = 10.0
 # Seconds beyond the longest time of the stopping rule after which a point counts as hanging.
-_TIMEOUT_SECONDS = 120.0
+_EXTRA_SECONDS_UNTIL_TIMEOUT = 120.0
 # Arrays consist of whole huge pages, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
 # Size of a cache line on x86-64 and most arm64 hosts, for hosts that do not report their size.
-_USUAL_LINE_BYTES = 64
+_DEFAULT_CACHE_LINE_BYTES = 64
 
 
 @dataclass
@@ -70,7 +70,7 @@ class PointExpansion(LoadCombinations):
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
             try:
                 for chosen in self.iterate_combinations(name, spec["loads"], where):
-                    point = self._point(experiment, design, chosen)
+                    point = self._make_point(experiment, design, chosen)
                     roles = [load["role"] for load in point["loads"]]
                     one_role = len(roles) > 1 and len(set(roles)) == 1
                     same = str(point["loads"]) if one_role else point["point"]
@@ -81,7 +81,7 @@ class PointExpansion(LoadCombinations):
                 self.plan_notes.add_note(f"{name}, {design}: left out, since {error.what}")
         return list(found.values())
 
-    def _point(
+    def _make_point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
         """Return a point of a design, with loads in the form that the runner reads."""
@@ -105,7 +105,7 @@ class PointExpansion(LoadCombinations):
             "point": ".".join(chosen[role].name_in_point(self.host) for role in sorted(chosen)),
             "loads": loads,
             "stopping": stopping,
-            "timeout_seconds": stopping["max_seconds"] + seconds + _TIMEOUT_SECONDS,
+            "timeout_seconds": stopping["max_seconds"] + seconds + _EXTRA_SECONDS_UNTIL_TIMEOUT,
             "factors": {
                 name: factor_level_of_point(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
@@ -115,7 +115,7 @@ class PointExpansion(LoadCombinations):
         defining = [
             self.benchmarks[categories[load["role"]]].defining_parts_of_load(load) for load in loads
         ]
-        estimate = seconds + _SETUP_SECONDS + memory / _SETUP_BYTES_PER_SECOND
+        estimate = seconds + _START_AND_END_SECONDS + memory / _PAGE_TOUCH_BYTES_PER_SECOND
         definition = json_fingerprint({**body, "loads": defining})
         return cast(
             ExpandedPoint, {**body, "definition": definition, "estimated_seconds": estimate}
@@ -128,7 +128,7 @@ class PointExpansion(LoadCombinations):
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):
-            _check_destructive(benchmark, target)
+            _check_that_writing_is_allowed(benchmark, target)
         context = self.template_variables(chosen, benchmark, rule, len(group.members))
         fixed, wanted = benchmark.parameters.get("bytes"), self._bytes_beyond_all_caches
         if isinstance(fixed, int) and fixed < wanted:
@@ -148,7 +148,7 @@ class PointExpansion(LoadCombinations):
             "target": self._target_facts(benchmark, initiator, target),
             "placement": {
                 **document["placement"],
-                "memory_nodes": list(self._page_nodes(chosen, benchmark)),
+                "memory_nodes": list(self._nodes_of_pages(chosen, benchmark)),
                 "cpus": format_cpu_list(sorted({*initiator.cpus, *responding})),
                 **_placement_facts(target),
             },
@@ -156,7 +156,7 @@ class PointExpansion(LoadCombinations):
         if counters := document.get("counters"):
             facts = self.host.topology.host
             load["counters"] = find_counter_events(counters, facts, benchmark.file_path)
-        settling = _SETTLING_SECONDS if target.settles else 0.0
+        settling = _PLACEMENT_SEARCH_SECONDS if target.settles else 0.0
         return cast(Load, load), benchmark.expected_seconds(rule, context) + settling
 
     def _target_facts(
@@ -168,7 +168,7 @@ class PointExpansion(LoadCombinations):
             "kind": target.kind,
             "nodes": list(target.nodes),
             "drives": list(target.drives),
-            **self._relation(initiator, target),
+            **self._relation_and_distance(initiator, target),
             **_placement_facts(target),
         }
         if target.device:
@@ -176,10 +176,12 @@ class PointExpansion(LoadCombinations):
             facts["device"] = {key: fact for key, fact in device if key not in NOT_IN_POINTS}
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
             memory = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
-            facts["by_node"] = {node: self._relation(initiator, m) for node, m in memory.items()}
+            facts["by_node"] = {
+                node: self._relation_and_distance(initiator, m) for node, m in memory.items()
+            }
         return cast(LoadTarget, facts)
 
-    def _relation(self, initiator: Initiator, target: Target) -> NodeRelation:
+    def _relation_and_distance(self, initiator: Initiator, target: Target) -> NodeRelation:
         """Return a target's relation and SLIT distance. Drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
         distance = self.host.largest_slit_distance(initiator, target)
@@ -217,7 +219,7 @@ class PointExpansion(LoadCombinations):
                 "drives": list(target.drives),
                 "node_count": len(target.nodes),
                 "count": len(target.drives),
-                "page_nodes": format_cpu_list(self._page_nodes(chosen, benchmark)),
+                "page_nodes": format_cpu_list(self._nodes_of_pages(chosen, benchmark)),
                 "link_bytes_per_second": target.link_bytes_per_second,
                 "policy": target.name if target.is_page_placement else None,
                 "shares_text": target.page_shares_text,
@@ -229,20 +231,20 @@ class PointExpansion(LoadCombinations):
             "array_bytes": self._array_bytes(initiator, target, arrays) if arrays else 0,
             "bytes": size,
             "bytes_per_node": self._bytes_per_node(initiator, target, together),
-            "memory_peak_bytes_per_second": self._memory_peak(chosen),
+            "memory_peak_bytes_per_second": self._memory_peak_bytes_per_second(chosen),
             "host": {
                 "cpu_flags": self.host.topology.host.get("cpu_flags") or [],
-                "line_bytes": self.host.topology.cache_line_bytes or _USUAL_LINE_BYTES,
+                "line_bytes": self.host.topology.cache_line_bytes or _DEFAULT_CACHE_LINE_BYTES,
                 "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
             # After this time, the program of a load ends itself, in case the runner is gone. A
             # point's `timeout_seconds` are longer, because they include the time of the longest
             # load.
-            "timeout_seconds": int(rule["max_seconds"] + _TIMEOUT_SECONDS),
+            "timeout_seconds": int(rule["max_seconds"] + _EXTRA_SECONDS_UNTIL_TIMEOUT),
             **rule,
         }
 
-    def _memory_peak(self, load: ChosenLoad) -> float | None:
+    def _memory_peak_bytes_per_second(self, load: ChosenLoad) -> float | None:
         """Return the bytes/s that the memory modules of a target cannot exceed; None if unknown."""
         nodes = [node for node in self.host.topology.nodes if node.os_index in load.target.nodes]
         # Accesses to data in caches can exceed this bound. Accesses to HBM, to CXL, and to memory
@@ -255,7 +257,7 @@ class PointExpansion(LoadCombinations):
         known = len(packages) == 1 and None not in packages
         return (peak.package_bytes_per_second if known else None) or peak.machine_bytes_per_second
 
-    def _page_nodes(self, chosen: ChosenLoad, benchmark: LoadMaker) -> tuple[int, ...]:
+    def _nodes_of_pages(self, chosen: ChosenLoad, benchmark: LoadMaker) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be."""
         # For drives these are the nodes of the buffers. The experiment selects these nodes, or else
         # the benchmark's parameter `buffers`; the default is the initiator's own nodes.
@@ -269,28 +271,32 @@ class PointExpansion(LoadCombinations):
         return self.host.buffer_nodes(chosen.initiator, str(buffers))
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
-        """Return the size of each array in bytes, see `_beyond_caches`."""
+        """Return the size of each array in bytes, see `_array_bytes_beyond_caches`."""
         # All placements for the same workers get arrays of the same size, so that their values are
         # comparable.
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
         memory = sum(host.memory_bytes(node) or 0 for node in nodes)
-        return self._beyond_caches(initiator, memory, arrays)
+        return self._array_bytes_beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
         """Return the bytes of a load's buffer on each node if `together` loads share the target."""
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
-        return self._beyond_caches(initiator, least, together) if target.is_memory else 0
+        return (
+            self._array_bytes_beyond_caches(initiator, least, together) if target.is_memory else 0
+        )
 
     @cached_property
     def _bytes_beyond_all_caches(self) -> int:
         """Return a size in bytes that exceeds all last-level caches that any initiator has."""
         [machine] = self.host.initiators_of_level("machine", True)
         sizes = (self.host.memory_bytes(node.os_index) for node in self.host.topology.memory_nodes)
-        return self._beyond_caches(machine, min((size for size in sizes if size), default=0), 1)
+        return self._array_bytes_beyond_caches(
+            machine, min((size for size in sizes if size), default=0), 1
+        )
 
-    def _beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
+    def _array_bytes_beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB."""
         # Arrays are always larger than all last-level caches of the initiator. If a node is too
         # small for such arrays, the point fails with this reason. Arrays have the size in the
@@ -340,7 +346,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
         raise CannotMeasureDesignError(wrong, "config, benchmarks", remedy)
 
 
-def _check_destructive(benchmark: LoadMaker, target: Target) -> None:
+def _check_that_writing_is_allowed(benchmark: LoadMaker, target: Target) -> None:
     """Check that the inventory allows writing to all drives of a target."""
     remedy = (
         "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"

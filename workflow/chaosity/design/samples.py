@@ -13,7 +13,7 @@ from chaosity.place_names import nodes_name
 T = TypeVar("T")
 # 8 nodes have 255 sets. Each further node doubles the number of sets, so hosts with more nodes get
 # only some of their sets.
-AT_MOST_SETS = 255
+MOST_SAMPLED_SETS = 255
 
 
 class PlanNotes:
@@ -47,7 +47,7 @@ def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
 
 
 def sample_sets_of_every_size(
-    items: Sequence[T], at_most: int = AT_MOST_SETS
+    items: Sequence[T], at_most: int = MOST_SAMPLED_SETS
 ) -> list[tuple[T, ...]]:
     """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 

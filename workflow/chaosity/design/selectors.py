@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from chaosity.design.chosen_loads import Endpoint, Initiator, Target
 from chaosity.design.host_resources import HostResources
-from chaosity.design.samples import AT_MOST_SETS, pick_evenly_spread, sample_sets_of_every_size
+from chaosity.design.samples import MOST_SAMPLED_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
 from chaosity.place.page_placement import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
@@ -37,10 +37,10 @@ _INITIATOR_OPTIONS = {
 }
 _TARGET_OPTIONS = {"nearest", "weights_from"}
 _DRIVE_OPTIONS = {"none", "local", "one_of_each_relation", "writable", "at_most_sets"}
-# Shares are multiples of 1/_SHARE_PARTS, so shares are short as text and add up to exactly 1. The
-# placement check allows an error that is 200 times as large.
-_SHARE_PARTS = 10_000
-_LOAD_LEFT_OUT = Target("none", "none", ())
+# Shares are multiples of 1/_STEPS_OF_A_SHARE, so shares are short as text and add up to exactly 1.
+# The placement check allows an error that is 200 times as large.
+_STEPS_OF_A_SHARE = 10_000
+_TARGET_OF_OMITTED_LOAD = Target("none", "none", ())
 
 
 def as_list(selectors: S | list[S]) -> list[S]:
@@ -81,7 +81,7 @@ class LoadSelector:
         for selector in as_list(selectors):
             one_per_core, excluded = _one_per_core(selector, host), None
             if "without" in selector:
-                excluded = self._initiator(selector["without"])
+                excluded = self._initiator_of_reference(selector["without"])
             match self._only_key(selector, _INITIATOR_OPTIONS):
                 case "each":
                     every = host.initiators_of_level(selector["each"], one_per_core, excluded)
@@ -89,7 +89,7 @@ class LoadSelector:
                 case "each_set_of":
                     named += _worker_sets(selector, host)
                 case "first_pu_of":
-                    firsts = _first_pus(selector, host)[1]
+                    firsts = _first_pu_of_each_group(selector, host)[1]
                     found += pick_evenly_spread(firsts, selector.get("at_most"))
                 case "growing":
                     named += host.packed_and_spread_core_sets(selector["growing"])
@@ -97,21 +97,22 @@ class LoadSelector:
                     halves = host.packed_and_spread_core_sets(selector["first_half_of"], half=True)
                     named += [half for half in halves if half.kind != "spread"]
                 case "others_of":
-                    found += self._others(selector, one_per_core)
+                    found += self._remaining_cores_of_earlier_initiator(selector, one_per_core)
                 case "names":
                     for name in selector["names"]:
                         initiator = self._named_initiator(name, one_per_core)
                         (named if initiator.kind == "nodes" else found).append(initiator)
                 case "same_as":
-                    found.append(self._initiator(selector["same_as"]))
+                    found.append(self._initiator_of_reference(selector["same_as"]))
                 case "local_to":
                     nodes = map(
-                        host.nearest_initiator_node, self._endpoint(selector["local_to"]).nodes
+                        host.nearest_initiator_node,
+                        self._endpoint_of_reference(selector["local_to"]).nodes,
                     )
                     if near := [node for node in nodes if node is not None]:
                         named.append(host.worker_initiator(near, one_per_core))
                 case _:
-                    other = self._endpoint(selector["one_of_each_relation_to"])
+                    other = self._endpoint_of_reference(selector["one_of_each_relation_to"])
                     level = "core" if selector.get("by") == "l3_domain" else "node"
                     every = host.initiators_of_level(level, one_per_core, excluded)
                     relation = host.relation_function(selector.get("by"))
@@ -143,32 +144,36 @@ class LoadSelector:
                 case "spread_over":
                     found += _memory_of_own_packages(initiator, host)
                 case "policies":
-                    found += self._placements(selector["policies"], initiator)
+                    found += self._page_placements(selector["policies"], initiator)
                 case "none":
-                    found.append(_LOAD_LEFT_OUT)
+                    found.append(_TARGET_OF_OMITTED_LOAD)
                 case "local_to":
-                    end = self._endpoint(selector["local_to"])
+                    end = self._endpoint_of_reference(selector["local_to"])
                     if end.nodes or isinstance(
                         end, Initiator
                     ):  # the node of a drive may be unknown
                         found.append(host.target_of_nodes(host.local_memory_nodes(end)))
                 case "one_of_each_relation_to":
-                    other = self._endpoint(selector["one_of_each_relation_to"])
+                    other = self._endpoint_of_reference(selector["one_of_each_relation_to"])
                     found += first_of_each_relation(other, memory, host.endpoint_relation)
                 case "same_as":
-                    target = self._endpoint(selector["same_as"])
+                    target = self._endpoint_of_reference(selector["same_as"])
                     if not isinstance(target, Target):
                         wrong = f"{selector['same_as']} is not a target of an earlier load"
                         raise UserError(wrong, self.where)
                     found.append(target)
                 case "names":
                     names, known = selector["names"], {target.name: target for target in memory}
-                    found += self._known(names, known, "memory node")
+                    found += self._find_parts_by_name(names, known, "memory node")
                 case "opencl":
                     devices = {one.name: one for one in host.topology.opencl_devices}
                     wanted = selector["opencl"].get("names", list(devices))
-                    chosen = self._known(wanted, devices, "OpenCL device")
-                    found += [_LOAD_LEFT_OUT] if selector["opencl"].get("none") and devices else []
+                    chosen = self._find_parts_by_name(wanted, devices, "OpenCL device")
+                    found += (
+                        [_TARGET_OF_OMITTED_LOAD]
+                        if selector["opencl"].get("none") and devices
+                        else []
+                    )
                     found += map(host.opencl_target, chosen)
                 case _:
                     found += self._drive_sets(selector["drives"], initiator)
@@ -189,7 +194,7 @@ class LoadSelector:
             raise UserError(found, self.where, "give exactly one key that says what to select")
         return kinds[0]
 
-    def _endpoint(self, reference: str) -> Endpoint:
+    def _endpoint_of_reference(self, reference: str) -> Endpoint:
         """Return the endpoint that a reference names.
 
         ``memory.initiator`` is the initiator of the earlier load ``memory``.
@@ -199,22 +204,28 @@ class LoadSelector:
         check_name_is_allowed(reference, known, f"no earlier load has {reference}", self.where)
         return known[reference]
 
-    def _initiator(self, reference: str) -> Initiator:
-        endpoint = self._endpoint(reference)
+    def _initiator_of_reference(self, reference: str) -> Initiator:
+        endpoint = self._endpoint_of_reference(reference)
         if not isinstance(endpoint, Initiator):
             raise UserError(f"{reference} is not an initiator of an earlier load", self.where)
         return endpoint
 
-    def _known(self, names: Iterable[str], known: Mapping[str, S], what: str) -> list[S]:
+    def _find_parts_by_name(
+        self, names: Iterable[str], known: Mapping[str, S], what: str
+    ) -> list[S]:
         """Return the parts of this host that have these names."""
         for name in names:
             check_name_is_allowed(name, known, f"this host has no {what} {name!r}", self.where)
         return [known[name] for name in names]
 
-    def _others(self, selector: InitiatorSelector, one_per_core: bool) -> list[Initiator]:
+    def _remaining_cores_of_earlier_initiator(
+        self, selector: InitiatorSelector, one_per_core: bool
+    ) -> list[Initiator]:
         """Return the cores that an earlier initiator does not use, if there are any."""
         within = as_list(cast("str | list[str]", selector.get("within", "node")))
-        others = self.host.remaining_cores(self._initiator(selector["others_of"]), within)
+        others = self.host.remaining_cores(
+            self._initiator_of_reference(selector["others_of"]), within
+        )
         if others and selector.get("first_pu"):
             pus = self.host.initiators_of_level("pu", one_per_core)
             others = next(pu for pu in pus if pu.cpus[0] == min(others.cpus))
@@ -236,9 +247,9 @@ class LoadSelector:
             )
         if nodes and all(node_name(node) in known for node in nodes):
             return self.host.worker_initiator(nodes, one_per_core)
-        return self._known([name], known, "initiator")[0]
+        return self._find_parts_by_name([name], known, "initiator")[0]
 
-    def _placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
+    def _page_placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
         """Yield a target for each policy in `names`, but only first touch for one memory node."""
         for name in names:
             check_name_is_allowed(
@@ -285,14 +296,14 @@ class LoadSelector:
             case "all_of":
                 chosen = pick_evenly_spread([*groups.values()], most)
             case "all_of_each_set_of":
-                kind, chosen = "all_of_nodes", self._drives_of_node_sets(most or AT_MOST_SETS)
+                kind, chosen = "all_of_nodes", self._drives_of_node_sets(most or MOST_SAMPLED_SETS)
             case "all":
                 kind, chosen = "all", [every] if every else []
             case _:
                 known = {drive["component"]: (drive,) for drive in host.drives}
-                chosen = self._known(selector["names"], known, "drive")
+                chosen = self._find_parts_by_name(selector["names"], known, "drive")
         sets = [host.drive_set_target(kind, drives) for drives in chosen]
-        return [_LOAD_LEFT_OUT, *sets] if baseline else sets
+        return [_TARGET_OF_OMITTED_LOAD, *sets] if baseline else sets
 
     def _drives_of_node_sets(self, at_most: int) -> list[tuple[DriveFacts, ...]]:
         """Return the drives of each set of several nodes (or of a sample), small sets first."""
@@ -333,7 +344,7 @@ def name_of_all_initiators(selectors: InitiatorSelectors, host: HostResources) -
     words = []
     for selector in as_list(selectors):
         if "first_pu_of" in selector:
-            words.append(f"each_first_pu_of_{_first_pus(selector, host)[0]}")
+            words.append(f"each_first_pu_of_{_first_pu_of_each_group(selector, host)[0]}")
         else:
             words.append(f"each_{selector['each']}" if "each" in selector else "named")
     return "_and_".join(words)
@@ -351,11 +362,13 @@ def _one_per_core(selector: InitiatorSelector, host: HostResources) -> bool:
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
     """Return sets of every size of the nodes that have processing units."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
-    sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", AT_MOST_SETS))
+    sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", MOST_SAMPLED_SETS))
     return [host.worker_initiator(chosen, _one_per_core(selector, host)) for chosen in sets]
 
 
-def _first_pus(selector: InitiatorSelector, host: HostResources) -> tuple[str, list[Initiator]]:
+def _first_pu_of_each_group(
+    selector: InitiatorSelector, host: HostResources
+) -> tuple[str, list[Initiator]]:
     """Return the level of a selector `first_pu_of`, and its processing units as initiators."""
     return host.first_pu_of_each_group(selector["first_pu_of"], selector.get("at_least", 1))
 
@@ -425,14 +438,14 @@ def page_placement_target(
 
 
 def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
-    """Return pairs of node and share. The shares are multiples of 1/_SHARE_PARTS that add up to 1.
+    """Return pairs of node and share; shares are multiples of 1/_STEPS_OF_A_SHARE and add up to 1.
 
     The given shares may have another sum.
     """
     if shares is None:
         return None
-    whole = apportion_whole_numbers(_SHARE_PARTS, dict(sorted(shares.items())))
-    return tuple((node, part / _SHARE_PARTS) for node, part in whole.items() if part)
+    whole = apportion_whole_numbers(_STEPS_OF_A_SHARE, dict(sorted(shares.items())))
+    return tuple((node, part / _STEPS_OF_A_SHARE) for node, part in whole.items() if part)
 
 
 def notes_on_missing_weights(

@@ -9,18 +9,21 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from chaosity.documents.checked_yaml import (
-    DIFFERENT,
+    NO_DUPLICATES,
     Count,
     Name,
     Positive,
-    key_needs,
+    key_requires_other_key,
     needs_exactly_one_key_of,
 )
 
 # A number, or a template whose text is a number.
 NumberTemplate = str | float
 # The key `event` selects a line of JSON, and the key `key` selects a value in this line.
-EVENT_HAS_KEY = key_needs("event", "key"), key_needs("key", "event")
+CHECKS_OF_EVENT_AND_KEY = (
+    key_requires_other_key("event", "key"),
+    key_requires_other_key("key", "event"),
+)
 
 
 class Program(TypedDict):
@@ -105,9 +108,9 @@ class ProgressColumns(TypedDict):
     """Position of the column with the rate; the first column is 0."""
 
 
-_OUTPUT = "stdout (default), stderr, or a file or pattern"
+_MEANING_OF_OUTPUT_NAME = "stdout (default), stderr, or a file or pattern"
 OutputName = TypedDict(
-    "OutputName", {"in": Annotated[str, Field(description=_OUTPUT)]}, total=False
+    "OutputName", {"in": Annotated[str, Field(description=_MEANING_OF_OUTPUT_NAME)]}, total=False
 )
 
 
@@ -300,18 +303,24 @@ class BenchmarkDocument(TypedDict):
     """How the program reports progress; without this key, a rate is the rate of the whole run."""
     metrics: Annotated[dict[str, Metric], MinLen(1)]
     """Name of a metric, which ends with its unit -> where its value is found."""
-    counters: NotRequired[Annotated[list[str], MinLen(1), DIFFERENT]]
+    counters: NotRequired[Annotated[list[str], MinLen(1), NO_DUPLICATES]]
     """Counters of the processor, by their names in templates/counters.
 
     Each counter is optional, since most processors lack some of these counters.
     """
     valid: list[
-        Annotated[Condition, needs_exactly_one_key_of("json", "event", "regex"), *EVENT_HAS_KEY]
+        Annotated[
+            Condition, needs_exactly_one_key_of("json", "event", "regex"), *CHECKS_OF_EVENT_AND_KEY
+        ]
     ]
     """What the output must contain, so that a run is valid."""
     notes: NotRequired[
         Annotated[
-            list[Annotated[Remark, needs_exactly_one_key_of("json", "event"), *EVENT_HAS_KEY]],
+            list[
+                Annotated[
+                    Remark, needs_exactly_one_key_of("json", "event"), *CHECKS_OF_EVENT_AND_KEY
+                ]
+            ],
             MinLen(1),
         ]
     ]

@@ -42,11 +42,11 @@ from chaosity.errors import UserError, suggest_allowed_names
 # file of the project has 10 kB.
 _MOST_YAML_CHARACTERS = 2**20
 _MOST_YAML_VALUES = 100_000
-_DEEPEST_YAML = 100
-_LONGEST_NUMBER_BITS = 1024
+_MOST_YAML_LEVELS = 100
+_MOST_NUMBER_BITS = 1024
 # libyaml allows any depth of nesting, and crashes beyond some 30,000 levels. Only a text with fewer
 # signs of nesting than this limit is loaded before its depth is checked.
-_HARMLESS_YAML_SIGNS = 5000
+_MOST_UNCHECKED_NESTING_SIGNS = 5000
 # libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
@@ -74,8 +74,8 @@ def read_yaml(path: Path) -> Any:
         raise UserError(f"the file is not YAML: {problem}", place) from error
 
 
-def _too_deep(where: str) -> UserError:
-    return UserError(f"the file has more than {_DEEPEST_YAML} levels of nesting", where)
+def _nesting_error(where: str) -> UserError:
+    return UserError(f"the file has more than {_MOST_YAML_LEVELS} levels of nesting", where)
 
 
 def _check_yaml_text(text: str, where: str) -> None:
@@ -83,14 +83,14 @@ def _check_yaml_text(text: str, where: str) -> None:
     if len(text) > _MOST_YAML_CHARACTERS:
         raise UserError(f"the file has more than {_MOST_YAML_CHARACTERS} characters", where)
     # A text needs at least one of these signs for each level of nesting.
-    if sum(map(text.count, "[{-?:")) < _HARMLESS_YAML_SIGNS:
+    if sum(map(text.count, "[{-?:")) < _MOST_UNCHECKED_NESTING_SIGNS:
         return
     depth = 0
     for event in yaml.parse(text, YAML_LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST_YAML:
-            raise _too_deep(where)
+        if depth > _MOST_YAML_LEVELS:
+            raise _nesting_error(where)
 
 
 def _check_yaml_document(document: Any, where: str) -> None:
@@ -98,9 +98,9 @@ def _check_yaml_document(document: Any, where: str) -> None:
     values, rest = 0, [(document, 0)]
     while rest and values <= _MOST_YAML_VALUES:
         value, depth = rest.pop()
-        if depth > _DEEPEST_YAML:
-            raise _too_deep(where)
-        if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER_BITS:
+        if depth > _MOST_YAML_LEVELS:
+            raise _nesting_error(where)
+        if isinstance(value, int) and value.bit_length() > _MOST_NUMBER_BITS:
             raise UserError("a number has too many digits", where)  # Python cannot print it
         if isinstance(value, dict | list | set | tuple):
             inner = value.values() if isinstance(value, dict) else value
@@ -111,7 +111,7 @@ def _check_yaml_document(document: Any, where: str) -> None:
 
 
 # Settings of pydantic. Closed: an unknown key is an error. Strict: the text "3" is not a number.
-SETTINGS = ConfigDict(extra="forbid", strict=True)
+PYDANTIC_SETTINGS = ConfigDict(extra="forbid", strict=True)
 # Kind of an error of pydantic -> the expected type, in the words of JSON and YAML.
 EXPECTED_TYPES = {
     "string_type": "string",
@@ -127,12 +127,12 @@ EXPECTED_TYPES = {
 
 
 @cache
-def _adapter(document_type: Any) -> TypeAdapter[Any]:
-    """Return the checker of documents of a type, with `SETTINGS` also for all types inside it."""
-    return TypeAdapter(with_config(SETTINGS)(document_type))
+def _pydantic_adapter(document_type: Any) -> TypeAdapter[Any]:
+    """Return the checker of documents of a type, with `PYDANTIC_SETTINGS` also for inner types."""
+    return TypeAdapter(with_config(PYDANTIC_SETTINGS)(document_type))
 
 
-class _WithInheritedMeanings(GenerateJsonSchema):
+class _JsonSchemaMaker(GenerateJsonSchema):
     """Makes JSON schemas with the meanings of inherited keys, which pydantic omits."""
 
     def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
@@ -160,7 +160,7 @@ def json_schema(document_type: Any) -> dict[str, Any]:
     # Only the schema needs the docstrings of keys, and pydantic needs time to read them.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     adapter = TypeAdapter(with_config(settings)(document_type))
-    return adapter.json_schema(schema_generator=_WithInheritedMeanings)
+    return adapter.json_schema(schema_generator=_JsonSchemaMaker)
 
 
 def check_document(document: Any, document_type: Any, where: str) -> None:
@@ -173,7 +173,7 @@ def check_document(document: Any, document_type: Any, where: str) -> None:
             allowed.
     """
     try:
-        _adapter(document_type).validate_python(document)
+        _pydantic_adapter(document_type).validate_python(document)
     except ValidationError as error:
         raise _user_error(error.errors(include_url=False), document, document_type, where) from None
 
@@ -191,22 +191,26 @@ def _user_error(
     here = [error for error, place in inner if place == path]
     first = next((error for error in here if error["type"] not in EXPECTED_TYPES), here[0])
     kind, given, context = first["type"], first["input"], first.get("ctx", {})
-    place = f"{where}, {_written(path)}"
+    place = f"{where}, {_path_as_text(path)}"
     match kind:
         case "extra_forbidden" | "invalid_key":
             known = _known_keys(document_type, document, path[:-1])
             what, remedy = f"unknown key {path[-1]!r}", suggest_allowed_names(str(path[-1]), known)
-            return UserError(what, f"{where}, {_written(path[:-1])}", remedy)
+            return UserError(what, f"{where}, {_path_as_text(path[:-1])}", remedy)
         case "missing":
-            return UserError(f"the key {path[-1]!r} is missing", f"{where}, {_written(path[:-1])}")
+            return UserError(
+                f"the key {path[-1]!r} is missing", f"{where}, {_path_as_text(path[:-1])}"
+            )
         case "union_tag_not_found":
             return UserError(f"the key {context['discriminator']} is missing", place)
         case "union_tag_invalid":
             key, value = context["discriminator"].strip("'"), context["tag"]
-            remedy = suggest_allowed_names(str(value), _listed(context["expected_tags"]))
+            remedy = suggest_allowed_names(
+                str(value), _values_of_expectation(context["expected_tags"])
+            )
             return UserError(f"the value {value!r} is not allowed", f"{place}.{key}", remedy)
         case "literal_error":
-            remedy = suggest_allowed_names(str(given), _listed(context["expected"]))
+            remedy = suggest_allowed_names(str(given), _values_of_expectation(context["expected"]))
             return UserError(f"the value {given!r} is not allowed", place, remedy)
         case "string_pattern_mismatch":
             return UserError(f"{given!r} does not match {context['pattern']!r}", place)
@@ -226,11 +230,11 @@ def _user_error(
     return UserError(f"the value {given!r} is not allowed", place, f"it should {said}")
 
 
-def _written(path: Sequence[int | str]) -> str:
+def _path_as_text(path: Sequence[int | str]) -> str:
     return ".".join(map(str, path)) or "the document"
 
 
-def _listed(expected: str) -> list[str]:
+def _values_of_expectation(expected: str) -> list[str]:
     """Return the values in a text of pydantic such as "'a', 'b' or 'c'"."""
     return expected.replace(" or ", ", ").replace("'", "").split(", ")
 
@@ -249,14 +253,14 @@ def _path_in_document(error: ErrorDetails, document: Any) -> tuple[int | str, ..
 
 def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) -> list[str]:
     """Return the keys that the mapping at a path of a document may have."""
-    found = [*_alternatives(document_type)]
+    found = [*_types_of_annotation(document_type)]
     for step in path:
         document = document[step]
         found = [
             leaf
             for annotation in found
             for inner in _types_below(annotation, step)
-            for leaf in _alternatives(inner)
+            for leaf in _types_of_annotation(inner)
         ]
     mappings = [leaf for leaf in found if is_typeddict(leaf)]
     # If a mapping can be of several types, its key `kind` says which type is meant.
@@ -274,14 +278,14 @@ def _types_below(annotation: Any, step: int | str) -> Iterator[Any]:
         yield get_args(annotation)[-1]
 
 
-def _alternatives(annotation: Any) -> Iterator[Any]:
+def _types_of_annotation(annotation: Any) -> Iterator[Any]:
     """Yield the types that a value with this annotation may have."""
     origin = get_origin(annotation)
     if origin in (Annotated, NotRequired, Required):
-        yield from _alternatives(get_args(annotation)[0])
+        yield from _types_of_annotation(get_args(annotation)[0])
     elif origin in (Union, types.UnionType):
         for one in get_args(annotation):
-            yield from _alternatives(one)
+            yield from _types_of_annotation(one)
     elif origin is not Literal:
         yield annotation
 
@@ -289,7 +293,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 # An endpoint of a load in the same point, such as ``storage.initiator``.
-Side = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
+EndpointReference = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
 Text = Annotated[str, MinLen(1)]
 Texts = Annotated[list[Text], MinLen(1)]
 Positive = Annotated[float, Gt(0)]
@@ -313,7 +317,7 @@ OneOrSeveral = Annotated[
 ]
 
 
-def _different(values: list[Element]) -> list[Element]:
+def _check_no_duplicates(values: list[Element]) -> list[Element]:
     if twice := [value for number, value in enumerate(values) if value in values[:number]]:
         raise PydanticCustomError(
             "twice", "{value} is in the list twice", {"value": repr(twice[0])}
@@ -322,7 +326,7 @@ def _different(values: list[Element]) -> list[Element]:
 
 
 # A check that no element occurs twice in a list.
-DIFFERENT = AfterValidator(_different)
+NO_DUPLICATES = AfterValidator(_check_no_duplicates)
 
 
 def needs_exactly_one_key_of(*keys: str) -> AfterValidator:
@@ -337,7 +341,7 @@ def needs_exactly_one_key_of(*keys: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def key_needs(key: str, other: str) -> AfterValidator:
+def key_requires_other_key(key: str, other: str) -> AfterValidator:
     """Return a check that a mapping with a key has another key too."""
 
     def check(document: Mapping[str, Any]) -> Mapping[str, Any]:

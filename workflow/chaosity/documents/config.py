@@ -13,7 +13,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from chaosity.documents.checked_yaml import (
-    DIFFERENT,
+    NO_DUPLICATES,
     Count,
     Name,
     Positive,
@@ -23,7 +23,7 @@ from chaosity.documents.checked_yaml import (
 )
 from chaosity.documents.experiments import ExperimentDocument
 from chaosity.documents.shipped_documents import (
-    CONFIG,
+    DEFAULT_CONFIG_FILE,
     load_benchmark,
     load_experiment,
     path_in_repository,
@@ -82,9 +82,9 @@ class Config(TypedDict):
 
     inventory: Text
     """Ansible's inventory: a file or folder with all hosts."""
-    hosts: Annotated[list[str], DIFFERENT]
+    hosts: Annotated[list[str], NO_DUPLICATES]
     """Names of the hosts that are measured; empty: all hosts of the inventory."""
-    configurations: Annotated[list[Mode], DIFFERENT]
+    configurations: Annotated[list[Mode], NO_DUPLICATES]
     """Firmware modes in which each host is measured in turn, WITH REBOOTS. Empty: no reboot."""
     expected_configuration: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
     """Hosts in another configuration than this one are skipped; null: no host is skipped."""
@@ -94,7 +94,7 @@ class Config(TypedDict):
     """How measurements run as jobs of Slurm."""
     results: Text
     """Folder of the records and of all files that are computed from them."""
-    experiments: Annotated[list[str], MinLen(1), DIFFERENT]
+    experiments: Annotated[list[str], MinLen(1), NO_DUPLICATES]
     """Names of files below workflow/experiments, without .yaml."""
     sample: dict[str, Count]
     """Experiment -> maximum number of its points that are measured."""
@@ -124,15 +124,15 @@ class Config(TypedDict):
     """
     precision: str | Precision | None
     """Half width of intervals at which a run ends, such as 2% or 0.02; null: no target."""
-    known_from: Annotated[list[Text], DIFFERENT]
+    known_from: Annotated[list[Text], NO_DUPLICATES]
     """Earlier runs that steer a run with a budget, as selections of `chaosity compare`."""
 
 
 # Keys of the config whose values are numbers or mappings of numbers. Snakemake (9.27) reads a
 # number within braces on the command line as a text, as in
 # --config 'levels={latency_by_size: {bytes: 3}}'.
-NUMBER_KEYS = ("sample", "levels", "stopping", "working_set")
-_LONGEST_NUMBER = 40
+KEYS_WITH_NUMBERS = ("sample", "levels", "stopping", "working_set")
+_MOST_NUMBER_CHARACTERS = 40
 # The budget that is computed from the plan, see `rounds.budget.budget_of_config`.
 AUTO_BUDGET = "auto"
 
@@ -155,7 +155,7 @@ def _convert_number_texts(value: object) -> object:
     parsed: object = value
     # A text that is no number stays unchanged, so that the later error about its type names it.
     with contextlib.suppress(yaml.YAMLError, ValueError):
-        if isinstance(value, str) and 0 < len(value) <= _LONGEST_NUMBER:
+        if isinstance(value, str) and 0 < len(value) <= _MOST_NUMBER_CHARACTERS:
             parsed = yaml.safe_load(value)
     return value if isinstance(parsed, (str, dict, list)) else parsed
 
@@ -167,7 +167,9 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
         UserError: an unknown experiment, benchmark, category or parameter, or times that
             contradict each other.
     """
-    numbers = {key: _convert_number_texts(config[key]) for key in NUMBER_KEYS if key in config}
+    numbers = {
+        key: _convert_number_texts(config[key]) for key in KEYS_WITH_NUMBERS if key in config
+    }
     document = {**config, **numbers}
     check_document(document, Config, where)
     checked = cast(Config, document)
@@ -212,7 +214,7 @@ def _check_budget(
         raise UserError(str(error), f"{where}, {key}") from None
     if number == 0:
         raise UserError(f"{key} is zero", f"{where}, {key}")
-    if config["replicates"] != read_yaml(CONFIG)["replicates"]:
+    if config["replicates"] != read_yaml(DEFAULT_CONFIG_FILE)["replicates"]:
         what = f"{key} and replicates contradict: with {key}, the run chooses the replicates"
         raise UserError(what, f"{where}, {key}", f"leave out replicates or {key}")
 
@@ -230,20 +232,23 @@ def _check_benchmark(config: Config, category: str, name: str, where: str) -> No
         check_name_is_allowed(key, known, f"{name} has no parameter {key!r}", place)
 
 
-def read_config(path: Path = CONFIG) -> Config:
+def read_config(path: Path = DEFAULT_CONFIG_FILE) -> Config:
     """Return the config of a file, merged over the default as ``snakemake --configfile`` does."""
     given, where = read_yaml(path), path_in_repository(path)
     if not isinstance(given, dict):
         raise UserError(
             "the file has no key of a config",
             where,
-            f"{path_in_repository(CONFIG)} lists all keys",
+            f"{path_in_repository(DEFAULT_CONFIG_FILE)} lists all keys",
         )
-    return check_config(_merged(read_yaml(CONFIG), given), where)
+    return check_config(_merge_mappings(read_yaml(DEFAULT_CONFIG_FILE), given), where)
 
 
-def _merged(base: object, changes: object) -> Any:
+def _merge_mappings(base: object, changes: object) -> Any:
     """Return the changes, with the keys of `base` that each changed mapping lacks."""
     if isinstance(base, Mapping) and isinstance(changes, Mapping):
-        return {**base, **{key: _merged(base.get(key), value) for key, value in changes.items()}}
+        return {
+            **base,
+            **{key: _merge_mappings(base.get(key), value) for key, value in changes.items()},
+        }
     return changes

@@ -9,16 +9,16 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
 from chaosity.documents.checked_yaml import (
-    DIFFERENT,
+    NO_DUPLICATES,
     Count,
+    EndpointReference,
     Name,
     OneOrSeveral,
     Positive,
-    Side,
     Text,
     Texts,
     Value,
-    key_needs,
+    key_requires_other_key,
     needs_exactly_one_key_of,
 )
 from chaosity.documents.figures import AnyFigure
@@ -48,7 +48,7 @@ class InitiatorSelector(TypedDict, total=False):
     """
     first_pu_of: AnyGroup
     """The first processing unit of each part of this kind, such as of each node."""
-    without: Side
+    without: EndpointReference
     """With `each` and `one_of_each_relation_to`: leave out the cores of this earlier initiator."""
     at_least: Annotated[int, Ge(2)]
     """The least number of groups, such as 2 L3 domains.
@@ -65,7 +65,7 @@ class InitiatorSelector(TypedDict, total=False):
     """
     first_half_of: CoreGroup
     """The first half of each group's cores; `others_of` with `within` takes the second half."""
-    others_of: Side
+    others_of: EndpointReference
     """Cores near this other initiator that the other initiator does not use."""
     within: OneOrSeveral[CoreGroup]
     """Kind of group in which `others_of` takes cores; of several, the group with most cores."""
@@ -77,14 +77,14 @@ class InitiatorSelector(TypedDict, total=False):
     Core kinds are called efficiency_cores and performance_cores, or kind0, kind1, ... if there are
     more than two or if the faster kind is unknown.
     """
-    same_as: Side
+    same_as: EndpointReference
     """The initiator of another load of the point."""
-    local_to: Side
+    local_to: EndpointReference
     """The cores of the nodes with the memory or the drives of this target.
 
     If a node with memory has no cores, the cores of the nearest node are taken.
     """
-    one_of_each_relation_to: Side
+    one_of_each_relation_to: EndpointReference
     """One node for each relation to this endpoint.
 
     The relations are: the same node, another node of the package, a node of another package.
@@ -180,11 +180,11 @@ class TargetSelector(TypedDict, total=False):
     """With `each`: only memory nodes that have no nearer initiator than this initiator."""
     none: Literal[True]
     """Also a point without this load, as the baseline."""
-    local_to: Side
+    local_to: EndpointReference
     """The memory nodes of this initiator or, if there are none, the nearest memory nodes."""
-    one_of_each_relation_to: Side
+    one_of_each_relation_to: EndpointReference
     """One memory node for each relation to this endpoint."""
-    same_as: Side
+    same_as: EndpointReference
     """The target of another load of the point."""
     names: Texts
     """Memory nodes by name, such as node3."""
@@ -199,11 +199,11 @@ class BufferSelector(TypedDict, total=False):
 
     each: Literal["node"]
     """Every memory node."""
-    local_to: Side
+    local_to: EndpointReference
     """The memory nodes of this endpoint."""
     names: Texts
     """Memory nodes by name."""
-    one_of_each_relation_to: Side
+    one_of_each_relation_to: EndpointReference
     """One memory node for each relation to this endpoint."""
 
 
@@ -299,14 +299,14 @@ class FactorLevelRule(TypedDict, total=False):
 
     design: Literal[True]
     """The level is the name of the point's design."""
-    relation: Annotated[list[Side], Field(min_length=2, max_length=2)]
+    relation: Annotated[list[EndpointReference], Field(min_length=2, max_length=2)]
     """Two endpoints; the level says where the second endpoint is, seen from the first endpoint.
 
     Levels are, for example, same node, same package and other package.
     """
     by: Literal["package", "l3_domain"]
     """package: same, other or both packages; l3_domain: a shared L3 domain is a level, too."""
-    count: Side
+    count: EndpointReference
     """LOAD.target; the level is the number of drives of this target."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
     """The level is the name of LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel."""
@@ -334,7 +334,7 @@ class RelativeMetric(TypedDict):
     The analysis of variance leaves references out. A figure hides them with
     `where: {reference: false}`.
     """
-    same: NotRequired[Annotated[list[Text], MinLen(1), DIFFERENT]]
+    same: NotRequired[Annotated[list[Text], MinLen(1), NO_DUPLICATES]]
     """Factors, levels or columns in which load and reference agree."""
     of_means: NotRequired[Literal[True]]
     """One ratio of the mean times of all replicates, instead of one ratio for each replicate.
@@ -398,7 +398,7 @@ class ExperimentDocument(TypedDict):
             Annotated[
                 FactorLevelRule,
                 needs_exactly_one_key_of("design", "relation", "count", "level", "mode"),
-                key_needs("by", "relation"),
+                key_requires_other_key("by", "relation"),
             ],
         ]
     ]
@@ -409,8 +409,8 @@ class ExperimentDocument(TypedDict):
                 Annotated[
                     RelativeMetric,
                     needs_exactly_one_key_of("to", "per"),
-                    key_needs("to", "same"),
-                    key_needs("same", "to"),
+                    key_requires_other_key("to", "same"),
+                    key_requires_other_key("same", "to"),
                 ]
             ],
             MinLen(1),

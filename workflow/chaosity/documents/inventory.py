@@ -11,7 +11,7 @@ from annotated_types import Ge, Le
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from chaosity.documents.checked_yaml import DIFFERENT, Text
+from chaosity.documents.checked_yaml import NO_DUPLICATES, Text
 
 
 class StorageFilesReplacingDrives(TypedDict):
@@ -40,13 +40,13 @@ class HostVariables(TypedDict, total=False):
     """
     chaosity_simulated: Text
     """Description of a machine. With it, the host does not exist and its records are simulated."""
-    chaosity_destructive_drives: Annotated[list[Text], DIFFERENT]
+    chaosity_destructive_drives: Annotated[list[Text], NO_DUPLICATES]
     """The only drives that measurements may write to.
 
     Each drive is named by its serial number, by its name below /dev/disk/by-id, or by its path in
     `chaosity_extra_drives`.
     """
-    chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], DIFFERENT]
+    chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], NO_DUPLICATES]
     """Paths of block devices that are measured besides NVMe drives; these devices are only read."""
     chaosity_slurm_node: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Slurm's name of the host; default: the name of the host in the inventory."""

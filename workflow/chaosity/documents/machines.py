@@ -9,14 +9,14 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from chaosity.documents.checked_yaml import (
-    DIFFERENT,
+    NO_DUPLICATES,
     Count,
     Index,
     NotNegative,
     Positive,
     Share,
     Text,
-    key_needs,
+    key_requires_other_key,
 )
 
 MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
@@ -117,9 +117,9 @@ class DriveCapacities(TypedDict):
     """The most small random reads that a drive serves in a second."""
 
 
-SMALL_READS_ARE_COMPLETE = (
-    key_needs("read_latency_ns", "random_reads_per_second"),
-    key_needs("random_reads_per_second", "read_latency_ns"),
+CHECKS_OF_RANDOM_READ_KEYS = (
+    key_requires_other_key("read_latency_ns", "random_reads_per_second"),
+    key_requires_other_key("random_reads_per_second", "read_latency_ns"),
 )
 
 
@@ -167,7 +167,7 @@ FaultName = Literal[
     "swapped_distances",
     "waiting_l3_domains",
 ]
-SomeIndexes = Annotated[list[Index], DIFFERENT]
+SomeIndexes = Annotated[list[Index], NO_DUPLICATES]
 
 
 class FaultKind(NamedTuple):
@@ -180,42 +180,48 @@ class FaultKind(NamedTuple):
     capacity: tuple[str, str] | None = None
 
 
-def _kind(keys: str, **others: Any) -> FaultKind:
+def _make_fault_kind(keys: str, **others: Any) -> FaultKind:
     return FaultKind(frozenset(keys.split()), **others)
 
 
-_DRIVES = ("drives", "read_bytes_per_second")
-_REMOTE_DRIVES = ("drives", "remote_package_bytes_per_second")
+_DRIVE_READ_CAPACITY = ("drives", "read_bytes_per_second")
+_REMOTE_DRIVE_CAPACITY = ("drives", "remote_package_bytes_per_second")
 # The function `affected_resources` in simulation/machine_description.py has the effects of faults
 # that leave a share of a capacity. Other functions of that module have the effects of the other
 # faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
-    "slow_node": _kind("node remaining", capacity=("memory", "package_bytes_per_second")),
-    "slow_link": _kind(
+    "slow_node": _make_fault_kind(
+        "node remaining", capacity=("memory", "package_bytes_per_second")
+    ),
+    "slow_link": _make_fault_kind(
         "from_package to_package remaining",
         capacity=("links", "package_to_package_bytes_per_second"),
     ),
-    "slow_drive": _kind("drive remaining", capacity=_DRIVES),
-    "slow_port": _kind("drives remaining", capacity=_DRIVES),
-    "slow_drive_path": _kind(
-        "drive_node remaining", optional_keys=frozenset({"to_package"}), capacity=_REMOTE_DRIVES
+    "slow_drive": _make_fault_kind("drive remaining", capacity=_DRIVE_READ_CAPACITY),
+    "slow_port": _make_fault_kind("drives remaining", capacity=_DRIVE_READ_CAPACITY),
+    "slow_drive_path": _make_fault_kind(
+        "drive_node remaining",
+        optional_keys=frozenset({"to_package"}),
+        capacity=_REMOTE_DRIVE_CAPACITY,
     ),
-    "shared_drive_path": _kind("drive_nodes to_package remaining", capacity=_REMOTE_DRIVES),
-    "slow_core": _kind("core remaining", capacity=("memory", "core_bytes_per_second")),
-    "slow_l3_domain": _kind(
+    "shared_drive_path": _make_fault_kind(
+        "drive_nodes to_package remaining", capacity=_REMOTE_DRIVE_CAPACITY
+    ),
+    "slow_core": _make_fault_kind("core remaining", capacity=("memory", "core_bytes_per_second")),
+    "slow_l3_domain": _make_fault_kind(
         "l3_domain remaining", capacity=("memory", "l3_domain_bytes_per_second")
     ),
-    "slow_host": _kind("remaining"),
-    "swapped_distances": _kind("nodes"),
-    "waiting_l3_domains": _kind(
+    "slow_host": _make_fault_kind("remaining"),
+    "swapped_distances": _make_fault_kind("nodes"),
+    "waiting_l3_domains": _make_fault_kind(
         "l3_domains wait_ns from_bytes",
         optional_keys=frozenset({"smallest_bytes", "largest_bytes"}),
     ),
 }
 # Keys that every fault may have.
-KEYS_OF_EACH_FAULT = frozenset({"fault", "host", "since"})
+KEYS_OF_ALL_FAULTS = frozenset({"fault", "host", "since"})
 # Key of a fault -> the kind of part that the values of this key name.
-PART_OF_FAULT_KEY = {
+PART_KIND_BY_FAULT_KEY = {
     **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
     **dict.fromkeys(("from_package", "to_package"), "package"),
     **dict.fromkeys(("drive", "drives"), "drive"),
@@ -329,7 +335,7 @@ class SharedMachineKeys(TypedDict):
     """Capacities of the links between nodes and packages."""
     core_to_core_ns: NotRequired[CoreToCoreLatencies]
     """Times of the transfer of a cache line between cores."""
-    drives: NotRequired[Annotated[DriveCapacities, *SMALL_READS_ARE_COMPLETE]]
+    drives: NotRequired[Annotated[DriveCapacities, *CHECKS_OF_RANDOM_READ_KEYS]]
     """Capacities of the drives, which are the same for each drive."""
     devices: NotRequired[GpuBandwidths]
     """Capacities of the GPUs, which are the same for each GPU."""

@@ -17,15 +17,15 @@ from chaosity.errors import UserError, check_name_is_allowed
 from chaosity.units import metric_has_unit
 
 ROOT = Path(__file__).resolve().parents[3]
-CONFIG = ROOT / "config" / "config.yaml"
-EXPERIMENTS = ROOT / "workflow" / "experiments"
-BENCHMARKS = ROOT / "templates" / "benchmarks"
-COUNTERS = ROOT / "templates" / "counters"
-PUBLISHED = ROOT / "templates" / "published"
-PROCESSORS = ROOT / "templates" / "processors"
+DEFAULT_CONFIG_FILE = ROOT / "config" / "config.yaml"
+EXPERIMENTS_FOLDER = ROOT / "workflow" / "experiments"
+BENCHMARKS_FOLDER = ROOT / "templates" / "benchmarks"
+COUNTERS_FOLDER = ROOT / "templates" / "counters"
+PUBLISHED_FOLDER = ROOT / "templates" / "published"
+PROCESSORS_FOLDER = ROOT / "templates" / "processors"
 
 # Pattern of a Jinja2 expression in a text of a benchmark file.
-_TEMPLATE = re.compile(r"\{\{.*?\}\}")
+_JINJA_EXPRESSION = re.compile(r"\{\{.*?\}\}")
 
 
 def path_as_given_or_in_repository(name: str) -> Path:
@@ -79,8 +79,10 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
     Raises:
         UserError: there is no such file, or its content is wrong.
     """
-    document = cast(ExperimentDocument, read_document(EXPERIMENTS, name, ExperimentDocument, where))
-    place = f"{path_in_repository(EXPERIMENTS)}/{name}.yaml"
+    document = cast(
+        ExperimentDocument, read_document(EXPERIMENTS_FOLDER, name, ExperimentDocument, where)
+    )
+    place = f"{path_in_repository(EXPERIMENTS_FOLDER)}/{name}.yaml"
     loads = {load for design in document["designs"].values() for load in design["loads"]}
     _check_relative_metrics(document, loads, place)
     for index, entry in enumerate(document.get("resources", [])):
@@ -119,8 +121,13 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
         UserError: there is no such file, its content is wrong, a metric needs a counter that is not
             listed, or a regular expression is wrong.
     """
-    document = cast(BenchmarkDocument, read_document(BENCHMARKS, name, BenchmarkDocument, where))
-    listed, file = document.get("counters", []), f"{path_in_repository(BENCHMARKS)}/{name}.yaml"
+    document = cast(
+        BenchmarkDocument, read_document(BENCHMARKS_FOLDER, name, BenchmarkDocument, where)
+    )
+    listed, file = (
+        document.get("counters", []),
+        f"{path_in_repository(BENCHMARKS_FOLDER)}/{name}.yaml",
+    )
     for metric, source in document["metrics"].items():
         place = f"{file}, metrics.{metric}"
         if counter := source.get("counter"):
@@ -142,7 +149,7 @@ def _check_regular_expression(source: OutputValue, where: str) -> None:
     """Check that Python accepts the regular expression of a source, in which templates may be."""
     pattern = source.get("regex", "")
     try:
-        groups = re.compile(_TEMPLATE.sub("x", pattern)).groups
+        groups = re.compile(_JINJA_EXPRESSION.sub("x", pattern)).groups
     except re.error as error:
         raise UserError(f"{pattern!r} is not a regular expression: {error}", where) from None
     if groups > 1:

@@ -35,7 +35,7 @@ from chaosity.components import (
 from chaosity.errors import UserError
 from chaosity.health.change_points import LEAST_NIGHTS, Segment, date_interval, find_segments
 from chaosity.health.check_points import (
-    MATTERS,
+    LEAST_REPORTED_LOSS_OF_CHECK,
     CheckedValue,
     CheckPoint,
     RecentValues,
@@ -215,7 +215,7 @@ def append_check(
 # Fewest checks of a series. In a shorter series, a few odd nights would be most of the values.
 _FEWEST_CHECKS = 7
 # If the last median is worse than the best running median by less than this, no loss is reported.
-_LIKELY = 0.9 * MATTERS
+_LIKELY = 0.9 * LEAST_REPORTED_LOSS_OF_CHECK
 _TABLE = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
     *("replaced", "change", "change_percent", "earliest", "latest", "explained_by"),
@@ -409,7 +409,7 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
         lasting = [(min(after, end) - before, begin) for before, after, begin in changes]
         away, begin = max(lasting, default=(0.0, 0))
         loss = lost_share(away, metric)
-        if loss > MATTERS:
+        if loss > LEAST_REPORTED_LOSS_OF_CHECK:
             found.append(LastingLoss(point, [*values][begin], loss))
     return sorted(found, key=lambda each: -each.loss)
 

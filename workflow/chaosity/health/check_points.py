@@ -33,8 +33,7 @@ from chaosity.design.point_expansion import json_fingerprint
 from chaosity.health.change_points import variance_from_neighbour_differences
 from chaosity.place_names import node_name
 from chaosity.records.record_format import Load, Point, PointKey, PointStoppingRule, point_key
-from chaosity.statistics.estimates import MATTERS as MATTERS_BETWEEN_HOSTS
-from chaosity.statistics.estimates import lost_share, variance_of_median
+from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE, lost_share, variance_of_median
 from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
 from chaosity.topology.topology_model import Topology
 
@@ -166,7 +165,7 @@ def _shortened(point: Point) -> Point:
 # deviations that this assumption weighs. Runs of a machine differ by 1 to 2 % from boot to boot.
 _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
 # A smaller loss is not reported, even if it is clear: a reboot can change values by as much.
-MATTERS = 0.02
+LEAST_REPORTED_LOSS_OF_CHECK = 0.02
 # A healthy host has one false alarm in this many checks.
 _CHECKS_PER_FALSE_ALARM = 365.0
 # Number of last checks that are judged together, and number of first checks that they are compared
@@ -207,7 +206,7 @@ class LossEvidence:
     @property
     def is_clear(self) -> bool:
         """Return whether the loss is large enough to matter and not explained by chance."""
-        return self.loss > max(self.limit, MATTERS)
+        return self.loss > max(self.limit, LEAST_REPORTED_LOSS_OF_CHECK)
 
 
 @dataclass(frozen=True)
@@ -384,7 +383,7 @@ def compare_with_equal_hosts(
     )
     away = np.where([less_is_better(name) for name in metrics], 1.0, -1.0) * (logs[:, 0] - expected)
     limits = stats.t.isf(probability_of_false_alarm(len(values)), freedom) * spread
-    limits = np.maximum(limits, math.log1p(MATTERS_BETWEEN_HOSTS))
+    limits = np.maximum(limits, math.log1p(LEAST_REPORTED_DIFFERENCE))
     hosts = np.count_nonzero(~np.isnan(logs[:, 1:]), axis=1)
     found = {}
     for value, log, limit, number in zip(compared, away, limits, hosts, strict=True):

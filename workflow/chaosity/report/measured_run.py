@@ -22,7 +22,7 @@ from chaosity.components import (
     read_component_histories,
 )
 from chaosity.documents.checked_yaml import read_yaml
-from chaosity.documents.shipped_documents import CONFIG, load_experiment
+from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE, load_experiment
 from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
 from chaosity.figures.figure_files import FigureFile, draw_checks_over_time, draw_figures
 from chaosity.health.check_history import SERIES_FILE, read_check_history
@@ -162,7 +162,7 @@ class Run:
     findings_file: Path | None = None  # output of `chaosity anomalies --json`
     drawing_file: Path | None = None  # the topology as SVG, drawn by lstopo
     other_tables: tuple[Path, ...] = ()  # tidy tables of the host's other configurations
-    config_file: Path = CONFIG  # the workflow's config
+    config_file: Path = DEFAULT_CONFIG_FILE  # the workflow's config
 
     @property
     def folder(self) -> Path:

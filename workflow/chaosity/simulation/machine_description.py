@@ -22,8 +22,8 @@ from chaosity.components import drive_component_name
 from chaosity.documents.checked_yaml import check_document, read_yaml
 from chaosity.documents.machines import (
     FAULT_KINDS,
-    KEYS_OF_EACH_FAULT,
-    PART_OF_FAULT_KEY,
+    KEYS_OF_ALL_FAULTS,
+    PART_KIND_BY_FAULT_KEY,
     Fault,
     MachineDescription,
     MachineFile,
@@ -108,7 +108,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         place, kind = f"{where}, faults.{number}", FAULT_KINDS[fault["fault"]]
         if missing := sorted(kind.keys - fault.keys()):
             raise UserError(f"the fault {fault['fault']} needs the key {missing[0]!r}", place)
-        if extra := sorted(fault.keys() - kind.keys - kind.optional_keys - KEYS_OF_EACH_FAULT):
+        if extra := sorted(fault.keys() - kind.keys - kind.optional_keys - KEYS_OF_ALL_FAULTS):
             raise UserError(f"unknown key {extra[0]!r} of the fault {fault['fault']}", place)
         try:
             date.fromisoformat(fault.get("since", _ALWAYS))
@@ -117,8 +117,8 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
             raise UserError(wrong, f"{place}.since", "write the date as 2026-11-22") from error
         for key, value in fault.items():
             for name in value if isinstance(value, list) else [value]:
-                if key in PART_OF_FAULT_KEY:
-                    check(PART_OF_FAULT_KEY[key], name, f"faults.{number}.{key}")
+                if key in PART_KIND_BY_FAULT_KEY:
+                    check(PART_KIND_BY_FAULT_KEY[key], name, f"faults.{number}.{key}")
         section, capacity = kind.capacity or ("", "")
         if section == "drives" and "drives" not in machine:
             remedy = "add the key `drives` with their rates"

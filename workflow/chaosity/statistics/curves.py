@@ -52,7 +52,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
-from chaosity.statistics.estimates import LEVEL, Estimate, Values, intervals_and_p_of_ratios
+from chaosity.statistics.estimates import (
+    FALSE_ALARM_PROBABILITY,
+    Estimate,
+    Values,
+    intervals_and_p_of_ratios,
+)
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
 SHARES = (50, 75, 90)  # per cent of the peak
@@ -288,8 +293,8 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     sizes = np.array(n)[:, None]
     p = intervals_and_p_of_ratios(difference, variances / sizes, sizes - 1, np.exp(difference))[2]
     points = max(len(bandwidth) for side in curves for bandwidth, _ in side)
-    sign, clear = np.sign(difference), np.flatnonzero(p < LEVEL / points)
-    apart = np.flatnonzero(p < LEVEL)
+    sign, clear = np.sign(difference), np.flatnonzero(p < FALSE_ALARM_PROBABILITY / points)
+    apart = np.flatnonzero(p < FALSE_ALARM_PROBABILITY)
     found = []
     for change in np.flatnonzero(np.diff(sign[clear])):
         begin, end = clear[change], clear[change + 1]

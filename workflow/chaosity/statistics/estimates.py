@@ -554,14 +554,14 @@ def t_interval(
 
 
 # Probability that a test reports a difference although there is none.
-LEVEL = 0.05
+FALSE_ALARM_PROBABILITY = 0.05
 # A smaller relative difference between equal components, hosts or runs is not worth a person's
 # time. Equal components differ by 1 or 2 %, and so do two runs with a reboot between the runs. A
 # wrong setting or a slow memory module costs at least 5 %.
-MATTERS = 0.05
+LEAST_REPORTED_DIFFERENCE = 0.05
 # The smallest relative difference that matters within a single run, in which a disturbance of a few
 # seconds looks like a fault.
-MATTERS_IN_ONE_RUN = 0.08
+LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN = 0.08
 
 
 def lost_share(log_loss: float, metric: str) -> float:
@@ -628,4 +628,4 @@ def is_variation_between_cells_significant(
     freedom = float(noise.freedom.sum())
     error = noise.freedom[within] @ noise.variance[within] / freedom
     with np.errstate(invalid="ignore", divide="ignore"):
-        return bool(stats.f.sf(between / error, number - 1, freedom) < LEVEL)
+        return bool(stats.f.sf(between / error, number - 1, freedom) < FALSE_ALARM_PROBABILITY)

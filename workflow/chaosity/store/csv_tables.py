@@ -38,7 +38,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
 from chaosity.documents.reference_data import PublishedForm
-from chaosity.documents.shipped_documents import PUBLISHED, read_document
+from chaosity.documents.shipped_documents import PUBLISHED_FOLDER, read_document
 from chaosity.errors import UserError, check_name_is_allowed, printable_text
 from chaosity.records.record_format import VALID
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
@@ -391,7 +391,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         UserError: the file cannot be read, has no row of values, lacks a column, or has a value
             that is not a positive number; the error names the row.
     """
-    document: PublishedForm = read_document(PUBLISHED, form, PublishedForm, "the form")
+    document: PublishedForm = read_document(PUBLISHED_FOLDER, form, PublishedForm, "the form")
     for name in document["columns"]:
         problem = f"the tidy table has no column {name!r}"
         check_name_is_allowed(name, COLUMNS, problem, f"the form {form}, columns")

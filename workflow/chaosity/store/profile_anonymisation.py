@@ -25,7 +25,12 @@ from typing import Any
 import pandas as pd
 
 from chaosity.documents.checked_yaml import read_yaml
-from chaosity.documents.shipped_documents import BENCHMARKS, EXPERIMENTS, PUBLISHED, yaml_file_names
+from chaosity.documents.shipped_documents import (
+    BENCHMARKS_FOLDER,
+    EXPERIMENTS_FOLDER,
+    PUBLISHED_FOLDER,
+    yaml_file_names,
+)
 from chaosity.place_names import name_of_spread_target, parse_place_name
 from chaosity.store.profile_database import PROFILE_KEYS, TABLES, ProfileTables
 from chaosity.store.tidy_table_parquet import rows_to_table
@@ -364,7 +369,7 @@ def _shipped() -> dict[str, frozenset[str]]:
     """Return kind of name (experiment, benchmark, ...) -> all its names in the project's files."""
     benchmarks, experiments, forms = (
         [read_yaml(folder / f"{name}.yaml") for name in yaml_file_names(folder)]
-        for folder in (BENCHMARKS, EXPERIMENTS, PUBLISHED)
+        for folder in (BENCHMARKS_FOLDER, EXPERIMENTS_FOLDER, PUBLISHED_FOLDER)
     )
     columns = [form.get("columns", {}) for form in forms]
     designs = [design for document in experiments for design in document["designs"].values()]

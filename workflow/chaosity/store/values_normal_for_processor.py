@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from chaosity.documents.reference_data import ProcessorsDocument
-from chaosity.documents.shipped_documents import PROCESSORS, read_document, yaml_file_names
+from chaosity.documents.shipped_documents import PROCESSORS_FOLDER, read_document, yaml_file_names
 from chaosity.store.csv_tables import BANDWIDTH, LATENCY
 from chaosity.store.measurements import WORKING_SET, Measurements, less_is_better, parse_levels_json
 from chaosity.store.profile_database import find_profiles, read_profile_measurements
@@ -83,8 +83,10 @@ def compare_with_published_values(
         return []
     per_package = len(topology.packages[0].nodes)
     tables, found = list(hosts), list[ValueComparedWithNormal]()
-    for name in yaml_file_names(PROCESSORS):
-        document = read_document(PROCESSORS, name, ProcessorsDocument, str(PROCESSORS))
+    for name in yaml_file_names(PROCESSORS_FOLDER):
+        document = read_document(
+            PROCESSORS_FOLDER, name, ProcessorsDocument, str(PROCESSORS_FOLDER)
+        )
         source = f"{document['method']}; {document['source']}; {document['url']}"
         for entry in document["values"]:
             # The model "Gold 6140" must not match the processor "Gold 6140M".

@@ -27,7 +27,7 @@ from chaosity.errors import UserError
 from chaosity.records.record_format import Load, Point, point_key
 from chaosity.simulation.machine_model import MachineModel, Routes
 from chaosity.simulation.simulated_loads import processing_units_of_load, share_of_peak_rate
-from chaosity.statistics.estimates import MATTERS
+from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE
 from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine
@@ -54,8 +54,8 @@ _BUSY = 0.01
 Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
-# A cell departs from the model if the logarithms differ by more than `MATTERS` and by more than
-# this many standard deviations. By chance, one cell in two million departs.
+# A cell departs from the model if the logarithms differ by more than `LEAST_REPORTED_DIFFERENCE`
+# and by more than this many standard deviations. By chance, one cell in two million departs.
 _DEPARTS_SIGMAS = 5.0
 
 # The kind that stands for values of all kinds, see `kind_of_value`.
@@ -109,7 +109,7 @@ def departs(difference: float, scale: float) -> bool:
         difference: difference of the logarithms of value and model.
         scale: standard deviation of such differences, `FittedMachine.scale`.
     """
-    return abs(difference) > max(MATTERS, _DEPARTS_SIGMAS * scale)
+    return abs(difference) > max(LEAST_REPORTED_DIFFERENCE, _DEPARTS_SIGMAS * scale)
 
 
 @dataclass
@@ -252,7 +252,7 @@ class ModelOfPoints:
 DRAWS = 200
 # A prediction names a parameter that the data do not determine if other values of the parameter
 # change the prediction by more than this share.
-MATTERS_FOR_PREDICTION = 0.02
+LEAST_NAMED_CHANGE_OF_PREDICTION = 0.02
 
 # (name of the load, metric)
 ValueKey = tuple[str, str]
@@ -445,7 +445,10 @@ def undetermined_parameters(
             fitted.values, own, other
         )
         changed = _values(fitted, topology, loads, values)
-        if any(abs(math.log(changed[key] / usual[key])) > MATTERS_FOR_PREDICTION for key in usual):
+        if any(
+            abs(math.log(changed[key] / usual[key])) > LEAST_NAMED_CHANGE_OF_PREDICTION
+            for key in usual
+        ):
             if not (each.at_least or each.value):
                 raise unknown(own)
             found.append(own)
