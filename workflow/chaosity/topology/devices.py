@@ -1,10 +1,10 @@
-"""Make the model's drives, GPUs, OpenCL devices, accelerators and NICs, each with its nearest node.
+"""Make the drives, GPUs, OpenCL devices, accelerators and NICs of the topology model.
 
-hwloc may attach a device to the whole machine. The node of such a device is None, unless the
-machine has only one node with processors.
+Each device has its nearest node. hwloc may attach a device to the machine instead of a node. Then
+the node of the device is None, unless the machine has only one node with processors.
 
-Each file in templates/accelerators describes one kind of accelerators. Any other accelerator is
-named after its PCI class.
+Each file in templates/accelerators describes one kind of accelerators. An accelerator of no
+described kind is named after its PCI class.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _FOLDER = ROOT / "templates" / "accelerators"
 # PCI class -> kind of accelerator (PCI Code and ID Assignment Specification).
 _CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
-# hwloc's numbers for the types of operating system devices.
+# hwloc's numbers for two types of operating system devices.
 _OSDEV_DMA, _OSDEV_COPROCESSOR = "4", "5"
 _OTHER_KIND = "Not measured: no load uses it."
 
@@ -69,12 +69,12 @@ def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
 
 
 def sentence_on_what_is_not_measured(kind: str) -> str:
-    """Return the sentence that says what Chaosity does not measure of a kind of accelerators."""
+    """Return a sentence on what Chaosity does not measure of a kind of accelerators."""
     return next((k["not_measured"] for k in accelerator_kinds() if k["name"] == kind), _OTHER_KIND)
 
 
 def accelerators_of_known_kinds(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
-    """Return the accelerators whose kind has a file in templates/accelerators."""
+    """Return those accelerators whose kind has a file in templates/accelerators."""
     names = {kind["name"] for kind in accelerator_kinds()}
     return [each for each in accelerators if each.kind in names]
 
@@ -119,29 +119,31 @@ def _places_text(found: Sequence[Accelerator]) -> str:
 
 
 _NVME_CLASS = "0108"
-# With native multipath, paths are hidden block devices `nvme<subsystem>c<controller>n<ns>`. The
-# disk that programs can open is `nvme<subsystem>n<ns>` (drivers/nvme/host/multipath.c).
+# With native multipath, each path to a drive is a hidden block device
+# `nvme<subsystem>c<controller>n<ns>`. Programs open the block device `nvme<subsystem>n<ns>`
+# (drivers/nvme/host/multipath.c).
 _NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
 _COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
-# If several libraries show a GPU, the GPU gets its name from the first of these libraries. The
-# libraries whose names the vendor's own programs use come first.
+# If several libraries show a GPU, the name of the GPU comes from the library that is listed first
+# here. Libraries whose names the programs of the vendor use are listed first.
 _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
-# PCI vendors NVIDIA, AMD and Intel, who make GPUs. Other display functions (ASPEED, Matrox) serve a
-# remote console.
+# The PCI vendors NVIDIA, AMD and Intel make GPUs. Display devices of other vendors (ASPEED, Matrox)
+# serve a remote console.
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
-# Newer Instinct GPUs have the PCI class of accelerators, as Intel's NPUs do.
+# PCI vendor and class of newer AMD Instinct GPUs. Their class is that of accelerators, which
+# Intel's NPUs also have.
 _AMD_INSTINCT = ("1002", "1200")
 _OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC = "123"
-# PCI class of a network controller -> its kind. A controller of another class, or without a PCI
-# address, has the kind "network".
+# PCI class of a network controller -> kind of the controller. A controller of another class, or
+# without a PCI address, has the kind "network".
 _NIC_CLASSES = {"0200": "ethernet", "0207": "infiniband", "0208": "fabric", "0c06": "infiniband"}
-# Types of OpenCL devices in the order of the list: those with memory of their own come first.
+# The order in which types of OpenCL devices are listed: types with separate memory come first.
 _OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
 _OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
-    """Makes the devices of the model from hwloc's tree. `nodes` are all nodes of the host."""
+    """Makes the devices of the topology model from hwloc's tree and all `nodes` of the host."""
 
     def __init__(self, tree: HwlocTree, nodes: tuple[Node, ...], sysfs: SysfsReader) -> None:
         self._sysfs = sysfs
@@ -149,8 +151,8 @@ class DeviceMaker:
         self._os_devices = tree.machine.objects_of_type("OSDev")
         self._known = {node.os_index for node in nodes}
         self._with_cpus = {node.os_index for node in nodes if node.shown_cpus}
-        # If the kernel made a node of a GPU's memory (NVLink-C2C, POWER9), hwloc notes the GPU
-        # there.
+        # If a GPU's memory is a node of the kernel (NVLink-C2C, POWER9), hwloc notes the PCI
+        # address of the GPU in this node.
         self._node_of_gpu_memory = {
             item.infos.get("PCIBusID"): item.required_os_index
             for item in tree.machine.objects_of_type("NUMANode")
@@ -158,7 +160,7 @@ class DeviceMaker:
         }
 
     def _node(self, device: HwlocObject) -> int | None:
-        """Return the nearest node of a device; among equally near nodes, one that has PUs."""
+        """Return the nearest node of a device, preferably a node that has processing units."""
         place = next(item for item in device.ancestors_up_to_machine() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
         candidates = near & self._with_cpus or near
@@ -169,9 +171,9 @@ class DeviceMaker:
         return stated if stated in self._known else None
 
     def make_drives(self) -> tuple[NvmeDrive, ...]:
-        """Return NVMe namespaces and NVMe functions without a block device, sorted by PCI address.
+        """Return NVMe namespaces, and NVMe functions without a block device, by PCI address.
 
-        Two paths to the same multipath disk count as a single drive.
+        Several paths to one multipath disk count as one drive.
         """
         drives: dict[str, NvmeDrive] = {}
         served: set[str | None] = set()
@@ -189,7 +191,7 @@ class DeviceMaker:
         return tuple(order)
 
     def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
-        """Return the drive of a block device, or of a PCI function without one (no `name`)."""
+        """Return the drive of a block device, or of a PCI function that has none (no `name`)."""
         infos, pci, sysfs = device.infos, device.pci_address, self._sysfs
 
         def _attribute_text(attribute: str, info: str) -> str | None:
@@ -212,7 +214,7 @@ class DeviceMaker:
         )
 
     def make_gpus(self) -> tuple[Gpu, ...]:
-        """Return one GPU for each PCI function that is a GPU, however many libraries show it."""
+        """Return one GPU for each PCI function that is a GPU, even if several libraries show it."""
         gpus = map(self._gpu, self._functions)
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
@@ -240,7 +242,7 @@ class DeviceMaker:
         )
 
     def make_nics(self) -> tuple[Nic, ...]:
-        """Return network interfaces, and OpenFabrics devices without a network interface."""
+        """Return the network interfaces, and OpenFabrics devices that have no network interface."""
         ports, fabrics = (
             [item for item in self._os_devices if item.attributes.get("osdev_type") == kind]
             for kind in (_OSDEV_NETWORK, _OSDEV_FABRIC)
@@ -267,7 +269,7 @@ class DeviceMaker:
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
     def _accelerators_of_function(self, function: HwlocObject) -> Iterator[Accelerator]:
-        """Yield the accelerator of a PCI function, or its single devices if the kind is unknown."""
+        """Yield the accelerator of a PCI function, or its devices if its kind is unknown."""
         pci, driver = function.pci_address, None
         names = self._sysfs.list_directory(f"sys/bus/pci/devices/{pci}") if pci else []
         if (events := self._sysfs.read_text(f"sys/bus/pci/devices/{pci}/uevent")) is not None:
@@ -296,20 +298,20 @@ class DeviceMaker:
 
 
 def _backend(device: HwlocObject) -> str:
-    """Return the library that shows a GPU; an empty text for any other device."""
-    # Devices of the kernel's DRM (card0, renderD128) have no subtype.
+    """Return the name of the library that shows a GPU; "" for a device that is no GPU."""
+    # Devices of the kernel's Direct Rendering Manager (card0, renderD128) have no subtype.
     if device.subtype and device.subtype in _BACKEND_ORDER:
         return device.subtype
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
 
 def _kib_in_bytes(infos: Mapping[str, str], *names: str) -> int | None:
-    """Return in bytes the first of these hwloc infos that is a whole number of KiB."""
+    """Return the first of the named hwloc infos that is a whole number of KiB, in bytes."""
     return next((int(infos[k]) * 1024 for k in names if infos.get(k, "").isdigit()), None)
 
 
 def _whole_number(text: str | None) -> int | None:
-    """Return the whole number in a text; None for any other text."""
+    """Return the whole number in a text; None if the text is not a whole number."""
     return int(text) if text and re.fullmatch("[0-9]{1,19}", text) else None
 
 
@@ -323,11 +325,11 @@ def make_opencl_devices(
     gpus: Iterable[Gpu],
     nodes: Iterable[Node],
 ) -> tuple[OpenclDevice, ...]:
-    """Return all OpenCL devices, named `opencl0`, `opencl1`, ... in the same order each time.
+    """Return all OpenCL devices in a fixed order, with the names `opencl0`, `opencl1`, ...
 
-    `listed` are the devices that the program chaosity-opencl lists on the host. `listed` is None if
-    this program is not installed or if the source is an XML file. Then hwloc's own list in `tree`
-    is used. An OpenCL device at the PCI address of a GPU gets the node of this GPU.
+    `listed` has the devices that the program chaosity-opencl lists on the host. `listed` is None if
+    this program is not installed or if the source is an XML file. Then the OpenCL devices in
+    hwloc's `tree` are used. An OpenCL device at the PCI address of a GPU gets the node of this GPU.
     """
     devices = (
         _opencl_of_tree(tree)
@@ -361,7 +363,7 @@ def _listed_devices() -> TypeAdapter[OpenclDevice]:
 
 
 def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
-    """Return the OpenCL devices in hwloc's tree. Processors are never among these devices."""
+    """Return the OpenCL devices in hwloc's tree, which never has processors as OpenCL devices."""
     return [
         OpenclDevice(
             name="",

@@ -1,7 +1,7 @@
 """Read facts about a host that affect all results: firmware, processor, memory modules, settings.
 
-The facts stay the same from boot to boot. Load, temperature, free memory and current frequency
-are not read. Values are plain JSON; None means that the source does not have the value.
+A reboot does not change these facts. Load, temperature, free memory and current frequency are not
+read. Values are plain JSON; None means that the source lacks the value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chaosity.topology.topology_sources import LIVE, SysfsReader, TopologySource
 
 _CPU = "sys/devices/system/cpu"
 # Kernel parameters that can change a measured number. Other parameters (root=, console=) differ
-# from host to host without a difference in speed.
+# from host to host but do not change the speed.
 _RELEVANT = re.compile(
     r"(isolcpus|nohz|rcu_nocb|mitigations|spec|nospec|retbleed|pti|nopti|l1tf|mds|tsx|srbds|mmio|"
     r"transparent_hugepage|thp|hugepages|default_hugepagesz|numa|cgroup_disable|swiotlb|"
@@ -36,7 +36,7 @@ _RELEVANT = re.compile(
     r"page_reporting|init_on_)"
 )
 
-# dmidecode's names -> names in this project, for the values that a person would compare.
+# Name of a value in dmidecode's output -> name in Chaosity, for values that a person would compare.
 _SpeedField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
 _MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"]] = {
     "Locator": "slot",
@@ -55,13 +55,13 @@ _NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not P
 
 
 def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
-    """Return all facts about a host; an XML file has only those that hwloc wrote into it."""
+    """Return all facts about a host that the source has; an XML file has only facts from hwloc."""
     infos, sysfs = tree.machine.infos, source.sysfs
     cpuinfo = sysfs.read_cpuinfo()
     parts = (*tree.machine.objects_of_type("Package"), tree.machine)
 
     def _processor_fact(info: str, key: str) -> str | None:
-        """Return a fact from hwloc's infos on a package or the machine, or from /proc/cpuinfo."""
+        """Return a fact from hwloc's infos on a package or machine, or else /proc/cpuinfo."""
         values = (*(part.infos.get(info) for part in parts), cpuinfo.get(key))
         return next((" ".join(value.split()) for value in values if value), None)
 
@@ -85,9 +85,9 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
 def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModuleSlot] | None:
     """Return the slots for memory modules; None if the source does not list them."""
-    # Only root can read the slots from SMBIOS. On a live machine dmidecode reads them; an XML file
-    # has the slots if root ran hwloc. Empty slots are listed, since an empty channel costs
-    # bandwidth.
+    # Only root can read the slots from SMBIOS. On a live machine dmidecode reads the slots. An XML
+    # file has the slots if root ran hwloc. Empty slots are listed too, since a memory channel
+    # without a module costs bandwidth.
     if source.kind == LIVE:
         return parse_dmidecode_memory_modules(source.facts.get("memory_modules") or "") or None
     items = [
@@ -110,7 +110,7 @@ def _info(item: HwlocObject, name: str) -> str | None:
 
 
 def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
-    """Return the memory modules in the output of `dmidecode --type 17`, in the same order."""
+    """Return the slots in the output of `dmidecode --type 17`, in the order of the output."""
     modules: list[MemoryModuleSlot] = []
     for line in text.splitlines():
         if line.strip() == "Memory Device":
@@ -164,7 +164,7 @@ def relevant_kernel_parameters(command_line: str) -> list[str]:
 
 
 def _frequency(sysfs: SysfsReader) -> FrequencySettings:
-    """Return how the kernel chooses frequencies, with the distinct values of all its policies."""
+    """Return how the kernel chooses frequencies: the distinct values of all cpufreq policies."""
     base = f"{_CPU}/cpufreq"
     policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
@@ -192,7 +192,7 @@ def _turbo(sysfs: SysfsReader) -> bool | None:
 
 
 def _idle(sysfs: SysfsReader) -> IdleSettings:
-    """Return the idle driver and governor, and the sleep states that are off on CPU 0."""
+    """Return the idle driver, idle governor, and sleep states that are disabled on CPU 0."""
     base = f"{_CPU}/cpu0/cpuidle"
     return {
         "driver": sysfs.read_text(f"{_CPU}/cpuidle/current_driver"),
@@ -206,7 +206,7 @@ def _idle(sysfs: SysfsReader) -> IdleSettings:
 
 
 def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
-    """Return the settings of page placement, such as `madvise` for `always [madvise] never`."""
+    """Return the kernel's settings of memory, such as `madvise` for `always [madvise] never`."""
     thp = "sys/kernel/mm/transparent_hugepage"
     return {
         "transparent_huge_pages": bracketed_word(sysfs.read_text(f"{thp}/enabled")),
@@ -219,12 +219,12 @@ def _memory_settings(sysfs: SysfsReader) -> dict[str, str | None]:
 
 
 def bracketed_word(text: str | None) -> str | None:
-    """Return the word in brackets, which is the kernel's present choice, or else the whole text."""
+    """Return the word in brackets, which is the kernel's current choice, or else the full text."""
     match = re.search(r"\[(.+?)\]", text or "")
     return match[1] if match else text
 
 
-# "P0 CHANNEL A", "CPU1_DIMM_A1", "PROC 1 DIMM 2", "NODE 0"
+# The package in a slot's name, such as "P0 CHANNEL A", "CPU1_DIMM_A1", "PROC 1 DIMM 2", "NODE 0".
 _PACKAGE = re.compile(r"(?<![A-Z0-9])(?:P|CPU|PROC|SOCKET|NODE)[ _-]?\d+", re.IGNORECASE)
 
 
@@ -234,16 +234,16 @@ def find_memory_peak(
     packages: int,
     may_be_virtual: bool,
 ) -> MemoryPeak:
-    """Return the upper bounds of the bandwidth of a host's DRAM, or why they are unknown.
+    """Return the upper bounds of the bandwidth of a host's DRAM, or why the bounds are unknown.
 
     `modules` are the memory modules, or the reason why they are unknown; `packages` is the number
-    of packages. Modules may share a channel, so the sum of speed x width over all modules can be
-    too high. A bound that is too low would refuse right values, so a doubtful bound counts as
-    unknown.
+    of packages. The bound of the machine is the sum of speed x width over all modules. The sum can
+    be too high, since modules may share a channel. A bound that is too low would refuse correct
+    values, so a doubtful bound counts as unknown.
     """
     if isinstance(modules, str):
         return MemoryPeak(None, None, modules)
-    if may_be_virtual:  # a cloud's table lists, for example, one module for any size of machine
+    if may_be_virtual:  # some clouds list one module for any size of machine
         return MemoryPeak(None, None, "a table of modules in a virtual machine may be invented")
     held = Counter[int | None]({None: 0})
     size, rate = Counter[str](), Counter[str]()
@@ -255,7 +255,7 @@ def find_memory_peak(
         rate[package] += bytes_per_second
     if size.total() < held.total():
         return MemoryPeak(None, None, "the table lists less memory than the host has")
-    # Package numbers in slot names may differ from the kernel's numbers. So the package with the
-    # most bandwidth gives the bound for every package.
+    # Numbers of packages in slot names may differ from the kernel's numbers of packages. So the
+    # package with the most bandwidth gives the bound for every package.
     is_known = "" not in size and len(size) == packages and max(size.values()) >= max(held.values())
     return MemoryPeak(rate.total(), max(rate.values()) if is_known else None)

@@ -1,9 +1,9 @@
 """Run hwloc's program lstopo and read the XML that lstopo prints as a tree of objects.
 
-Only lstopo reads the structure of a machine. For each source lstopo prints hwloc's XML format 2
-with all I/O devices, so the other modules read a single format. lstopo converts files of version 1,
-and explores a live machine or a captured /sys. The tree of objects has sets of numbers where hwloc
-has bit masks. The modules `topology_discovery` and `devices` interpret the tree.
+Only lstopo explores the structure of a machine. For each kind of source, lstopo prints hwloc's XML
+format 2 with all I/O devices, so the other modules read a single format. lstopo converts XML files
+of format 1, and explores a live machine or a captured /sys. The tree of objects has sets of numbers
+instead of hwloc's bit masks. The modules `topology_discovery` and `devices` interpret the tree.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _INSTALL = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
-# This parser loads no DTD, expands no entities and removes comments. hwloc's own parser later reads
-# the XML that is written from this tree, and refuses comments.
+# This parser loads no DTD, expands no entities and removes comments. The XML that is written from
+# this tree may have no comments, since hwloc's parser refuses XML with comments.
 _PARSER = etree.XMLParser(
     resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
 )
-_SHOWN_CHARACTERS = 80  # of unexpected output that an error shows
-# A server with 12 nodes and 192 processing units has an XML of 0.3 MB.
+_SHOWN_CHARACTERS = 80  # an error shows at most this part of unexpected output
+# A larger file is refused. The XML of a server with 12 nodes and 192 processing units has 0.3 MB.
 _MOST_XML_BYTES = 2**27
 
 
 def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
-    """Return an hwloc XML file, of any version that the installed hwloc reads, as format 2.
+    """Return an hwloc XML file of any format that the installed hwloc reads, converted to format 2.
 
     Raises:
-        UserError: the file is missing, is not complete hwloc XML, or is too new.
+        UserError: the file is missing, is not complete hwloc XML, or has a format that is too new.
     """
     root = read_xml_root_element(path)
     if root.tag != "topology":
@@ -57,7 +57,7 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
             f"the file is not the XML of hwloc: its root element is <{root.tag}>, not <topology>"
         )
         raise UserError(wrong, str(path), "write the file with `lstopo --of xml FILE`")
-    stated = root.get("version", "1.0")  # a file of version 1 names no version
+    stated = root.get("version", "1.0")  # a file of format 1 names no version
     major = stated.partition(".")[0]
     if not major.isdigit():
         wrong = f"{stated!r} is not a format version of hwloc's XML"
@@ -74,7 +74,7 @@ def installed_hwloc_version() -> tuple[int, ...]:
     """Return the version of the installed hwloc, such as `(2, 9, 0)`.
 
     Raises:
-        UserError: hwloc is missing, or older than 2.0, which cannot write format 2.
+        UserError: hwloc is missing, or is older than 2.0 and so cannot write format 2.
     """
     answer = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
@@ -116,11 +116,11 @@ def run_lstopo(
     if root is not None:
         tree = root.getroottree()
         given = etree.tostring(tree, xml_declaration=True, encoding="UTF-8")
-        # Without --disallowed, lstopo would drop the file's forbidden processing units.
+        # Without --disallowed, lstopo would drop processing units that are forbidden in the file.
         source = ["--if", "xml", "--input", "-", "--disallowed"]
     elif capture:
-        # Only hwloc's Linux component runs. Other components (CUDA, cpuid) would explore this
-        # machine.
+        # Only hwloc's Linux component may run, since other components (CUDA, cpuid) would explore
+        # this machine and not the capture.
         environment |= {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{capture}/"}
     command = lstopo_command(_program(), installed_hwloc_version()[0], source)
     try:
@@ -154,7 +154,7 @@ def run_lstopo(
 
 
 def _failure(stderr: str, where: str, remedy: str) -> UserError:
-    """Return the error for a failure of lstopo, with the first line of lstopo's message."""
+    """Return an error with the first line of the message with which lstopo failed."""
     if "XML version" in stderr and ">" in stderr:
         return _too_new("newer", where)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -184,7 +184,7 @@ def read_xml_root_element(path: Path) -> etree._Element:
 
 
 def parse_xml(text: bytes, where: str) -> etree._Element:
-    """Return the root element of XML in any encoding; `where` is its source, for error messages.
+    """Return the root element of an XML text in any encoding; error messages name `where`.
 
     Raises:
         UserError: the text is not complete XML, or has an impossible index of a node or processing
@@ -198,17 +198,18 @@ def parse_xml(text: bytes, where: str) -> etree._Element:
     except etree.XMLSyntaxError as error:
         if getattr(error, "code", None) == etree.ErrorTypes.ERR_DOCUMENT_EMPTY:
             raise UserError("the file is not XML", where, remedy) from None
-        whole = text.replace(b"\0", b"").rstrip().endswith(b"</topology>")  # zeros of UTF-16
+        whole = text.replace(b"\0", b"").rstrip().endswith(b"</topology>")  # UTF-16 has zeros
         what = "the file is not well-formed XML" if whole else "is truncated"
         raise UserError(f"{what}: {error.msg}", where, remedy) from None
     declared: Any = root.getroottree().docinfo.internalDTD
     if declared is not None and any(True for _ in declared.iterentities()):
-        # hwloc writes no entities. lstopo could expand them, or read files that they name.
+        # hwloc writes no XML entities. lstopo could expand entities, or read files that entities
+        # name.
         raise UserError("the file declares XML entities", where, remedy)
     for item in root.iter("object"):
         index = item.get("os_index", "")
         if item.get("type") in ("PU", "NUMANode") and not is_index(index):
-            # hwloc would need minutes and gigabytes for a set with a large index.
+            # For a set with a large index, hwloc would need minutes and gigabytes.
             wrong = f"the topology cannot be read: a {item.get('type')} has the os_index {index!r}"
             raise UserError(wrong, where, f"indexes are 0 to {HIGHEST_INDEX}; {remedy}")
     return root
@@ -228,7 +229,8 @@ def _too_new(stated: str, where: str) -> UserError:
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
 _MIB = 2**20
 _MHZ = 10**6
-# hwloc's memory attributes in MiB/s and ns (hwloc/memattrs.h) -> names and factors of this project.
+# Name of an attribute of memory in hwloc (hwloc/memattrs.h) -> name in Chaosity, and factor that
+# converts hwloc's value (in MiB/s or ns).
 _MEMORY_ATTRIBUTES = {
     "Bandwidth": ("bandwidth_bytes_per_second", _MIB),
     "ReadBandwidth": ("read_bandwidth_bytes_per_second", _MIB),
@@ -241,9 +243,10 @@ _MEMORY_ATTRIBUTES = {
 
 @dataclass
 class HwlocObject:
-    """An object of hwloc's tree. An I/O object has neither processing units nor nodes.
+    """An object of hwloc's tree; an object for I/O has neither processing units nor nodes.
 
-    The complete sets include parts that are offline and parts that a cgroup forbids.
+    `complete_cpus` and `complete_nodes` also include processing units and nodes that are offline or
+    that a cgroup forbids.
     """
 
     type: str
@@ -263,7 +266,7 @@ class HwlocObject:
 
     @property
     def required_os_index(self) -> int:
-        """Return the OS index of a node, a processing unit or a package; each of these has one."""
+        """Return the OS index of a node, processing unit or package, which all have an OS index."""
         return int(self.attributes["os_index"])
 
     @property
@@ -278,7 +281,7 @@ class HwlocObject:
 
     @property
     def pci_function(self) -> HwlocObject | None:
-        """Return the object itself or its nearest ancestor that is a PCI function, or None."""
+        """Return this object or its nearest ancestor that is a PCI function; None without any."""
         return self if self.type == "PCIDev" else self.nearest_ancestor("PCIDev")
 
     @property
@@ -289,13 +292,13 @@ class HwlocObject:
 
     @property
     def pci_class(self) -> str:
-        """Return the class of a PCI function, four hexadecimal digits; empty if it is unknown."""
-        # The attribute is `0108 [144d:a900] [144d:ad06] 00`.
+        """Return the class of a PCI function, four hexadecimal digits; "" if unknown."""
+        # The attribute has the form `0108 [144d:a900] [144d:ad06] 00`.
         return self.attributes.get("pci_type", "").partition(" ")[0]
 
     @property
     def pci_id(self) -> str:
-        """Return vendor and device numbers of a PCI function (`144d:a900`); empty if unknown."""
+        """Return vendor and device numbers of a PCI function (`144d:a900`); "" if unknown."""
         match = re.search(r"\[(\w+:\w+)\]", self.attributes.get("pci_type", ""))
         return match[1] if match else ""
 
@@ -319,33 +322,35 @@ class HwlocObject:
         return [item for item in self.walk_subtree() if item.type == type_name]
 
     def ancestors_up_to_machine(self) -> Iterator[HwlocObject]:
-        """Yield the parent, its parent, and so on up to the machine."""
+        """Yield the parent of this object, then the parent's parent, and so on to the machine."""
         item = self.parent
         while item is not None:
             yield item
             item = item.parent
 
     def nearest_ancestor(self, type_name: str) -> HwlocObject | None:
-        """Return the nearest ancestor of this type; None without one."""
+        """Return the nearest ancestor that has this type; None without one."""
         return next(
             (item for item in self.ancestors_up_to_machine() if item.type == type_name), None
         )
 
 
 class HwlocTree:
-    """The tree of objects in an hwloc XML file, and the tables that follow the tree."""
+    """The tree of objects in an hwloc XML file, and the tables after the tree in the file."""
 
     def __init__(self, root: etree._Element) -> None:
         self.machine = _object(next(root.iterfind("object")), None)
         packages = self.machine.objects_of_type("Package")
-        if any(package.os_index is None for package in packages):  # as hwloc on Windows writes them
+        if any(
+            package.os_index is None for package in packages
+        ):  # hwloc on Windows writes no index
             for index, package in enumerate(packages):
                 package.attributes["os_index"] = str(index)
         self._root = root
 
     @property
     def page_bytes(self) -> int:
-        """Return the size of base pages in bytes: the first size that a node lists, else 4 KiB."""
+        """Return the size of base pages in bytes: the first size in the file, or else 4 KiB."""
         page = self._root.find(".//page_type")
         return 4096 if page is None else int(page.attrib["size"])
 
@@ -360,7 +365,7 @@ class HwlocTree:
         return parse_mask(self.machine.attributes["allowed_nodeset"])
 
     def slit_distances(self) -> SlitDistances | None:
-        """Return the SLIT; None if there is none. It has no name in converted files of hwloc 1."""
+        """Return the SLIT, which has no name in files that hwloc 1 wrote; None if there is none."""
         tables = [
             item for item in self._root.iterfind("distances2") if item.get("type") == "NUMANode"
         ]
@@ -376,14 +381,14 @@ class HwlocTree:
         return SlitDistances(tuple(indexes), rows)
 
     def _nodes_by_gp_index(self) -> dict[int | None, int]:
-        """Return hwloc's global persistent index, which tables use -> OS index of the node."""
+        """Return global persistent index (which hwloc's tables use) -> OS index of the node."""
         return {
             node.attribute_number("gp_index"): node.required_os_index
             for node in self.machine.objects_of_type("NUMANode")
         }
 
     def memory_attributes(self) -> tuple[MemoryAttribute, ...]:
-        """Return bandwidths and latencies of the HMAT, one item for each target and initiator."""
+        """Return bandwidths and latencies of the HMAT, an item for each target and initiator."""
         nodes = self._nodes_by_gp_index()
         attributes = []
         for table in self._root.iterfind("memattr"):
@@ -399,7 +404,7 @@ class HwlocTree:
         return tuple(attributes)
 
     def core_kinds(self) -> Iterator[CoreKind]:
-        """Yield the core kinds in ascending order of hwloc's efficiency rank, if hwloc has them."""
+        """Yield the core kinds in hwloc's order, slow kinds first; none if hwloc has no kinds."""
         for index, item in enumerate(self._root.iterfind("cpukind")):
             infos = _infos(item)
             yield CoreKind(
@@ -437,5 +442,5 @@ def _infos(element: etree._Element) -> dict[str, str]:
 
 
 def _numbers(table: etree._Element, tag: str) -> list[int]:
-    """Return the numbers of all `tag` elements; hwloc breaks a table into lines of ten."""
+    """Return the numbers in all `tag` elements; hwloc puts ten numbers into each element."""
     return [int(word) for item in table.iterfind(tag) for word in (item.text or "").split()]

@@ -1,12 +1,13 @@
 """Discover the topology of a host: the live machine, an hwloc XML file, or a captured /sys.
 
-hwloc hides NUMA nodes without memory, leaves out what a cgroup forbids, and gives a node without
-processing units the units of a neighbour. /sys, if available, has the right data. If there is only
-an XML, this module infers which node owns a processing unit; comments give the reasons.
+hwloc hides NUMA nodes without memory, leaves out processing units and nodes that a cgroup forbids,
+and gives a node without processing units the units of a neighbour. /sys, if available, has the
+correct data. If the source is only an XML file, this module infers which node owns a processing
+unit.
 
-Memory tiers rank nodes by speed; 0 is the fastest. The kernel's tiers are used if it has several,
-or else hwloc's tiers if hwloc has several. If neither has several, tiers follow from the kind of
-memory, the HMAT and the distance.
+Memory tiers rank nodes by speed; tier 0 is the fastest. The kernel's tiers are used if the kernel
+has several tiers, or else hwloc's tiers if hwloc has several. If neither has several tiers, the
+tiers follow from the kind of memory, the HMAT and the distance.
 """
 
 from __future__ import annotations
@@ -46,26 +47,29 @@ from chaosity.topology.topology_sources import (
 )
 
 _CPU_LESS = "CPU-less"
-# hwloc's subtypes of memory that is not next to processors. A node of such memory owns no CPUs.
+# hwloc's subtypes of special memory. If a node with special memory and an ordinary node may both
+# own a processing unit, the ordinary node owns it.
 _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
-# Kinds of memory from high to low bandwidth. CPU-less memory of unknown technology is after DRAM.
+# Kinds of memory, ranked from high to low bandwidth. The memory of a node without processors
+# ("CPU-less") and of unknown technology comes after DRAM.
 _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
 # The possible values of `Node.kind` for a node with memory.
 MEMORY_KINDS = (*_RANKS, UNKNOWN)
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
-# In the HMAT, the bandwidths of nodes of one memory technology differ by a few per cent; those of
-# different technologies differ by far more.
+# CPU-less memory counts as HBM if its bandwidth in the HMAT is above this multiple of DRAM's. In
+# the HMAT, nodes of one memory technology differ by a few per cent in bandwidth, and nodes of
+# different technologies differ far more.
 _CLEARLY_FASTER = 1.5
 
 
 @dataclass
 class _NodeEvidence:
-    """What hwloc and /sys say about a node. The `Node` of the model is made from this evidence."""
+    """What hwloc and /sys say about a node; the `Node` of the model is made from this evidence."""
 
     os_index: int
     item: HwlocObject | None  # hwloc's object of the node; None when hwloc hides the node
-    # hwloc's cpuset: the node's own processing units; for a node without any, the units of the
-    # nearest neighbour.
+    # hwloc's cpuset: the processing units of the node, or of the nearest neighbour if the node has
+    # no processing units.
     near_cpus: CpuSet
     allowed: bool  # whether the cgroup allows the node's memory
     own_cpus: CpuSet = ()  # the processing units that the node owns
@@ -75,12 +79,12 @@ class _NodeEvidence:
 
     @property
     def is_target(self) -> bool:
-        """Return whether the node's memory can be used; an unknown size counts as memory."""
+        """Return whether the node's memory can be used; memory of unknown size counts as usable."""
         return self.item is not None and self.allowed and self.memory_bytes != 0
 
     @property
     def is_special(self) -> bool:
-        """Return whether hwloc marks the node's memory as a special kind, such as MCDRAM."""
+        """Return whether hwloc says that the node has a special kind of memory, such as MCDRAM."""
         if self.item is None:
             return False
         return self.item.subtype in _SPECIAL_MEMORY or "DAXType" in self.item.infos
@@ -114,7 +118,7 @@ def _discover_nodes(tree: HwlocTree, sysfs: SysfsReader) -> tuple[Node, ...]:
 
 
 def _usable_cpus(tree: HwlocTree) -> CpuSet:
-    """Return the processing units that are online and allowed."""
+    """Return the processing units that are online and that the cgroup allows."""
     return make_cpu_set(set(tree.machine.cpus) & set(tree.allowed_cpus))
 
 
@@ -123,8 +127,8 @@ def _find_restrictions(
 ) -> Restrictions:
     """Return the processing units and nodes of the machine that this process cannot use.
 
-    hwloc's complete_cpuset has both offline and forbidden processing units. The set `online` from
-    /sys shows which of these units are offline.
+    hwloc's complete_cpuset also has offline and forbidden processing units. The set `online` from
+    /sys shows which processing units are offline.
     """
     missing = set(tree.machine.complete_cpus) - set(_usable_cpus(tree))
     offline: set[int] = set()
@@ -132,7 +136,7 @@ def _find_restrictions(
     if online is not None:
         offline = missing - set(online)
         disallowed = missing - offline
-    elif disallowed:  # the XML was written with --disallowed, so it lacks only offline units
+    elif disallowed:  # an XML written with --disallowed lacks only offline units
         offline = missing - disallowed
     return Restrictions(
         missing_cpus=make_cpu_set(missing),
@@ -156,13 +160,13 @@ def _memory_side_cache(item: HwlocObject | None) -> int | None:
 
 
 def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence]:
-    """Return all nodes in the XML or /sys, with their own processing units and memory."""
+    """Return all nodes in the XML or /sys, with the processing units and the memory they own."""
     visible = {item.required_os_index: item for item in tree.machine.objects_of_type("NUMANode")}
     kernel = {node.os_index: node for node in sysfs.read_nodes()}
     nodes, pus = [], tree.machine.objects_of_type("PU")
     for index in sorted({*visible, *kernel, *tree.machine.complete_nodes}):
         item = visible.get(index)
-        # hwloc removes a hidden node from the nodesets near it, and keeps it in complete_nodesets.
+        # hwloc removes a hidden node from all nodesets, but keeps it in the complete_nodesets.
         near = (
             item.cpus
             if item
@@ -175,13 +179,13 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
         in_kernel = kernel.get(node.os_index)
         listed = (in_kernel.cpus if in_kernel else None) or ()
         node.memory_bytes = _memory_bytes(node, in_kernel, tree)
-        # A node without processing units has the cpuset of a usable neighbour. So an empty cpuset
-        # means that all processing units of the node are offline or forbidden.
+        # hwloc gives a node without processing units the cpuset of a usable neighbour. So an empty
+        # cpuset means that all processing units of the node are offline or forbidden.
         lost_all = node.item and not node.item.cpus and node.item.complete_cpus
         node.has_cpus = bool(node.own_cpus or listed or lost_all)
         holders = [p for p in packages if node.os_index in {*p.nodes, *p.complete_nodes}]
         node.package = holders[0].os_index if len(holders) == 1 else None
-        if node.package is None:  # hwloc hides a package that is wholly forbidden
+        if node.package is None:  # hwloc hides a package if all of it is forbidden
             node.package = sysfs.common_package_of_pus(listed)
     return nodes
 
@@ -189,16 +193,16 @@ def _collect_evidence(tree: HwlocTree, sysfs: SysfsReader) -> list[_NodeEvidence
 def _assign_owners(
     nodes: Sequence[_NodeEvidence], kernel: Mapping[int, SysfsNode], shown: CpuSet
 ) -> None:
-    """Set `own_cpus` of each node, so that each processing unit has a single owner."""
-    # In an XML several nodes may claim a processing unit, because a node without units has the
-    # cpuset of its neighbours. The owner is the node with the fewest processing units. If several
-    # nodes have equally few, nodes with ordinary memory come first, then the lowest OS index. Linux
-    # numbers nodes with processors before nodes that have only memory (acpi_numa_init reads CPU
-    # affinities first).
+    """Set `own_cpus` of each node, so that exactly one node owns each processing unit."""
+    # In an XML a processing unit can be in the cpusets of several nodes, because a node without
+    # processing units has the cpuset of its neighbours. The owner is the node with the fewest
+    # processing units. If several nodes have equally few, a node with ordinary memory comes first,
+    # then the node with the lowest OS index. Linux numbers nodes with processors before nodes that
+    # have only memory (acpi_numa_init reads CPU affinities first).
     if kernel and all(node.cpus is not None for node in kernel.values()):
         for node in nodes:
             listed = kernel[node.os_index].cpus if node.os_index in kernel else ()
-            # /sys also lists offline processing units. hwloc does not list these units.
+            # /sys also lists offline processing units, which hwloc does not list.
             node.own_cpus = make_cpu_set(set(listed or ()) & set(shown))
         return
     owned: dict[int, list[int]] = {}
@@ -212,30 +216,31 @@ def _assign_owners(
 
 
 def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree) -> int | None:
-    """Return the bytes of a node's memory: 0 without memory, None if the source has no size."""
+    """Return the bytes of a node's memory: 0 without memory, None if the size is unknown."""
     if node.item and (size := node.item.attribute_number("local_memory")):
         return size
     if kernel is not None:
         return kernel.memory_bytes
     if node.item is not None:
-        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, sizes are unknown.
+        # hwloc omits a size of 0. If no node has a size, as in dumps of cpuid, all sizes are
+        # unknown.
         sizes = (
             item.attribute_number("local_memory")
             for item in tree.machine.objects_of_type("NUMANode")
         )
         return 0 if any(sizes) else None
-    # Without /sys, a hidden node counts as forbidden (size unknown) if hwloc ran in a cgroup.
-    # Outside a cgroup, hwloc hides only nodes without memory.
+    # Without /sys, a node that hwloc hides counts as forbidden (its size is unknown) if hwloc ran
+    # in a cgroup. Outside a cgroup, hwloc hides only nodes without memory.
     return None if _in_cgroup(tree) else 0
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
-    """Return node -> kind of its memory.
+    """Return node -> kind of the node's memory.
 
-    Special memory has the kind that hwloc states. A node with processors has DRAM. The memory of
-    any other node is CPU-less, or DRAM if nearby processors have no other memory. The kind is
-    "none" for a node without memory, and "unknown" for a node without processors that hwloc does
-    not show.
+    Special memory has the kind that hwloc states. A node with processors has DRAM. The memory of a
+    node without processors is CPU-less, or DRAM if the nearby processors have no other memory. The
+    kind is "none" for a node without memory, and "unknown" for a node without processors that hwloc
+    hides.
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
@@ -243,7 +248,7 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
 
 
 def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
-    """Return the kind of a node's memory. `provided` are the units whose own node has memory."""
+    """Return the kind of a node's memory; `provided` has the units whose own node has memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
@@ -262,12 +267,12 @@ def _memory_tiers(
     tree: HwlocTree,
     kernel_tiers: Mapping[int, int],
 ) -> dict[int, int]:
-    """Return target node -> its tier, counted from 0 without gaps."""
+    """Return target node -> memory tier; tiers are counted from 0 without gaps."""
     keys = {node.os_index: _tier_key(node, kinds, tree, targets) for node in targets}
     stated = {n.os_index: n.item.infos.get("MemoryTier", "") for n in targets if n.item}
     hwloc_tiers = {index: int(tier) for index, tier in stated.items() if tier.isdigit()}
-    for tiers in (hwloc_tiers, kernel_tiers):  # kernel tiers replace hwloc tiers
-        # The kernel has a single tier if the firmware gives no information on tiers.
+    for tiers in (hwloc_tiers, kernel_tiers):  # the kernel's tiers replace hwloc's
+        # If the firmware gives no information on tiers, the kernel has a single tier.
         if keys.keys() <= tiers.keys() and len({tiers[index] for index in keys}) > 1:
             keys = {index: (tiers[index], 0) for index in keys}
     order = sorted(set(keys.values()))
@@ -280,11 +285,11 @@ def _tier_key(
     tree: HwlocTree,
     targets: Iterable[_NodeEvidence],
 ) -> tuple[int, int]:
-    """Return a sort key: rank of the kind of memory, then distance of CPU-less memory from PUs."""
+    """Return a sort key: rank of the kind of memory, then SLIT distance of CPU-less memory."""
     kind = kinds[node.os_index]
     if kind != _CPU_LESS:
         return _RANKS.get(kind, _RANKS[_CPU_LESS]), 0
-    bandwidths: dict[int, float] = {}  # the highest that the HMAT claims for each node
+    bandwidths: dict[int, float] = {}  # node -> highest bandwidth in the HMAT
     for item in tree.memory_attributes():
         if item.name == "bandwidth_bytes_per_second":
             bandwidths[item.target] = max(item.value, bandwidths.get(item.target, 0.0))
@@ -303,9 +308,10 @@ _CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
-    """Makes packages, cores and caches of the model from hwloc's tree, with only `usable` units.
+    """Makes packages, cores and caches of the model from hwloc's tree and the `usable` units.
 
-    The function `nodes_of` returns the nodes that own given processing units.
+    `usable` has the processing units that can be used. The function `nodes_of` returns the nodes
+    that own given processing units.
     """
 
     def __init__(self, tree: HwlocTree, usable: CpuSet, nodes_of: NodesOf) -> None:
@@ -315,7 +321,7 @@ class CoreAndCacheMaker:
         self._nodes_of = nodes_of
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
-        """Return (position, object, usable units) of each object of a type that has such units."""
+        """Return (position, object, usable units) of each object of a type with usable units."""
         pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
@@ -329,12 +335,12 @@ class CoreAndCacheMaker:
             os_index = item.required_os_index
             nodes = tuple(n for n in sorted(package_of_node) if package_of_node[n] == os_index)
             name = item.infos.get("CPUModel") or self._machine.infos.get("CPUModel") or ""
-            model = " ".join(name.split()) or None  # firmware pads the name with blanks
+            model = " ".join(name.split()) or None  # firmware fills up the name with blanks
             packages.append(Package(os_index, cpus, nodes, model))
         return tuple(packages)
 
     def make_dies(self) -> tuple[Die, ...]:
-        """Return the dies, if the source has dies."""
+        """Return the dies; no dies if the source does not list dies."""
         objects = self._usable_objects("Die")
         return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
 
@@ -347,7 +353,7 @@ class CoreAndCacheMaker:
         return tuple(domains)
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
-        """Return the core kinds; a single unnamed kind if the source has none."""
+        """Return the core kinds, or one kind without a name if the source lists no kinds."""
         every = (replace(kind, cpus=self._cpus(kind)) for kind in self._kinds)
         usable = enumerate(kind for kind in every if kind.cpus)
         core_kinds = tuple(replace(kind, index=index) for index, kind in usable)
@@ -356,7 +362,7 @@ class CoreAndCacheMaker:
     def make_cores(
         self, kinds: tuple[CoreKind, ...], l3_domains: tuple[L3Domain, ...]
     ) -> tuple[Core, ...]:
-        """Return the cores in hwloc's order; without cores, each processing unit is a core."""
+        """Return the cores in hwloc's order; if the source has no cores, each unit is a core."""
         kind_of = {cpu: kind.index for kind in kinds for cpu in kind.cpus}
         l3_of = {cpu: domain.index for domain in l3_domains for cpu in domain.cpus}
         objects = self._usable_objects("Core") or self._usable_objects("PU")
@@ -374,9 +380,9 @@ class CoreAndCacheMaker:
         )
 
     def make_caches(self) -> tuple[EqualCaches, ...]:
-        """Return the caches of cores, L1 first, with one entry for all equal caches.
+        """Return the caches of cores, L1 first; equal caches have one common entry.
 
-        Memory-side caches are left out, because such caches belong to nodes.
+        Memory-side caches are left out, because they belong to nodes and not to cores.
         """
         equal: dict[tuple[int, str, int | None, int | None, int], list[CpuSet]] = {}
         for item in self._machine.walk_subtree():
@@ -397,7 +403,7 @@ class CoreAndCacheMaker:
         return tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind, cache.cpus)))
 
     def count_parts(self) -> PartCounts:
-        """Return the numbers of packages, cores and processing units, usable or not."""
+        """Return how many packages, cores and processing units there are, usable or not."""
         packages, cores, pus = (
             len(self._machine.objects_of_type(name)) for name in ("Package", "Core", "PU")
         )
@@ -415,8 +421,8 @@ _UNREADABLE = "the topology cannot be read"
 def discover_topology(source: str) -> Topology:
     """Return the topology of a host.
 
-    `source` is `live` or a path: of an hwloc XML file, of a description that a host's runner wrote,
-    or of a directory with a captured /sys.
+    `source` is `live` or a path. The path is that of an hwloc XML file, of a description that a
+    host's runner wrote, or of a directory with a captured /sys.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
@@ -426,10 +432,10 @@ def discover_topology(source: str) -> Topology:
 
 
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
-    """Return the topology and hwloc's XML (format 2) of a source, for lstopo and other programs.
+    """Return the topology of a source, and its XML (format 2) for lstopo and other programs.
 
-    In the XML of a live machine, each node has the memory that firmware provided, because the
-    kernel's own total changes with a memory balloon. So the file is the same each time.
+    In the XML of a live machine, each node has the memory size that firmware provided. The kernel's
+    total of a node would change with a memory balloon, so the file would not stay the same.
 
     Raises:
         UserError: for the same reasons as `discover_topology`.
@@ -440,7 +446,7 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
 
 
 def _xml(source: TopologySource) -> str:
-    """Return a source's XML. For a live machine, present memory replaces the kernel's MemTotal."""
+    """Return a source's XML; for a live machine, present memory replaces the kernel's MemTotal."""
     page_bytes = HwlocTree(source.xml).page_bytes
     present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE else {}
     for node in source.xml.iterfind(".//object[@type='NUMANode']"):
@@ -463,9 +469,9 @@ def _build(source: TopologySource) -> Topology:
     structure = CoreAndCacheMaker(tree, usable, Topology(nodes=nodes).nodes_of_pus)
     devices = DeviceMaker(tree, nodes, sysfs)
     kinds, l3_domains = structure.make_core_kinds(), structure.make_l3_domains()
-    caches, gpus = structure.make_caches(), devices.make_gpus()  # the innermost caches first
+    caches, gpus = structure.make_caches(), devices.make_gpus()  # caches: L1 first
     facts, counts = read_host_facts(tree, source), structure.count_parts()
-    # Only x86 processors report that a machine is virtual.
+    # Only x86 processors report whether a machine is virtual.
     may_be_virtual = facts["architecture"] != "x86_64" or facts.get("hypervisor", True)
     modules = source.facts.get("module_table", "the source has no speed of memory modules")
     lines = (cache.line_bytes for cache in caches if cache.kind != "instruction")
@@ -494,14 +500,14 @@ def _build(source: TopologySource) -> Topology:
         counts=counts,
         host=facts,
     )
-    # The conversion refuses a value that result files cannot hold, such as a number above 64 bits.
+    # The conversion refuses a value that result files cannot have, such as a number above 64 bits.
     return topology_from_json(topology_to_json(built))
 
 
 def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
-    """Return the SLIT from /sys, which has rows for nodes without memory, or else from hwloc."""
-    # Each row of the SLIT has a column for each online node. If a capture lacks nodes, it is
-    # unknown to which nodes the columns belong.
+    """Return the SLIT from /sys, which also has nodes without memory, or else from hwloc."""
+    # Each row of the SLIT has a column for each online node. If a captured /sys lacks nodes, nobody
+    # knows to which nodes the columns belong.
     if kernel_nodes and all(len(node.distances) == len(kernel_nodes) for node in kernel_nodes):
         indexes = tuple(node.os_index for node in kernel_nodes)
         return SlitDistances(indexes, tuple(node.distances for node in kernel_nodes))
@@ -509,7 +515,7 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistan
 
 
 def _huge_pages(kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader) -> tuple[HugePagePool, ...]:
-    """Return the reserved huge pages of each node, or of the machine if the kernel has no NUMA."""
+    """Return the reserved huge pages of each node, or of a machine whose kernel has no NUMA."""
     pools: dict[int | None, dict[int, int]]
     pools = {node.os_index: node.huge_pages for node in kernel_nodes if node.huge_pages}
     return tuple(

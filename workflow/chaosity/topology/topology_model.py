@@ -1,6 +1,6 @@
 """The model of a host, the JSON of this model, and the name of the host's configuration.
 
-All other modules read this model, which does not depend on how the host was discovered.
+All other rooms read this model, which does not depend on how the host was discovered.
 """
 
 from __future__ import annotations
@@ -47,26 +47,27 @@ from chaosity.topology.topology_parts import (
 SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE = "same_node", "same_package", "other_package"
 RELATIONS_NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE, UNKNOWN)
 
-# NPS4 is AMD's finest mode; a socket with more nodes has a node for each L3 cache.
+# NPS4 is AMD's finest NPS mode. A socket with more than 4 nodes has a node for each L3 cache.
 _MOST_NODES_PER_SOCKET = 4
 _ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
-# Fields of `Topology` that have the same name in the JSON, in the order of the JSON.
+# Fields of `Topology` that have the same name in its JSON, in the order of the JSON.
 _PARTS = (
     *("drives", "gpus", "opencl_devices", "accelerators", "nics", "core_kinds", "distances"),
     *("l3_domains", "dies", "caches", "memory_attributes", "memory_peak", "huge_page_pools"),
 )
 _HIERARCHY = ("packages", "cores")
-# Numbers of hardware fit into 64 bits, and tables cannot hold larger numbers.
+# Numbers that describe hardware fit into 64 bits, and tables cannot have larger numbers.
 _NUMBERS_BELOW = 2**64
 
 
 @dataclass(frozen=True)
 class Topology:
-    """A whole host. `Topology()` is a host without any known part.
+    """All that is known about the structure of a host; in `Topology()` nothing is known.
 
     Each of the `packages`, `cores` and `l3_domains` has at least one usable processing unit.
-    `nodes` are all known nodes. `host` has firmware, processor, kernel and settings as plain JSON
-    values. `source` is the path of the file, or "live"; `kind` is live, xml or sysfs.
+    `nodes` has all known nodes, usable or not. `host` has facts on firmware, processor, kernel and
+    settings as plain JSON values. `source` is the path of the source, or "live"; `kind` is live,
+    xml or sysfs.
     """
 
     source: str = UNKNOWN
@@ -95,12 +96,12 @@ class Topology:
 
     @property
     def os_family(self) -> str:
-        """Return the operating system: `darwin` for macOS, `linux` for any other or unknown one."""
+        """Return `darwin` for macOS, and `linux` for any other or unknown operating system."""
         return "darwin" if self.host.get("operating_system") == "Darwin" else "linux"
 
     @property
     def cpu_model(self) -> str | None:
-        """Return the processor's model, as the processor itself reports it."""
+        """Return the name of the processor's model that the processor reports."""
         return self.host.get("cpu_model")
 
     @property
@@ -120,17 +121,17 @@ class Topology:
 
     @property
     def total_memory_bytes(self) -> int | None:
-        """Return the total bytes of all nodes' memory; None when no size is known."""
+        """Return the total bytes of all nodes' memory; None if no size is known."""
         return sum(node.size_bytes or 0 for node in self.nodes) or None
 
     @property
     def compute_gpus(self) -> tuple[Gpu, ...]:
-        """Return the GPUs that can compute, without GPUs that only drive a display."""
+        """Return the GPUs without devices that only drive a display."""
         return tuple(gpu for gpu in self.gpus if gpu.compute)
 
     @cached_property
     def node_of_pu(self) -> Mapping[int, int]:
-        """Return processing unit -> node, also for units that a cgroup forbids."""
+        """Return processing unit -> node, including units that a cgroup forbids."""
         return {pu: node.os_index for node in self.nodes for pu in (*node.shown_cpus, *node.cpus)}
 
     @cached_property
@@ -145,7 +146,7 @@ class Topology:
 
     @cached_property
     def data_cache_bytes(self) -> dict[tuple[int, int], int]:
-        """Return (processing unit, cache level) -> bytes of the unit's largest data cache there."""
+        """Return (processing unit, level) -> bytes of its largest data cache of this level."""
         found: dict[tuple[int, int], int] = {}
         for group in self.caches:
             if group.kind != "instruction":
@@ -161,12 +162,12 @@ class Topology:
 
     @cached_property
     def core_kind_of_pu(self) -> Mapping[int, int]:
-        """Return usable unit -> CoreKind.index; empty if all cores are of one kind."""
+        """Return usable processing unit -> CoreKind.index; empty if all cores are of one kind."""
         several = len(self.core_kinds) > 1
         return {pu: kind.index for kind in self.core_kinds if several for pu in kind.cpus}
 
     def coherence_sentences(self) -> Iterator[str]:
-        """Yield a sentence on the coherence of each node that is memory of a GPU or behind CXL."""
+        """Yield a sentence on the coherence of each node whose memory is of a GPU or behind CXL."""
         gpus = {gpu.memory_node: gpu for gpu in self.gpus}
         for node in self.memory_nodes:
             if node.kind == "GPU":
@@ -184,7 +185,7 @@ class Topology:
 
     @cached_property
     def nodes_of_comparable_packages(self) -> tuple[tuple[int, ...], ...] | None:
-        """Return the nodes of each package, to compare packages that should be equal.
+        """Return the sorted nodes of each package, to compare packages that should be equal.
 
         Nodes without processing units or without memory are ignored. The result is None if a node
         spans packages, if there is only one package, or if packages have different numbers of
@@ -208,7 +209,7 @@ class Topology:
         return {node.os_index: node for node in self.nodes}
 
     def nodes_of_pus(self, cpus: Iterable[int]) -> tuple[int, ...]:
-        """Return the sorted OS indexes of the nodes of these processing units."""
+        """Return the sorted OS indexes of the nodes that own these processing units."""
         return tuple(sorted({self.node_of_pu[cpu] for cpu in cpus if cpu in self.node_of_pu}))
 
     def node_relation(self, node_a: int | None, node_b: int | None) -> str:
@@ -224,7 +225,7 @@ class Topology:
 
 
 def configuration_name(topology: Topology) -> str:
-    """Return the name of the host's configuration, which follows from the host's memory layout.
+    """Return the name of a host's configuration, which follows from its nodes and memory.
 
     | processor | name |
     |---|---|
@@ -232,11 +233,11 @@ def configuration_name(topology: Topology) -> str:
     | Intel Xeon | `snc1`, `snc2`, `snc4`: sub-NUMA clusters per socket, `snc1` is clustering off |
     | others, or unknown | `1node-per-package`, `2nodes-per-package`, `1-2nodes-per-package` |
 
-    Only nodes with processors count. High-bandwidth memory adds `-flat` when it has nodes without
-    processors beside other nodes of its package, `-cache` when a memory-side cache is present, and
-    `-hybrid` when both are present (`snc4-flat`). hwloc guesses the kind of memory, and its guess
-    about a node with processors does not change the name. Slow memory adds nothing, because it is
-    not a firmware mode.
+    Only nodes with processors count. The name gets the ending `-flat` if a package has nodes of
+    high-bandwidth memory without processors beside other nodes, `-cache` if there is a memory-side
+    cache, and `-hybrid` if there are both (`snc4-flat`). hwloc guesses the kind of memory. A guess
+    about a node with processors does not change the name. Slow memory, such as CXL, does not change
+    the name, because slow memory is not a firmware mode.
     """
     with_cpus = [node for node in topology.nodes if node.has_cpus]
     return _layout(topology, with_cpus) + _memory_mode(topology)
@@ -245,7 +246,7 @@ def configuration_name(topology: Topology) -> str:
 def _layout(topology: Topology, with_cpus: list[Node]) -> str:
     model = topology.cpu_model or ""
     per_package = Counter(node.package for node in with_cpus)
-    if None in per_package:  # a node that spans packages, or no packages at all
+    if None in per_package:  # a node spans packages, or there are no packages
         return "nps0" if "EPYC" in model else f"{_nodes(len(with_cpus))}-over-packages"
     fewest, most = min(per_package.values(), default=0), max(per_package.values(), default=0)
     if fewest == most and "EPYC" in model:
@@ -273,18 +274,18 @@ def _memory_mode(topology: Topology) -> str:
 
 @cache
 def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
-    """Return the adapter for a topology, and (name of a host fact -> adapter for this fact)."""
+    """Return the type adapter of a topology, and name of a host fact -> its type adapter."""
     facts = get_type_hints(HostFacts).items()
     return TypeAdapter(Topology), {name: TypeAdapter(kind) for name, kind in facts}
 
 
 def topology_to_json(topology: Topology) -> dict[str, Any]:
-    """Return all parts of a topology as JSON: first numbers of parts, then lists.
+    """Return a topology as JSON: first the numbers of parts, then lists of the parts.
 
-    Sets are Linux lists such as `0-3,8`. Unknown values are null. `packages`, `cores` and `pus` say
-    how many of these parts the source has, and `usable` says how many are usable. `hierarchy` lists
-    the usable packages and cores. The `cpus` of a node include units that a cgroup forbids;
-    `usable_cpus` do not include such units.
+    Sets are Linux lists such as `0-3,8`. Unknown values are null. The keys `packages`, `cores` and
+    `pus` have the numbers of packages, cores and processing units in the source, and `usable` has
+    the numbers of usable ones. `hierarchy` lists the usable packages and cores. The `cpus` of a
+    node include units that a cgroup forbids; `usable_cpus` do not include forbidden units.
     """
     parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
@@ -312,11 +313,11 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
 
 
 def topology_from_json(values: Mapping[str, Any]) -> Topology:
-    """Return the topology from the JSON that `topology_to_json` made, equal to the original.
+    """Return the topology from the JSON that `topology_to_json` made of an equal topology.
 
-    Parts that an older file lacks are unknown. Obsolete fields of an older file are ignored. A fact
-    of the wrong type, or without one of its keys, is unknown too. Facts that `HostFacts` does not
-    list stay unchanged.
+    Parts that a file of an older version lacks are unknown. Obsolete fields of an older file are
+    ignored. A host fact of the wrong type, or without one of its keys, is left out. Host facts that
+    `HostFacts` does not list are kept unchanged.
 
     Raises:
         TypeError: a field is missing or has a value of another type.
@@ -364,7 +365,7 @@ def _is_valid(adapter: TypeAdapter[Any], value: object) -> bool:
 
 
 def read_topology(path: Path) -> Topology | None:
-    """Return the topology in a file `topology.json`, or None when there is no such file.
+    """Return the topology in a file `topology.json`, or None if the file does not exist.
 
     Raises:
         UserError: the file cannot be read or does not have a topology.

@@ -1,9 +1,10 @@
-"""The parts of a host: packages, cores, nodes, caches, tables of the firmware, devices, facts.
+"""Classes for the parts of a host: packages, cores, nodes, caches, firmware tables, devices, facts.
 
-Indexes are OS indexes, which numactl, taskset and /sys use. Only a field called `index` is the
-position in hwloc's order. `cpus` always means *usable* processing units: online, and allowed to
-this process by its cgroup. `None` always means unknown, never zero or "everywhere"; the `node` of a
-device is None if its locality is unknown.
+Numbers of nodes, packages and processing units are OS indexes, which numactl, taskset and /sys use.
+Only a field with the name `index` has a position in hwloc's order. `cpus` always means *usable*
+processing units, which are online and which the cgroup allows to this process. `None` always means
+unknown, never zero or "everywhere". For example, the `node` of a device is None if its nearest node
+is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 def value_of_checked_json(adapter: TypeAdapter[T], text: str) -> T:
-    """Return the value of a JSON text, which must have exactly the type of the adapter.
+    """Return the value of a JSON text, which must have exactly the type that the adapter checks.
 
     Raises:
         TypeError: a field is missing or has a value of another type.
@@ -34,7 +35,7 @@ def value_of_checked_json(adapter: TypeAdapter[T], text: str) -> T:
 
 
 UNKNOWN = "unknown"
-# The usual kind of a node's memory.
+# The most frequent kind of a node's memory.
 DRAM = "DRAM"
 
 
@@ -42,18 +43,18 @@ def _parsed(value: object) -> object:
     return parse_cpu_list(value) if isinstance(value, str) else value
 
 
-# In JSON, a set is a Linux list such as `0-3,8`.
+# In JSON, a set of processing units is a Linux list such as `0-3,8`.
 CpuList = Annotated[CpuSet, BeforeValidator(_parsed), PlainSerializer(format_cpu_list)]
 
-# A whole number stays a whole number in the JSON.
+# A number that is a whole number in JSON stays a whole number.
 Number = int | float
-# hwloc's name of a core type of Intel's hybrid processors -> rank; faster types rank higher.
+# hwloc's name of a core type of Intel's hybrid processors -> rank; a faster type has a higher rank.
 _CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package. `nodes` are all its NUMA nodes, including nodes without processing units."""
+    """A package; `nodes` has all its NUMA nodes, including nodes without processing units."""
 
     os_index: int
     cpus: CpuList = ()
@@ -63,7 +64,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Die:
-    """A die within a package, if firmware lists dies."""
+    """A die within a package; only some firmware lists dies."""
 
     index: int
     cpus: CpuList = ()
@@ -72,7 +73,7 @@ class Die:
 
 @dataclass(frozen=True)
 class L3Domain:
-    """The processing units that share an L3 cache. On AMD EPYC, this is a CCX.
+    """The processing units that share an L3 cache; on AMD EPYC, an L3 domain is a CCX.
 
     An L3 domain can span nodes (Sapphire Rapids with SNC4). A node can have several L3 domains
     (EPYC).
@@ -87,7 +88,7 @@ class L3Domain:
 
 @dataclass(frozen=True)
 class Core:
-    """A core; `cpus` are its SMT threads.
+    """A core; `cpus` has the processing units (SMT threads) of the core.
 
     Only `index` identifies the core, because cores of different packages can have the same
     `os_index`. `l3` is an L3Domain.index, and `kind` is a CoreKind.index.
@@ -104,10 +105,10 @@ class Core:
 
 @dataclass(frozen=True)
 class CoreKind:
-    """Cores of one design. Most servers have one core kind; hybrid processors have two.
+    """Cores of one design; most servers have one core kind, and hybrid processors have two.
 
-    `efficiency` is hwloc's rank. Cores that are faster and use more power have a higher rank.
-    `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
+    `efficiency` is hwloc's rank of the kind; faster cores, which use more power, have a higher
+    rank. `frequency_max_hertz` is the highest frequency that all cores of the kind reach.
     """
 
     index: int
@@ -119,11 +120,11 @@ class CoreKind:
 
     @property
     def speed_rank(self) -> tuple[int, int] | None:
-        """Return the sort key that puts faster core kinds last; None if their speed is unknown.
+        """Return a sort key that puts faster core kinds last; None if the speed is unknown.
 
         hwloc ranks core kinds on a live machine, but does not write the ranks into its XML. For an
-        XML, this key follows hwloc's own rule: Intel's core type comes first, then the frequency
-        (hwloc/cpukinds.c).
+        XML, the sort key follows the rule of hwloc: compare Intel's core types, then the
+        frequencies (hwloc/cpukinds.c).
         """
         if self.efficiency is not None:
             return (self.efficiency, 0)
@@ -135,36 +136,37 @@ class CoreKind:
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node: an initiator, a target, both, or neither (an ACPI generic initiator)."""
+    """A NUMA node, which is an initiator, a target, both, or neither (ACPI generic initiator)."""
 
     os_index: int
-    # The node's own usable processing units. Empty for a node without processing units, although
-    # hwloc gives such a node the units of a neighbour.
+    # The usable processing units that the node owns. A node without processing units has an empty
+    # set here, although hwloc gives the node the units of a neighbour.
     cpus: CpuList = ()
-    # Memory size that the kernel reports now. A memory balloon changes this size within minutes.
+    # Memory size that the kernel reports at discovery. A memory balloon changes this size within
+    # minutes.
     memory_bytes: int | None = None
-    present_bytes: int | None = None  # memory size that firmware provided; never changes
+    present_bytes: int | None = None  # memory size that firmware provided; a constant
     initiator: bool = False  # whether the node's processing units can issue accesses
     target: bool = False  # whether the node's memory can be accessed
-    # Memory tier: 0 is the fastest memory of all targets, 1 is the next; None without memory.
+    # Memory tier: tier 0 has the fastest memory of the host, tier 1 the next; None without memory.
     tier: int | None = None
     kind: str = UNKNOWN  # DRAM, HBM, CXL, NVM, ... or "none" without memory
-    package: int | None = None  # package of the node; None when the node spans several packages
+    package: int | None = None  # package of the node; None if the node spans several packages
     shown_cpus: CpuList = ()  # `cpus` and the processing units that a cgroup forbids
     has_cpus: bool = False  # whether the node has processing units, usable or not
     memory_side_cache_bytes: int | None = None
 
     @property
     def size_bytes(self) -> int | None:
-        """Return the bytes of memory that firmware provided; if unknown, the kernel's total."""
+        """Return the bytes of memory that firmware provided, or else the kernel's total."""
         return self.present_bytes or self.memory_bytes
 
     @property
     def coherence(self) -> str | None:
-        """Return whose caches the hardware keeps coherent for this memory; None without memory.
+        """Return whose caches the hardware keeps coherent with this memory; None without memory.
 
-        The kernel makes a node only from memory that the host's cores may cache. A GPU's own memory
-        is a node if the link between GPU and processor is coherent in both directions.
+        The kernel makes a node only from memory that the host's cores may cache. The memory of a
+        GPU is a node if the link between GPU and processor is coherent in both directions.
         """
         if self.kind == "none":
             return None
@@ -173,7 +175,7 @@ class Node:
 
 @dataclass(frozen=True)
 class EqualCaches:
-    """Equal caches: `count` caches together serve the PUs `cpus`, and `pus` PUs share each cache.
+    """A number `count` of equal caches; they serve the PUs `cpus`, and `pus` PUs share each.
 
     `kind` is unified, data or instruction; `size_bytes` is the size of a single cache.
     """
@@ -189,7 +191,7 @@ class EqualCaches:
 
 @dataclass(frozen=True)
 class SlitDistances:
-    """The firmware's SLIT. `matrix[i][j]` is the distance from `nodes[i]` to `nodes[j]`.
+    """The firmware's SLIT; `matrix[i][j]` is the distance from `nodes[i]` to `nodes[j]`.
 
     Raises:
         ValueError: the number of rows or columns of the matrix is not the number of nodes.
@@ -204,7 +206,7 @@ class SlitDistances:
             raise ValueError(f"the matrix of distances does not fit {len(self.nodes)} nodes")
 
     def distance_between(self, initiator: int, target: int) -> int | None:
-        """Return the distance between two nodes; None when the table lacks a node."""
+        """Return the distance from one node to another; None if the table lacks one of both."""
         if initiator not in self.nodes or target not in self.nodes:
             return None
         return self.matrix[self.nodes.index(initiator)][self.nodes.index(target)]
@@ -235,7 +237,7 @@ class HugePagePool:
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """Upper bounds of the bandwidth of a host's DRAM, for the whole machine and for one package."""
+    """Upper bounds of the bandwidth of a host's DRAM, for all packages and for one package."""
 
     machine_bytes_per_second: Number | None = None
     package_bytes_per_second: Number | None = None
@@ -243,7 +245,7 @@ class MemoryPeak:
 
     @property
     def text(self) -> str:
-        """Return the peak of the machine, or why it is unknown."""
+        """Return the peak bandwidth of the machine as text, or why the peak is unknown."""
         if peak := self.machine_bytes_per_second:
             return f"at most {format_quantity('peak_bytes_per_second', peak)}"
         return f"peak unknown: {self.unknown_reason or 'discovered by an older version'}"
@@ -251,7 +253,7 @@ class MemoryPeak:
 
 @dataclass(frozen=True)
 class PartCounts:
-    """Numbers of packages, cores and processing units in the source, usable or not."""
+    """The numbers of packages, cores and processing units in the source, usable or not."""
 
     packages: int = 0
     cores: int = 0
@@ -263,7 +265,8 @@ class Restrictions:
     """The processing units and nodes of the machine that this process cannot use.
 
     `offline_cpus` are switched off. A cgroup forbids `disallowed_cpus`. `missing_cpus` has all
-    units that cannot be used, because an hwloc XML often does not say why a unit is missing.
+    processing units that cannot be used, since an hwloc XML often does not say why a unit is
+    missing.
     """
 
     missing_cpus: CpuList = ()
@@ -275,7 +278,8 @@ class Restrictions:
 
 # Devices
 
-# Facts of an OpenCL device that are not part of a point, so a new fact causes no new measurement.
+# Facts of an OpenCL device that no point contains, so a change of these facts causes no new
+# measurement.
 NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 
 
@@ -283,10 +287,10 @@ NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 class NvmeDrive:
     """An NVMe namespace, or (with `name` None) an NVMe function without a block device.
 
-    `name` may change from boot to boot; `pci` identifies the slot and `serial` the drive.
-    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead. No measured
-    bandwidth can exceed this bound. `link_max_bytes_per_second` is the bandwidth of the fastest
-    link that drive and slot support.
+    A reboot may change `name`; `pci` identifies the slot and `serial` identifies the drive.
+    `link_bytes_per_second` is the bandwidth of the PCI link without encoding overhead, which no
+    measured bandwidth can exceed. `link_max_bytes_per_second` is the bandwidth of the fastest link
+    that drive and slot support.
     """
 
     name: str | None = None
@@ -304,9 +308,9 @@ class NvmeDrive:
 class Gpu:
     """A GPU, listed once even if several libraries (`backends`) show it.
 
-    `compute` is False for a device that only drives a display. `memory_node` is the NUMA node that
-    consists of the GPU's own memory. `memory_node` is None if there is no such node, or if the host
-    does not show which node this is.
+    `compute` is False for a device that only drives a display. `memory_node` is the NUMA node whose
+    memory is the GPU's memory. `memory_node` is None if the GPU's memory is not a node, or if the
+    host does not show which node it is.
     """
 
     name: str | None = None
@@ -322,16 +326,16 @@ class Gpu:
 
 @dataclass(frozen=True)
 class OpenclDevice:
-    """A device as OpenCL shows it: a GPU, an accelerator, or (`type` cpu) the processor itself.
+    """A device that OpenCL shows: a GPU, an accelerator, or (`type` cpu) the host's processor.
 
-    Points use `name`. OpenCL's own names are `platform` and `device`; `twin` is a number that
-    distinguishes devices with equal names. A device with the `pci` address of a `Gpu` is that GPU.
-    A processor has no `pci` address.
+    Points use `name`. The names that OpenCL shows are `platform` and `device`; `twin` is a number
+    that distinguishes devices with equal names. A device and a `Gpu` with the same `pci` address
+    are the same GPU. A processor has no `pci` address.
 
     `unified_memory` says whether the host and the device use the same memory.
-    `shared_virtual_memory` is the finest sharing of memory by host and device: coarse_grain, where
-    buffers are handed over; fine_grain, where host and device use buffers at the same time;
-    fine_grain_system, for all memory of the host; or none. Each attribute is None if unknown.
+    `shared_virtual_memory` says how host and device can share memory: coarse_grain (host and device
+    use a buffer in turn), fine_grain (both use a buffer at the same time), fine_grain_system (both
+    use all memory of the host at the same time) or none. Each attribute is None if unknown.
     """
 
     name: str
@@ -351,7 +355,7 @@ class OpenclDevice:
 
     @property
     def memory_sharing_text(self) -> str:
-        """Return as text whether the device has its own memory or uses the host's, if known."""
+        """Return as text whether the device has separate memory or uses the host's memory."""
         unified = {True: "the host's memory", False: "its own memory", None: ""}
         shared = self.shared_virtual_memory
         sharing = f"shared {shared.replace('_', ' ')}" if shared not in (None, "none") else ""
@@ -359,13 +363,13 @@ class OpenclDevice:
 
     @property
     def is_processor(self) -> bool:
-        """Return whether the device is the host's own processor, which PoCL shows to OpenCL."""
+        """Return whether the device is the host's processor, which PoCL shows to OpenCL."""
         return self.type == "cpu"
 
 
 @dataclass(frozen=True)
 class Nic:
-    """A port of a network card, without its MAC address. `name` is the kernel's name.
+    """A port of a network card, without its MAC address; `name` is the kernel's name.
 
     `link_bytes_per_second` is the negotiated rate in one direction; None without a link.
     """
@@ -383,8 +387,8 @@ class Accelerator:
     """An engine for copies, compression, cryptography or matrices, or a coprocessor.
 
     `name` is the kernel's name or the slot. An accelerator that is a part of each core or of the
-    processor (`part_of`) has neither slot nor node; its `name` is the flag or the model of the
-    processor that reveals it. `driver` is the kernel's driver, "none" without a driver, and None
+    processor (`part_of`) has neither slot nor node; its `name` is the processor's flag or model
+    that reveals the accelerator. `driver` is the kernel's driver, "none" without a driver, and None
     if unknown.
     """
 
@@ -396,12 +400,13 @@ class Accelerator:
     part_of: str | None = None
 
 
-# Facts with the keys of their JSON. A key is missing if the kind of source cannot have the fact: an
-# hwloc XML file has no kernel settings. None means that this source does not have the value.
+# The following classes have the keys of facts in JSON. A key is missing if this kind of source
+# cannot have the fact: an hwloc XML file has no kernel settings. The value None means that this
+# source lacks the fact.
 
 
 class MemoryModuleSlot(TypedDict, total=False):
-    """A slot for a memory module, described as in SMBIOS; an empty slot has no `size`."""
+    """A slot for a memory module, with values from SMBIOS; an empty slot has no `size`."""
 
     slot: str | None
     bank: str | None
@@ -416,7 +421,7 @@ class MemoryModuleSlot(TypedDict, total=False):
 
 
 class FrequencySettings(TypedDict):
-    """How the kernel chooses frequencies: lists of the distinct values of all processing units."""
+    """How the kernel chooses frequencies; the lists have distinct values of all PUs."""
 
     drivers: list[str]
     governors: list[str]
@@ -435,7 +440,7 @@ class IdleSettings(TypedDict):
 
 
 class HostFacts(TypedDict, total=False):
-    """All facts about a host; `name` is the name that the host gives itself."""
+    """All facts about a host; `name` is the host name that the host itself reports."""
 
     name: str | None
     firmware: dict[str, str | None]

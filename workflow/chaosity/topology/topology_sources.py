@@ -1,11 +1,11 @@
 """The sources of a topology: a live machine, an hwloc XML file, or a captured /sys.
 
-A captured /sys is a directory that hwloc-gather-topology has packed. The runner describes a live
-host as a JSON object (runner/describe_host.py).
+A captured /sys is a directory with files that hwloc-gather-topology copied from a host. The runner
+describes a live host as a JSON object (runner/describe_host.py).
 
-`SysfsReader` reads the facts that hwloc leaves out. Any file can be missing in a capture. On a live
-machine a file can disappear or be unreadable (a device in reset, a file for root only). Without a
-file, methods return None or an empty set or list.
+`SysfsReader` reads facts that hwloc leaves out. Any file can be missing in a captured /sys. On a
+live machine a file can disappear or be unreadable (a device in reset, a file for root only). If a
+file is missing or unreadable, methods return None, an empty set or an empty list.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
 
 _KIB = 1024
-# Linux gives sizes of block devices in sectors of this size, even if the device's own sectors have
+# Linux gives sizes of block devices in sectors of this size, even if the sectors of the device have
 # another size (block/blk.h).
 _SECTOR_BYTES = 512
-# Transfer rate of a PCIe lane in GT/s -> share of the bits that carry payload. The encoding is
-# 8b/10b up to generation 2 and 128b/130b up to generation 5. From generation 6 on, 242 of the 256
-# bytes of a flit are payload (PCI Express Base Specification; hwloc counts in the same way).
+# Transfer rate of a PCIe lane in GT/s -> share of the transferred bits that are payload. The
+# encoding is 8b/10b up to generation 2 and 128b/130b up to generation 5. From generation 6 on, 242
+# of the 256 bytes of a flit are payload (PCI Express Base Specification; hwloc counts in the same
+# way).
 _ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
 _FLIT_ENCODING = 242 / 256
 
@@ -46,7 +47,7 @@ class SysfsNode:
 
 
 class SysfsReader:
-    """Reads files of /sys and /proc from this machine, from a capture, or from path -> text."""
+    """Reads files of /sys and /proc from this machine, a captured /sys, or a dict path -> text."""
 
     def __init__(self, files: Path | Mapping[str, str]) -> None:
         self.files = files
@@ -63,14 +64,14 @@ class SysfsReader:
         return found.strip("\0 \t\n")
 
     def read_number(self, path: str) -> int | None:
-        """Return the decimal number in a file; None if it has no number or cannot be read."""
+        """Return the decimal number in a file; None if missing, unreadable or no number."""
         try:
             return int(self.read_text(path) or "")
         except ValueError:
             return None
 
     def read_cpu_list(self, path: str) -> CpuSet | None:
-        """Return the numbers of a Linux list in a file; None if the file has no such list."""
+        """Return the numbers of a Linux list in a file; None if the file has no Linux list."""
         text = self.read_text(path)
         try:
             return None if text is None else parse_cpu_list(text)
@@ -78,7 +79,7 @@ class SysfsReader:
             return None
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; empty when there is no such directory."""
+        """Return the sorted names in a directory; empty if the directory does not exist."""
         if isinstance(self.files, Mapping):
             inside = (
                 name.removeprefix(f"{path}/") for name in self.files if name.startswith(f"{path}/")
@@ -90,9 +91,10 @@ class SysfsReader:
             return []
 
     def read_nodes(self) -> tuple[SysfsNode, ...]:
-        """Return all online nodes (each has a directory in /sys), sorted by OS index.
+        """Return all online nodes, which are those with a directory in /sys, by OS index.
 
-        The kernel's list `has_memory` is not used, because it keeps nodes that were hot-removed.
+        The kernel's list `has_memory` is not used, because it still has nodes that were
+        hot-removed.
         """
         base = "sys/devices/system/node"
         indexes = (name.removeprefix("node") for name in self.list_directory(base))
@@ -129,10 +131,10 @@ class SysfsReader:
         return self._huge_pages("sys/kernel/mm/hugepages")
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
-        """Return node -> bytes of memory that firmware provided, from its `present` pages.
+        """Return node -> bytes of memory that firmware provided, from the node's `present` pages.
 
-        A node's MemTotal changes with a memory balloon and with the memory that the kernel
-        reserved at boot; `present` does not.
+        The MemTotal of a node depends on a memory balloon and on the memory that the kernel
+        reserved at boot. The number of `present` pages does not depend on either.
         """
         present: dict[int, int] = {}
         node = None
@@ -145,7 +147,7 @@ class SysfsReader:
         return present
 
     def common_package_of_pus(self, cpus: CpuSet) -> int | None:
-        """Return the package of all these processing units; None if several or unknown."""
+        """Return the only package of these processing units; None if several or unknown."""
         folders = (f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus)
         ids = {self.read_number(f"{folder}/physical_package_id") for folder in folders}
         return ids.pop() if len(ids) == 1 else None
@@ -163,7 +165,7 @@ class SysfsReader:
         return {key.strip(): value.strip() for key, _, value in pairs}
 
     def memory_tiers(self) -> dict[int, int]:
-        """Return node -> the kernel's memory tier (Linux 6.1 and later); lower is faster."""
+        """Return node -> the kernel's memory tier (Linux 6.1 and later); a lower tier is faster."""
         base, tiers = "sys/devices/virtual/memory_tiering", {}
         for name in self.list_directory(base):
             number = name.removeprefix("memory_tier")
@@ -173,12 +175,12 @@ class SysfsReader:
         return tiers
 
     def pci_function_node(self, pci: str) -> int | None:
-        """Return the nearest node of a PCI function, from firmware; None if it is unknown (-1)."""
+        """Return the nearest node of a PCI function by the firmware; None if unknown (-1)."""
         node = self.read_number(f"sys/bus/pci/devices/{pci}/numa_node")
         return None if node is None or node < 0 else node
 
     def pci_link_bytes_per_second(self, pci: str, which: str) -> int | None:
-        """Return the bandwidth in bytes/s of a PCI function's `current` or `max` link."""
+        """Return bytes/s of the link of a PCI function; `which` is `current` or `max`."""
         base = f"sys/bus/pci/devices/{pci}/{which}_link"
         speed, width = self.read_text(f"{base}_speed"), self.read_number(f"{base}_width")
         try:
@@ -190,7 +192,7 @@ class SysfsReader:
         return link_bytes_per_second(rate, width)
 
     def network_bytes_per_second(self, name: str) -> int | None:
-        """Return a network interface's rate in bytes/s; None if it has no link or no known rate."""
+        """Return the rate of a network interface in bytes/s; None without a link or known rate."""
         megabits = self.read_number(f"sys/class/net/{name}/speed") or 0
         return megabits * 10**6 // 8 if megabits > 0 else None
 
@@ -213,18 +215,19 @@ def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
 LIVE = "live"
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
-# A host with 192 processing units describes itself in less than 2 MB.
+# A larger description is refused. The description of a host with 192 processing units has less than
+# 2 MB.
 _MOST_DESCRIPTION_BYTES = 2**27
 
 
 @dataclass(frozen=True)
 class TopologySource:
-    """An opened source of a topology: hwloc's XML and, if available, files of the kernel."""
+    """An opened source of a topology: its hwloc XML and, if available, files of the kernel."""
 
     name: str  # name of the file or directory, or "live"
     kind: str  # live, xml or sysfs
     xml: etree._Element  # hwloc's XML, format 2
-    # Reader of files in the source's /sys and /proc; a source of the kind xml has no such files.
+    # Reader of files in the source's /sys and /proc; a source of the kind xml lacks these files.
     sysfs: SysfsReader = field(default_factory=lambda: SysfsReader({}))
     # Facts about a live machine, as `runner.describe_host.read_machine_facts` returns them.
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -233,7 +236,7 @@ class TopologySource:
 def open_topology_source(name: str) -> TopologySource:
     """Open `live`, an hwloc XML file, or a directory with a captured /sys.
 
-    A JSON file is the description that the runner made of a live host.
+    A JSON file is read as the description that the runner made of a live host.
 
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
@@ -270,12 +273,12 @@ def read_description(path: Path) -> dict[str, Any]:
         facts = json.loads(text)
         json.dumps(
             facts, ensure_ascii=False
-        ).encode()  # fails for half a surrogate pair, which cannot be written to a file
+        ).encode()  # fails for half a surrogate pair, which no file can have
         return {**facts}
 
 
 def _find_capture_root(folder: Path, source: Path) -> Path:
-    """Return the directory that contains `sys`: the folder itself, a child, or the parent."""
+    """Return the directory that contains `sys`: the given folder, one in it, or its parent."""
     children = [item for item in sorted(folder.iterdir()) if item.is_dir()]
     for root in (folder, *children):
         if (root / "sys/devices/system").is_dir():
