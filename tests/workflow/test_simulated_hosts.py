@@ -45,6 +45,8 @@ def test_a_dry_run_needs_no_slurm_no_locale_no_environment(
     done = workflow.snakemake("--profile", str(root / "profiles/cluster"), "--dry-run")
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("this dry run does not ask for Slurm's nodes") == 1
+    remedy = "repeat the command on a machine that has scontrol, such as a login node."
+    assert remedy in done.stdout
     assert "rule measure:" in done.stdout
 
 

@@ -152,8 +152,10 @@ def transport_of_dry_run(transport: str) -> str:
     """
     if transport != "slurm" or shutil.which("scontrol"):
         return transport
-    text = "Slurm's programs are not installed here, so this dry run does not ask for Slurm's nodes"
-    print(f"chaosity: {text}; hosts are described as without Slurm.", file=sys.stderr)
+    what = "Slurm's programs are not installed here, so this dry run does not ask for Slurm's nodes"
+    how = "plans the hosts as if without Slurm"
+    remedy = "repeat the command on a machine that has scontrol, such as a login node"
+    print(f"chaosity: {what} and {how}; to plan with Slurm's nodes, {remedy}.", file=sys.stderr)
     return "inventory"
 
 

@@ -40,8 +40,9 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
         description="Run a program with its pages on the nodes that a policy names.",
         epilog="Exit status: the program's, or 128 plus the number of the signal that ended it; "
-        f"{REFUSED} when nothing was started; {NOT_PLACED} when the program ended well but its "
-        "pages were on other nodes.",
+        f"{REFUSED} when the program was not started, or the file of --report not written; "
+        f"{NOT_PLACED} when the program ended well, but its pages were on other nodes, or a search "
+        "had no rate.",
     )
     add = parser.add_argument
     add("--policy", choices=POLICIES, required=True, help="where the pages must be")
