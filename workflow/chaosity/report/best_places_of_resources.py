@@ -58,7 +58,8 @@ class BestAndWorstPlace:
     # best, worst: the best and the worst place; worst is None if there is only one place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
-    share: str | None  # worst value divided by best value, as text; None if there is only one place
+    # Worst value divided by best value, in per cent, as text; None if there is only one place.
+    share: str | None
     places_differ: bool | None  # whether the places differ by more than scatter; None if unknown
 
 
@@ -196,8 +197,8 @@ def _place(
 def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
     [measurements], [cells] = level.tables, level.cells
     best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
-    share = worst["median"] / best["median"]
-    share_text = f"{share:.2f} times" if less_is_better(best["metric"]) else format_percent(share)
+    # A latency is in per cent too, so that the column has one unit: 250 % is 2.5 times as long.
+    share_text = format_percent(worst["median"] / best["median"])
     return BestAndWorstPlace(
         name=level.full_name,
         detail=f"{level.load}, {format_count(len(cells), 'place')}",
@@ -227,13 +228,12 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
         category, metric = map(str, key)
         if is_percentile(metric):  # percentiles are in figures, not in this table
             continue
-        times, title = less_is_better(metric), cell_group_text(category, metric)
-        ordered = cells.sort_values("median", ascending=times, kind="stable")
+        title = cell_group_text(category, metric)
+        ordered = cells.sort_values("median", ascending=less_is_better(metric), kind="stable")
         rows.append(
             BestAndWorstPlace(
-                name=f"{title[:1].upper()}{title[1:]}, co-running",
-                detail=f"{'ratio to' if times else 'share of'} the value alone, "
-                f"{format_count(len(cells), 'value')}",
+                name=f"{title[:1].upper()}{title[1:]}, co-running / alone",
+                detail=format_count(len(cells), "value"),
                 best=place(ordered.iloc[0]),
                 worst=place(ordered.iloc[-1]) if len(cells) > 1 else None,
                 share=None,
@@ -245,10 +245,9 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
 
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     """Return ratio, interval and place of a load as texts; the place names co-running loads."""
-    times = less_is_better(cell["metric"])
 
     def number(ratio: float) -> str:
-        return f"{ratio:.2f}" if times else format_percent(ratio).removesuffix(" %")
+        return format_percent(ratio).removesuffix(" %")
 
     others = loads[(loads[[*LOAD]] != cell[[*LOAD]]).any(axis=1)]
     beside = [
@@ -262,5 +261,4 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     ]
     where = access_in_words(cell["initiator"], cell["target"])
     where += f", beside {join_with_and(beside)}" if beside else ""
-    unit = "times" if times else "%"
-    return _place(cell, f"{number(cell['median'])} {unit}", number, unit, where)
+    return _place(cell, format_percent(cell["median"]), number, "%", where)
