@@ -1,1 +1,1 @@
-"""Make points from experiments in YAML and a topology: what to measure, and in which order."""
+"""Make the points of a host, and their order, from experiments in YAML and a topology."""

@@ -1,8 +1,8 @@
-"""Fill in the templates of a benchmark file for a load, and find the events of its counters.
+"""Fill in the templates of a benchmark file for a load, and find the events of counters.
 
-Everything about a benchmark is in its YAML file, so this module names no benchmark. The texts in
-this file are Jinja2 templates. An unknown variable in a template is an error. Everything about the
-events of a processor is in the files below templates/counters.
+Everything about a benchmark is in its YAML file, so this module names no benchmark. The texts in a
+benchmark file are Jinja2 templates. An unknown variable in a template is an error. Everything about
+the events of a processor is in the files below templates/counters.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ JINJA_ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# Marks of Jinja2. A text without these marks is constant.
+# Signs that begin an expression of Jinja2. A text without these signs is constant.
 _JINJA_MARKS = ("{{", "{%", "{#")
 
 
@@ -53,13 +53,13 @@ def _compile_template(text: str) -> Template:
 
 
 class LoadMaker:
-    """Makes the loads of one benchmark from its YAML file and from `parameters` of the config."""
+    """Makes the loads of one benchmark from its YAML file and the `parameters` in the config."""
 
     def __init__(self, document: BenchmarkDocument, parameters: Mapping[str, Level]) -> None:
         self.document = document
         self.name = document["benchmark"]
         self.parameters: dict[str, Level] = {**document.get("parameters", {}), **parameters}
-        # The kernels, by the name that experiments use; empty if the benchmark has no kernels.
+        # Name of a kernel in experiments -> the kernel; empty if the benchmark has no kernels.
         self.kernels: dict[str, KernelNameAndArrayCount] = document.get("kernels", {})
         self.operating_system_of_commands: str = document.get("platform", "linux")
         self.file_path = f"templates/benchmarks/{self.name}.yaml"  # for error messages
@@ -79,7 +79,7 @@ class LoadMaker:
             raise UserError(what, self.file_path) from error
 
     def _fill_number_template(self, text: str, filled: str) -> float | None:
-        """Return a filled-in text as a number; None for an empty text or ``None``."""
+        """Return the number in the filled-in text; None if the text is empty or "None"."""
         try:
             return None if filled in ("None", "") else float(filled)
         except ValueError:
@@ -87,11 +87,11 @@ class LoadMaker:
             raise UserError(what, self.file_path) from None
 
     def defining_parts_of_load(self, load: Load) -> dict[str, Any]:
-        """Return the parts of a load that define its measurement, for the fingerprint.
+        """Return those parts of a load of which the fingerprint of the point is made.
 
-        Notes and bounds that come from memory modules do not define a measurement. To keep older
-        records valid, metrics have the names that older records use, and metrics that older records
-        lack are left out.
+        Notes, and bounds that follow from the memory modules, are left out, since they do not
+        change a measurement. To keep older records valid, metrics have the names that older records
+        use, and metrics that older records lack are left out.
         """
         metrics = {}
         for name, source in load["metrics"].items():
@@ -105,10 +105,10 @@ class LoadMaker:
     def make_load(
         self, name: str, context: Mapping[str, Any], varied: Mapping[str, Level] | None = None
     ) -> Load:
-        """Return a load with its command, files and checks, but without endpoints and placement.
+        """Return a load with its command, files and checks, still without endpoints and placement.
 
-        The name is unique within the load's point. `context` has the variables for the templates,
-        `varied` the parameters that the experiment varies, which replace the config's values.
+        `name` is unique within the load's point. `context` has the variables for the templates.
+        `varied` has the parameters that the experiment varies, which replace the config's values.
         """
         document = self.document
         context = {**context, "parameters": {**self.parameters, **(varied or {})}}
@@ -147,7 +147,7 @@ class LoadMaker:
         return cast(Load, load)
 
     def _fill_job_file(self, template: str, context: Mapping[str, Any]) -> str:
-        """Return the text of a file that the tool reads, from a template below ``templates/``."""
+        """Return the text of a file that the tool reads; `template` is below ``templates/``."""
         try:
             return JINJA_ENVIRONMENT.get_template(template).render(context)
         except (TemplateError, TypeError) as error:
@@ -155,7 +155,7 @@ class LoadMaker:
             raise UserError(what, f"templates/{template}") from error
 
     def expected_seconds(self, rule: PointStoppingRule, context: Mapping[str, Any]) -> float:
-        """Return the expected seconds of a run with a stopping rule, without the set-up time."""
+        """Return how many seconds a run with this stopping rule probably takes without set-up."""
         given = self.document.get("estimate_seconds")
         if given is not None:
             filled = self._fill_templates(given, {**context, "parameters": self.parameters})
@@ -166,7 +166,7 @@ class LoadMaker:
 
 
 def load_benchmark_of_each_category(config: Config) -> dict[str, LoadMaker]:
-    """Return category -> the benchmark that the config selects for it."""
+    """Return category of loads -> the benchmark that the config selects for this category."""
     return {
         category: LoadMaker(load_benchmark(name), config["parameters"].get(name, {}))
         for category, name in config["benchmarks"].items()
@@ -185,9 +185,9 @@ def read_counter_files() -> tuple[CounterEventsDocument, ...]:
 def find_counter_events(
     names: Iterable[str], host: HostFacts, where: str
 ) -> dict[str, CounterEventsOrReason]:
-    """Return counter -> its events on a host, or the reason why the host has no such events.
+    """Return counter -> the host's events that count it, or the reason why there are none.
 
-    `names` are the counters of the benchmark file `where`. `host` has the facts in `Topology.host`.
+    `names` are counters in the benchmark file `where`. `host` has the facts in `Topology.host`.
 
     Raises:
         UserError: no file has a counter of a given name.
@@ -201,8 +201,8 @@ def find_counter_events(
 
 
 def _events_of_counter(name: str, host: HostFacts) -> CounterEventsOrReason:
-    # The reason is a part of a point's definition. So a changed reason causes a new measurement of
-    # the point.
+    # The returned reason is a part of the definition of a point, so a change of its words causes a
+    # new measurement of the point.
     document = next(
         (file for file in read_counter_files() if _matches_processor_of_host(file, host)), None
     )
@@ -226,10 +226,10 @@ def _events_of_counter(name: str, host: HostFacts) -> CounterEventsOrReason:
 
 
 def encode_x86_event(vendor: str | None, event: EventCode) -> int:
-    """Return the Linux kernel's number of an event, see /sys/devices/cpu/format.
+    """Return the number that selects an event in Linux, see /sys/devices/cpu/format.
 
-    Bits 0 to 7 are the event code, 8 to 15 the unit mask. On AMD processors, bits 32 to 35 are the
-    upper four bits of the event code.
+    Bits 0 to 7 are the event code, and bits 8 to 15 are the unit mask. On AMD processors, bits 32
+    to 35 are the upper four bits of the event code.
     """
     code, mask = event["code"], event["umask"]
     high = (code >> 8) << 32 if vendor == "AuthenticAMD" else 0

@@ -1,9 +1,9 @@
-"""The loads of a point with their endpoints, levels and names, and the levels of factors.
+"""Classes for the chosen loads of a point, their endpoints and names, and levels of factors.
 
-A point's name contains everything that was chosen for its loads, such as
+The name of a point contains everything that was chosen for its loads. An example of a name is
 ``memory=node3+node4+triad.storage=node3+alldrives``. A ``.`` separates two loads. The text of a
-load is its role, then ``=``, then these parts joined by ``+``: the initiator, the target, the
-kernel (if the benchmark has kernels), and levels as ``NAME-LEVEL``. An example with a level is
+load is its role, then ``=``, then parts joined by ``+``. The parts are the initiator, the target,
+the kernel (if the benchmark has kernels), and levels as ``NAME-LEVEL``. An example with a level is
 ``chase=pu3+node4+bytes-64MiB``.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Initiator:
-    """The processing units that issue accesses. `nodes` are the nodes of these units."""
+    """The processing units that issue accesses; `nodes` are the nodes of these units."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class Initiator:
 
     @cached_property
     def point_entry(self) -> LoadInitiator:
-        """Return name, kind, nodes and units in the form that points and the tidy table have."""
+        """Return name, kind, nodes and units in the form of points and the tidy table."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -55,7 +55,7 @@ class Target:
     """What a load accesses: memory nodes, drives or a device.
 
     The kind "none" means that the load is left out. A placement of pages (kind "policy") has
-    `shares`, which are pairs of node and share of the pages, or None if the kernel decides.
+    `shares`: pairs of node and share of the pages, or None if the kernel decides where pages lie.
     `settles` says whether pages still move while the load runs.
     """
 
@@ -90,7 +90,7 @@ class Target:
 
     @property
     def link_bytes_per_second(self) -> int | None:
-        """Return the total bandwidth of the links of all drives in bytes/s; None if unknown."""
+        """Return the total bandwidth of all drives' PCI links in bytes/s; None if unknown."""
         links = [drive.get("link_bytes_per_second") for drive in self.drives]
         return None if not links or None in links else sum(filter(None, links))
 
@@ -99,13 +99,13 @@ Endpoint = Initiator | Target
 
 
 def format_level(name: str, level: Level) -> str:
-    """Return a level as text for a point's name: a size as 64MiB, any other level unchanged."""
+    """Return a level as text for a point's name: "64MiB" for a size, any other level unchanged."""
     return format_exact_bytes(level) if name == "bytes" and isinstance(level, int) else str(level)
 
 
-# A reference such as `only.target` uses this word for the only load of a point, whatever its role.
+# In a reference such as `only.target`, this word means the only load of a point, whatever its role.
 WORD_FOR_ONLY_LOAD = "only"
-# The level of a factor if the factor is about a load that the point lacks.
+# The level of a factor at a point that lacks the load to which the factor belongs.
 LEVEL_WITHOUT_OTHER_LOAD = "alone"
 
 
@@ -113,8 +113,8 @@ LEVEL_WITHOUT_OTHER_LOAD = "alone"
 class ChosenLoad:
     """One load: initiator, target, kernel, and the responder of a core-to-core transfer.
 
-    `buffers` is the memory for the data of drives; None means the initiator's own memory. `levels`
-    are the other factors of the experiment with their levels.
+    `buffers` is the memory for the data of drives; None means memory that is local to the
+    initiator. `levels` has the other factors of the experiment and their levels.
     """
 
     initiator: Initiator
@@ -127,9 +127,9 @@ class ChosenLoad:
 
 @dataclass(frozen=True)
 class LoadsOfRole:
-    """The loads that were chosen for one role of a design: one load, or several that run together.
+    """The loads that were chosen for one role of a design: one load, or several at the same time.
 
-    `initiator` is the text that stands for the initiators of all these loads in the point's name.
+    `initiator` is the text for the initiators of all these loads in the name of the point.
     """
 
     role: str
@@ -138,14 +138,14 @@ class LoadsOfRole:
 
     @property
     def is_omitted_on_purpose(self) -> bool:
-        """Return whether the experiment wants this point without this load (target ``none``)."""
+        """Return whether the experiment asks for a point without this load (target ``none``)."""
         return self.members[0].target.kind == "none"
 
     @property
     def initiator_and_target(self) -> dict[str, Endpoint]:
-        """Return the initiator, the target and the buffers of a single load, for references.
+        """Return initiator, target and buffers of the only load, to which references can refer.
 
-        The result is empty if several loads run together.
+        The result is empty if there are several loads.
         """
         if len(self.members) > 1:
             return {}
@@ -154,12 +154,12 @@ class LoadsOfRole:
         return {"initiator": load.initiator, "target": load.target, **buffers}
 
     def make_member_name(self, load: ChosenLoad) -> str:
-        """Return the name of one load, unique within the point."""
+        """Return the name of one of these loads, which is unique within the point."""
         together = len(self.members) > 1
         return f"{self.role}-{load.initiator.name}" if together else self.role
 
     def name_in_point(self, host: HostResources) -> str:
-        """Return the part of the point's name that describes these loads."""
+        """Return that part of the name of the point that describes these loads."""
         first = self.members[0]
         target = first.target
         if len({member.target.nodes for member in self.members}) > 1:
@@ -173,14 +173,14 @@ class LoadsOfRole:
         return f"{self.role}={'+'.join(parts)}"
 
 
-# Role of a design -> the loads that were chosen for it.
+# Role of a design -> the loads that were chosen for this role.
 Combination = Mapping[str, LoadsOfRole]
 
 
 def factor_level_of_point(
     spec: FactorLevelRule, design: str, chosen: Combination, host: HostResources
 ) -> Level:
-    """Return the level of an experiment's factor at a point with this design and these loads."""
+    """Return the level of a factor at the point of a design with the chosen loads."""
     if "design" in spec:
         return design
     if "mode" in spec:
@@ -202,13 +202,13 @@ def factor_level_of_point(
 
 
 def _referred_endpoint(reference: str, chosen: Combination) -> Endpoint | None:
-    """Return the endpoint that a reference names; None if there is no load or several loads."""
+    """Return the endpoint that a reference names; None unless exactly one load has the role."""
     group, side = _referred_group(reference, chosen)
     return group.initiator_and_target.get(side) if group else None
 
 
 def _referred_group(reference: str, chosen: Combination) -> tuple[LoadsOfRole | None, str]:
-    """Return the loads and the side (here ``target``) of a reference such as ``memory.target``."""
+    """Return the loads of ``memory`` and "target" for a reference such as ``memory.target``."""
     role, _, side = reference.partition(".")
     if role == WORD_FOR_ONLY_LOAD and len(chosen) == 1:
         [role] = chosen

@@ -1,9 +1,9 @@
-"""Plan the points of a host, in random order within blocks, with their estimated time.
+"""Plan the points of a host in random order within blocks, and estimate their time.
 
-A derived metric is the value of a load, divided by the value of the load's reference. An
-experiment's file says, for example, `to: {policy: uniform_workers}, same: [workers, kernel]`. The
-reference of a load has the same role, the levels in `to`, and the same values in the columns
-`same`. So the references are a join of the table of loads with itself.
+A derived metric is the value of a load divided by the value of the load's reference. The file of an
+experiment says, for example, `to: {policy: uniform_workers}, same: [workers, kernel]`. The
+reference of a load has the role of the load, the levels in `to`, and in the columns `same` the
+values of the load. So the references are found by a join of the table of loads with itself.
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ LoadInPoint = tuple[ExpandedPoint, Load]
 def add_references_to_points(
     experiment: ExperimentDocument, points: Sequence[ExpandedPoint], notes: PlanNotes
 ) -> list[ExpandedPoint]:
-    """Return the points with a new key `relative`, which has derived metrics with references.
+    """Return the points with a new key `relative` that has their derived metrics and references.
 
-    No load is added: a reference is the name of a load of one of the points.
+    No load is added, since a reference is the name of a load of one of the points.
 
-    `points` are the experiment's points on one host. A note with the number of loads without a
-    reference is added to `notes`.
+    `points` are all points of the experiment on one host. The function adds a note to `notes` that
+    says how many loads have no reference.
 
     Raises:
-        UserError: a named column or metric does not exist, or several loads could be the reference.
+        UserError: a named column or metric does not exist, or a load has several possible
+            references.
     """
     if "relative" not in experiment:
         return list(points)
@@ -82,7 +83,7 @@ def add_references_to_points(
 
 
 def _check_metrics_of_entry(entry: RelativeMetric, load: Load, where: str) -> None:
-    """Check that a load has the metrics of an entry, and that their kind is right."""
+    """Raise an error unless a load has the metrics of an entry, and they have the right kind."""
     metric, metrics, rate = entry["metric"], load["metrics"], entry.get("per")
     check_name_is_allowed(metric, metrics, f"{entry['load']} has no metric {metric!r}", where)
     if "by_node" in metrics[metric]:
@@ -98,7 +99,7 @@ def _check_metrics_of_entry(entry: RelativeMetric, load: Load, where: str) -> No
 def _derived_metrics_of_entry(
     entry: RelativeMetric, loads: Sequence[LoadInPoint], where: str
 ) -> Iterator[tuple[ExpandedPoint, MetricRatio]]:
-    """Yield the derived metric of each load, with the reference or why there is no reference."""
+    """Yield the derived metric of each load, with its reference or why it has no reference."""
     name, metric_name = entry["name"], entry["metric"]
     if "per" in entry:  # the metric is a count, divided by the load's own work
         for point, load in loads:
@@ -140,7 +141,7 @@ def _derived_metrics_of_entry(
 
 
 def _columns_of_load(point: ExpandedPoint, load: Load) -> dict[str, str]:
-    """Return the columns that `to` and `same` may name. Factors hide columns of the same name."""
+    """Return the columns that `to` and `same` may name; a factor hides a column with its name."""
     initiator, target = load["initiator"], load["target"]
     columns: dict[str, Any] = {
         "initiator": initiator["name"],
@@ -156,17 +157,17 @@ def _columns_of_load(point: ExpandedPoint, load: Load) -> dict[str, str]:
     return {name: str(level) for name, level in columns.items()}
 
 
-# Size of the file that takes the place of a drive on a host without NVMe drives.
+# Size of the file that replaces a drive on a host without NVMe drives.
 _DEFAULT_REPLACEMENT_FILE_BYTES = 1024 * 1024 * 1024
-# Folder of the file that replaces a drive, on hosts other than this machine. This folder is in a
-# real file system, and its files survive reboots (hier(7)).
+# Folder of the file that replaces a drive on a remote host. This folder is in a file system on a
+# disk, and a reboot keeps its files (hier(7)).
 _REMOTE_SCRATCH_FOLDER = Path("/var/tmp/chaosity")
-# Where udev makes links that name a drive by its model and serial number.
+# Folder in which udev makes links that name a drive by its model and serial number.
 _DRIVE_LINKS = "/dev/disk/by-id"
 
 
 class PlanCounts(TypedDict):
-    """Number of points and of measurements, and their estimated time."""
+    """The number of points, the number of measurements, and their estimated time."""
 
     points: int
     measurements: int
@@ -185,10 +186,10 @@ class PlanSummary(PlanCounts):
 
 @dataclass(frozen=True)
 class PlannedHost:
-    """A host of the inventory: its name, variables and discovered topology.
+    """A host of the inventory with its name, variables and discovered topology.
 
-    `local` says whether the host is this machine. Only then can files beside the results replace
-    drives.
+    `local` says whether the host is this machine. Only on this machine can files beside the results
+    replace drives.
     """
 
     name: str
@@ -199,13 +200,14 @@ class PlannedHost:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host does not exist, so its records come from a description."""
+        """Return whether the host does not exist and its records come from a description."""
         return "chaosity_simulated" in self.variables
 
     def drives_to_measure(self, results: Path) -> tuple[DriveFacts, ...]:
-        """Return NVMe drives and drives of the inventory, or files that replace drives.
+        """Return NVMe drives and drives that the inventory names, or files that replace drives.
 
-        On this machine, the files are below `results`. A simulated host has no such files.
+        On this machine, files that replace drives are below `results`. A simulated host has no
+        files that replace drives.
         """
         nvme = [drive for drive in self.topology.drives if drive.name and drive.pci is not None]
         extra = self.variables.get("chaosity_extra_drives", [])
@@ -233,7 +235,7 @@ class PlannedHost:
         return tuple(found) or (() if self.is_simulated else self._files_for_drives(results))
 
     def _files_for_drives(self, results: Path) -> tuple[DriveFacts, ...]:
-        """Return the files that replace drives. The inventory says how many; the default is one."""
+        """Return the files that replace drives: as many as the inventory says, or else one."""
         given = self.variables.get("chaosity_storage_file", {})
         usual = results / self.name / "scratch" if self.local else _REMOTE_SCRATCH_FOLDER
         folder = Path(given.get("directory", usual)).absolute()
@@ -245,16 +247,17 @@ class PlannedHost:
 
 
 def _drive_facts(component: str, node: int | None, **facts: object) -> DriveFacts:
-    """Return a drive in the form of points. `facts` are its other keys; unknown facts are None."""
+    """Return a drive in the form of points; `facts` has further keys, without unknown facts."""
     known = {name: fact for name, fact in facts.items() if fact is not None}
     return cast(DriveFacts, {"node": node, "component": component, **known})
 
 
 def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDrive:
     """Return the only drive that has a name from `chaosity_destructive_drives`."""
-    # The name is a serial number, or udev's name below /dev/disk/by-id. Udev's name is
-    # ``nvme-MODEL_SERIAL``; newer versions add ``_NAMESPACE``. Whole names are compared, since one
-    # serial number can be the end of another. A drive with several namespaces cannot be named.
+    # A name is a serial number, or udev's name below /dev/disk/by-id. Udev's name is
+    # ``nvme-MODEL_SERIAL``; newer versions of udev add ``_NAMESPACE``. Complete names are compared,
+    # since one serial number can be the end of another. A name of a drive with several namespaces
+    # is refused, since the name would mean several drives.
     folder, _, link = name.rpartition("/")
     serials = set()
     for drive in drives:
@@ -276,7 +279,7 @@ def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDriv
 
 
 def _udev_text(text: str) -> str:
-    """Return a text in the form of udev, which writes ``_`` for spaces and most punctuation."""
+    """Return a text with ``_`` for spaces and most punctuation, as udev writes it."""
     return re.sub(r"[^A-Za-z0-9#+.:=@-]+", "_", text.strip())
 
 
@@ -295,8 +298,8 @@ def _count_points(points: Iterable[Point]) -> PlanCounts:
 class HostPlan:
     """The points to measure on one host.
 
-    `replicates` is the config's number of measurements of each point. Some experiments have more
-    replicates, see `replicate_numbers`. `left_out` are the points that a run with a budget does not
+    `replicates` is the number of measurements of each point in the config. Some experiments have
+    more replicates than the config. `left_out` are the points that a run with a budget does not
     measure.
     """
 
@@ -310,15 +313,16 @@ class HostPlan:
 
     @property
     def points_fingerprint(self) -> str:
-        """Return a fingerprint of all points, their order, and their reference loads.
+        """Return a fingerprint of the definitions, orders and reference loads of all points.
 
-        The fingerprint is in plan.json, so each change of these three makes the tidy table anew.
+        plan.json contains the fingerprint, so each change of definitions, orders or references
+        makes the tidy table anew.
         """
         listed = [[p["definition"], p["orders"], p.get("relative")] for p in self.points]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]
 
     def summarize_plan(self) -> PlanSummary:
-        """Return numbers of points and measurements and the time, in total and by experiment."""
+        """Return numbers of points and measurements and their time, in total and by experiment."""
         experiments = dict.fromkeys(point["experiment"] for point in self.points)
         return {
             "host": self.host.name,
@@ -334,10 +338,10 @@ class HostPlan:
         }
 
     def only_measurements(self, measurements: Sequence[PointKey]) -> HostPlan:
-        """Return the plan of only these measurements (experiment, point), in this order.
+        """Return a plan with only the given measurements (experiment, point), in this order.
 
-        The n-th occurrence of a point is replicate n of this point. Points of other plans are
-        ignored.
+        The n-th occurrence of a point in `measurements` is replicate n of this point. Points that
+        the plan does not have are ignored.
         """
         orders: dict[PointKey, list[int]] = {}
         for position, key in enumerate(measurements):
@@ -353,17 +357,16 @@ class HostPlan:
 
     def plan_json_text(self) -> str:
         """Return the content of ``plan.json``."""
-        # The report shows the config of this run, which may differ from the default config.
+        # plan.json has the config, since the report shows the config of this run.
         config = {"seed": self.seed, "stopping": self.stopping}
         own = {**self.summarize_plan(), "config": config, "digest": self.points_fingerprint}
         return json.dumps(own)
 
     def write_plan(self, folder: Path, *, points: bool) -> None:
-        """Write ``plan.json`` and, if needed, ``points/<experiment>/<point>.json``.
+        """Write ``plan.json`` and, with `points`, ``points/<experiment>/<point>.json``.
 
-        Files are written only if the plan has changed. `folder` is the folder of host and
-        configuration. `points` says whether to write the files of the points, which a dry run does
-        not need.
+        Files are written only if the plan has changed. `folder` is
+        ``results/<host>/<configuration>``. A dry run does not need the files of the points.
         """
         write_if_changed(folder / "plan.json", self.plan_json_text() + "\n")
         done = folder / "points" / "digest"
@@ -375,17 +378,18 @@ class HostPlan:
         for point in self.points:
             path = folder / "points" / point["experiment"] / f"{point['point']}.json"
             path.write_text(json.dumps(point, indent=1) + "\n", encoding="utf-8")
-        # The fingerprint is written last, so that the next run writes an incomplete folder again.
+        # The fingerprint is written last, so that the next run replaces an incomplete folder.
         done.write_text(self.points_fingerprint)
 
 
 def positions_in_random_order(replicates: Sequence[int], seed: int) -> list[list[int]]:
-    """Return a list for each point: the positions of its replicates in the random order.
+    """Return for each point a list with the positions of its replicates in the random order.
 
     The block of all first replicates comes before the block of all second replicates, so that a
-    slow drift of the host affects whole blocks. Each block has its own permutation. The last blocks
-    have only the points with the most replicates. Positions are numbered over all blocks.
-    `replicates` says how often each point is measured, and `seed` fixes the permutations.
+    slow drift of the host affects all points of a block alike. Each block is permuted separately.
+    The last blocks have only the points with the most replicates. Positions are numbered over all
+    blocks. `replicates` says how often each point is measured, and `seed` determines the
+    permutations.
     """
     orders: list[list[int]] = [[] for _ in replicates]
     before = 0
@@ -405,10 +409,10 @@ def plan_host(
     experiments: Sequence[str] | None = None,
     weights: WeightsLookup | None = None,
 ) -> HostPlan:
-    """Return the plan of experiments for a host.
+    """Return the plan of the points of experiments on a host.
 
-    `experiments` are names of experiments; None means the experiments of the config. `weights`
-    returns the measured weights for placements of pages; `weights` is None if no weights were
+    `experiments` has names of experiments; None means the experiments in the config. The function
+    `weights` returns measured weights for placements of pages; `weights` is None if no weights were
     measured.
 
     Raises:

@@ -16,8 +16,8 @@ from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, Topology
 from chaosity.topology.topology_parts import UNKNOWN, CoreKind, OpenclDevice
 
 DriveGroups = dict[int | None, tuple[DriveFacts, ...]]
-# If a host lacks the groups of a level, some cores of each node replace the groups. These are the
-# largest numbers of such cores for a node and for the host; each node keeps at least one core.
+# If a host lacks the groups of a level, some cores of each node replace the groups. The numbers are
+# the most cores of a node and the most cores of the host; each node has at least one core.
 _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
 
 
@@ -25,8 +25,8 @@ _FALLBACK_CORES_OF_NODE, _MOST_FALLBACK_UNITS = 4, 16
 class HostResources:
     """All initiators, memory nodes, drives and devices of a host, with their names in points.
 
-    `one_per_core` says whether selectors by default take only one unit of each core, without SMT
-    siblings (`threads` in the config).
+    `one_per_core` (`threads` in the config) says whether selectors by default take only one
+    processing unit of each core, without SMT siblings.
     """
 
     topology: Topology
@@ -39,9 +39,10 @@ class HostResources:
     # Initiators
 
     def cpu_groups_of_level(self, level: str) -> list[tuple[PlaceName, CpuSet]]:
-        """Return the name and processing units of every group of a level.
+        """Return the name and the processing units of each group of a level.
 
-        Levels are pu, core, l3_domain, core_kind, node, package and machine.
+        The levels are pu, core, l3_domain, core_kind, node, package and machine. A group of the
+        level node, for example, has the processing units of one node.
         """
         topology = self.topology
         if level == "pu":
@@ -63,15 +64,15 @@ class HostResources:
     ) -> list[Initiator]:
         """Return one initiator for each group of a level, see `cpu_groups_of_level`.
 
-        With `without`, the cores of this initiator are left out. An initiator that loses no core
-        keeps its name. An initiator that loses all cores is left out.
+        The cores of the initiator `without` are left out. An initiator that loses no core keeps its
+        name. An initiator that loses all its cores is left out.
         """
         key = (level, one_per_core, without)
         if key in self._initiators:
             return self._initiators[key]
         found = self._initiators[key] = []
         own = self._with_siblings(without) if without else set()
-        kind = "l3" if level == "l3_domain" else level  # the word in names and tables
+        kind = "l3" if level == "l3_domain" else level  # names and tables have the word l3
         for name, cpus in self.cpu_groups_of_level(level):
             used = self._one_pu_per_core(cpus) if one_per_core else cpus
             rest = tuple(cpu for cpu in used if cpu not in own)
@@ -86,7 +87,7 @@ class HostResources:
 
     @cached_property
     def _initiator_by_cpus(self) -> dict[CpuSet, Initiator]:
-        """Return set of units -> the initiator that names this set; a node's name is preferred."""
+        """Return set of units -> the initiator that has them, preferably named after a node."""
         levels = ("node", "package", "machine", "core_kind", "l3_domain", "pu", "core")
         found: dict[CpuSet, Initiator] = {}
         for one_per_core in (True, False):
@@ -96,17 +97,18 @@ class HostResources:
         return found
 
     def with_unique_name(self, initiator: Initiator) -> Initiator:
-        """Return the initiator with the name that these units have in all experiments.
+        """Return the initiator under the name that its units have in all experiments.
 
-        On small machines a node can also be a package or a unit. The same units always get a single
-        name, so that they are measured only once.
+        On small machines a node can have the same units as a package or as one processing unit.
+        Equal sets of units get the same name, so that they are measured only once.
         """
         return self._initiator_by_cpus.get(initiator.cpus, initiator)
 
     def _core_kind_name(self, kind: CoreKind) -> PlaceName:
         """Return the name of all cores of a kind."""
-        # Two kinds of different rank are efficiency and performance cores. More kinds, or kinds
-        # without a rank, are numbered. If there is only one kind, the name is that of the machine.
+        # Of two kinds with different ranks, the names are efficiency and performance. More kinds,
+        # or kinds without a rank, are numbered. If there is only one kind, its name is that of the
+        # machine.
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
             return PlaceName("machine")
@@ -117,9 +119,10 @@ class HostResources:
         return PlaceName("core_kind", (kind.index,))
 
     def uniform_core_kind_name(self, initiator: Initiator) -> str | None:
-        """Return the name of the core kind that all cores of an initiator have.
+        """Return the name of the only core kind of an initiator's cores.
 
-        The result is None if these cores are of several kinds, or if the host has only one kind.
+        The result is None if the initiator has cores of several kinds, or if the host has only one
+        kind.
         """
         kinds = self.topology.core_kinds
         wanted = set(initiator.cpus)
@@ -127,7 +130,7 @@ class HostResources:
         return next(names, None) if len(kinds) > 1 else None
 
     def _one_pu_per_core(self, cpus: Iterable[int]) -> CpuSet:
-        """Return the first usable unit of each core, since SMT siblings share resources."""
+        """Return the first usable unit of each core, without the core's other SMT siblings."""
         wanted = sorted(set(cpus))
         firsts: dict[int, int] = {}
         for cpu in wanted:
@@ -136,12 +139,12 @@ class HostResources:
         return tuple(firsts.values()) or tuple(wanted)
 
     def first_pu_of_each_group(self, level: str, at_least: int = 1) -> tuple[str, list[Initiator]]:
-        """Return the first processing unit of each group of a level, and the level that was used.
+        """Return the level that was used, and the first processing unit of each of its groups.
 
-        If a host has fewer than `at_least` such groups, a few cores of each node replace them. The
-        level is then `some_cores`, or `core` if these are all cores. On a host without any L3
-        cache, the cores that share the largest cache (`shared_cache`) are tried first. The number
-        of cores is small, because experiments measure all pairs of units.
+        If the level has fewer than `at_least` groups, a few cores of each node replace the groups.
+        The used level is then `some_cores`, or `core` if these few are all cores. On a host without
+        any L3 cache, the groups of cores that share the largest cache (`shared_cache`) are tried
+        before. The number of cores is small, because experiments measure all pairs of units.
         """
         groups = [cpus for _, cpus in self.cpu_groups_of_level(level)]
         used, firsts = level, dict.fromkeys(min(cpus) for cpus in groups if cpus)
@@ -154,9 +157,9 @@ class HostResources:
         return used, [self._make_initiator("pu", pu_name(pu), (pu,)) for pu in firsts]
 
     def _cores_of_largest_shared_cache(self) -> list[CpuSet]:
-        """Return the units of each cache of the highest level that several cores share."""
+        """Return the units of each cache of the highest cache level that several cores share."""
         core_of = {pu: core.index for pu, core in self.topology.core_of_pu.items()}
-        # In hwloc's order, the cores of a cache follow each other.
+        # In hwloc's order, cores that share a cache are neighbours.
         ordered = [pu for core in self.topology.cores for pu in core.cpus]
         found: dict[int, list[CpuSet]] = {}
         for cache in self.topology.caches:
@@ -173,12 +176,12 @@ class HostResources:
         return [pu for cores in nodes for pu in pick_evenly_spread(cores, max(each, 1))]
 
     def remaining_cores(self, initiator: Initiator, levels: Sequence[str]) -> Initiator | None:
-        """Return the cores that an initiator does not use in its groups; None if it uses all.
+        """Return the unused cores in the groups of an initiator; None if all are used.
 
-        The groups are those of the level in `levels` whose groups have most units, or of the first
-        of several such levels. For example, the level of nodes counts if a node spans packages,
-        since such a node has more units than a package. SMT siblings of the initiator's units are
-        left out too, since they share the initiator's cores.
+        Of the `levels`, the one whose groups have most units is used, or the first of several with
+        equally many. For example, the level of nodes is used if a node spans packages, since then
+        the node has more units than a package. SMT siblings of the initiator's units are left out
+        too, since they share the initiator's cores.
         """
         own = self._with_siblings(initiator)
         groups = max(
@@ -195,7 +198,7 @@ class HostResources:
     def _rest_of_groups(
         self, groups: Iterable[PlaceName], initiator: Initiator, cpus: CpuSet
     ) -> Initiator:
-        """Return units of some groups as an initiator whose name says which cores are left out."""
+        """Return units as an initiator, whose name has their groups and the left-out initiator."""
         without = parse_place_name(initiator.name)
         place = PlaceName("others", groups=tuple(groups), without=without)
         return self._make_initiator("others", str(place), cpus)
@@ -218,11 +221,11 @@ class HostResources:
         return len(set(cores)) < len(cores)
 
     def packed_and_spread_core_sets(self, level: str, *, half: bool = False) -> list[Initiator]:
-        """Return initiators with 1, 2, 3, 4, 6, ... cores, or half the cores, of each group.
+        """Return initiators with 1, 2, 3, 4, 6, ... or (`half`) half the cores of each group.
 
-        Packed initiators take all cores of one L3 domain before cores of the next domain. Spread
-        initiators take one core of each domain in turn. If a packed and a spread initiator have the
-        same cores, one initiator of the kind `threads` replaces both.
+        A packed initiator takes all cores of one L3 domain before cores of the next domain. A
+        spread initiator takes one core of each domain in turn. If a packed and a spread initiator
+        have the same cores, one initiator of the kind `threads` replaces both.
         """
         found = []
         for name, cpus in self.cpu_groups_of_level(level):
@@ -246,9 +249,9 @@ class HostResources:
         return list(domains.values())
 
     def worker_initiator(self, nodes: Iterable[int], one_per_core: bool = True) -> Initiator:
-        """Return all units of some nodes as one initiator, which runs one program.
+        """Return all units of the given nodes as one initiator, which runs one program.
 
-        The name lists the nodes, even if they are a whole package.
+        The name of the initiator lists the nodes, even if the nodes are all nodes of a package.
         """
         wanted = set(nodes)
         every = self.initiators_of_level("node", one_per_core)
@@ -259,7 +262,7 @@ class HostResources:
         return self._make_initiator("nodes", nodes_name(wanted), cpus)
 
     def packages_of_initiator(self, initiator: Initiator) -> frozenset[int | None]:
-        """Return the packages of an initiator's units."""
+        """Return the packages that have units of an initiator."""
         cores = (self.topology.core_of_pu.get(cpu) for cpu in initiator.cpus)
         return frozenset(core.package for core in cores if core)
 
@@ -277,7 +280,7 @@ class HostResources:
         return {self.topology.l3_of_pu.get(cpu) for cpu in initiator.cpus}
 
     def memory_bytes(self, node: int) -> int | None:
-        """Return the bytes of a node's memory: those that firmware reports, or else the kernel."""
+        """Return the bytes of a node's memory that firmware or else the kernel reports."""
         found = self.topology.find_node(node)
         return found.size_bytes if found else None
 
@@ -288,7 +291,7 @@ class HostResources:
         return Target(nodes_name(listed) if listed else kind, kind, listed)
 
     def local_memory_nodes(self, endpoint: Endpoint) -> tuple[int, ...]:
-        """Return the endpoint's nodes that have memory, or else the nearest node with memory."""
+        """Return an endpoint's nodes that have memory, or else the nearest node with memory."""
         usable = {node.os_index for node in self.topology.memory_nodes}
         own = tuple(node for node in endpoint.nodes if node in usable)
         if own or not usable:
@@ -296,16 +299,15 @@ class HostResources:
         return (min(usable, key=lambda node: (self._slit_distance(endpoint.nodes, node), node)),)
 
     def worker_memory_nodes(self, workers: Initiator) -> tuple[int, ...]:
-        """Return the workers' own nodes with memory, or else the nearest nodes with memory."""
+        """Return the memory nodes that are nearest to each node of the workers."""
         nodes = {one.nodes[0]: one for one in self.initiators_of_level("node", True) if one.nodes}
         found = {near for node in workers.nodes for near in self.local_memory_nodes(nodes[node])}
         return tuple(sorted(found))
 
     def buffer_nodes(self, initiator: Initiator, where: str) -> tuple[int, ...]:
-        """Return the nodes of an initiator's buffers; empty if there is no such node.
+        """Return the nodes on which an initiator's buffers lie; empty if there is no such node.
 
-        `where` is `own` for the initiator's own memory, or `other` for the first of the farthest
-        nodes.
+        `where` is `own` for local memory, or `other` for the first of the farthest nodes.
         """
         own = self.local_memory_nodes(initiator)
         if where == "own":
@@ -319,7 +321,7 @@ class HostResources:
     # Distances and relations
 
     def _slit_distance(self, nodes: Iterable[int], node: int) -> float:
-        """Return the smallest SLIT distance from any of `nodes` to `node`; infinite if unknown."""
+        """Return the smallest SLIT distance from `nodes` to `node`; infinite if unknown."""
         table = self.topology.distances
         steps = [table.distance_between(own, node) for own in nodes] if table else []
         return min((step for step in steps if step is not None), default=float("inf"))
@@ -330,10 +332,11 @@ class HostResources:
         return max(steps) if steps and max(steps) < float("inf") else None
 
     def nearest_initiator_node(self, node: int) -> int | None:
-        """Return the initiator node with the smallest SLIT distance to a node's memory.
+        """Return the node with processing units that has the smallest SLIT distance to a node.
 
-        The result is the node itself if it has units. If several nodes have the same distance, the
-        first one counts. The result is None if no node has units.
+        If the node itself has processing units, the result is this node. Of several nodes with the
+        same distance, the first one is returned. The result is None if no node has processing
+        units.
         """
         initiators = [initiator.os_index for initiator in self.topology.initiator_nodes]
         if node in initiators:
@@ -341,7 +344,7 @@ class HostResources:
         return min(initiators, key=lambda own: self._slit_distance([own], node), default=None)
 
     def relation_function(self, by: str | None) -> Callable[[Endpoint, Endpoint], str]:
-        """Return the function that finds relations by package, l3_domain or node (`by` is None)."""
+        """Return the function that finds relations by package, L3 domain or node (None)."""
         by_unit = {
             "package": self.relation_by_package,
             "l3_domain": self.relation_by_l3_domain_or_node,
@@ -349,7 +352,7 @@ class HostResources:
         return by_unit.get(by or "", self.endpoint_relation)
 
     def relation_by_l3_domain_or_node(self, a: Endpoint, b: Endpoint) -> str:
-        """Return `same_l3_domain` for two initiators in one L3 domain, else `endpoint_relation`."""
+        """Return `same_l3_domain` for initiators in one L3 domain, else `endpoint_relation`."""
         if isinstance(a, Initiator) and isinstance(b, Initiator):
             used = self._l3_domains(a) | self._l3_domains(b)
             if len(used) == 1 and None not in used:
@@ -357,7 +360,7 @@ class HostResources:
         return self.endpoint_relation(a, b)
 
     def endpoint_relation(self, a: Endpoint, b: Endpoint) -> str:
-        """Return the relation of two endpoints, which is that of their farthest pair of nodes."""
+        """Return the relation of two endpoints, which is the relation of their farthest nodes."""
         if not a.nodes or not b.nodes:
             return UNKNOWN
         if set(a.nodes) == set(b.nodes):
@@ -366,7 +369,7 @@ class HostResources:
         return max(pairs, key=RELATIONS_NEAREST_FIRST.index)
 
     def relation_by_package(self, a: Endpoint, b: Endpoint) -> str:
-        """Return whether `b` lies in the packages of `a`, in other packages, or in both."""
+        """Return whether `b` lies in packages of `a`, in other packages, or in both."""
         own, there = ({self.package_of_node(node) for node in one.nodes} for one in (a, b))
         if not own or not there or None in own | there:
             return UNKNOWN
@@ -375,18 +378,18 @@ class HostResources:
         return "other_package" if not own & there else "both_packages"
 
     def package_of_node(self, node: int | None) -> int | None:
-        """Return the package of a node; None if the node is None or spans several packages."""
+        """Return the package of a node; None if `node` is None or spans several packages."""
         return None if node is None else self.topology.package_of_node.get(node)
 
     # Drives and devices
 
     def drives_by_node(self) -> DriveGroups:
-        """Return node -> drives nearest to the node; drives of unknown node have the key None."""
+        """Return node -> drives nearest to it; the key None has drives of unknown node."""
         ordered = sorted(self.drives, key=lambda drive: (drive["node"] is None, drive["node"] or 0))
         return {node: tuple(group) for node, group in groupby(ordered, lambda drive: drive["node"])}
 
     def drives_by_package(self) -> DriveGroups:
-        """Return package (None if unknown) -> drives, taken in turn from the package's nodes."""
+        """Return package (None if unknown) -> its drives, taken from its nodes in turn."""
         packages: dict[int | None, list[tuple[DriveFacts, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self.package_of_node(node), []).append(drives)
@@ -396,9 +399,9 @@ class HostResources:
         }
 
     def drive_set_target(self, kind: str, drives: tuple[DriveFacts, ...]) -> Target:
-        """Return one or more drives as a target that is named after the place of the drives.
+        """Return one or more drives as a target, named after the drive or the place of the drives.
 
-        `kind` says how the drives were selected: drive, first_of_node, all_of_node,
+        `kind` says how the drives were selected; it is drive, first_of_node, all_of_node,
         first_of_package, all_of_package, all_of_nodes or all.
         """
         nodes = make_cpu_set(node for drive in drives if (node := drive["node"]) is not None)
@@ -417,7 +420,7 @@ class HostResources:
         return Target(name, kind, nodes, drives, is_drive_set=True)
 
     def opencl_target(self, device: OpenclDevice) -> Target:
-        """Return an OpenCL device as a target, with the device's nearest node if that is known."""
+        """Return an OpenCL device as a target, with its nearest node if this node is known."""
         nodes = () if device.node is None else (device.node,)
         return Target(device.name, "opencl", nodes, device=device)
 

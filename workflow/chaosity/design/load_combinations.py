@@ -1,8 +1,8 @@
-"""Find every combination of loads that a design of an experiment asks for on a host.
+"""Find all combinations of loads that a design of an experiment asks for on a host.
 
-Sizes are relative to the host (`{times: 0.5, of: l1}`), so that an experiment suits every host.
-Levels that a host cannot provide, such as huge pages that are not reserved, are left out with a
-note in the plan. No other level replaces a level that is left out.
+Sizes of working sets can be relative to the host (`{times: 0.5, of: l1}`), so that an experiment
+suits every host. Levels that a host cannot provide, such as huge pages that are not reserved, are
+left out with a note in the plan. No other level replaces a level that is left out.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ from chaosity.units import format_binary_bytes
 
 T = TypeVar("T")
 PLATFORM_TEXTS = {"linux": "Linux", "darwin": "macOS"}
-# Sizes are whole KiB, which are multiples of every cache line.
+# Working-set sizes are multiples of 1 KiB, and so of the size of any cache line.
 _SIZE_STEP_BYTES = 1024
-# Cache sizes of most servers, for topologies without cache sizes, as in some virtual machines.
+# Cache sizes of most servers; used if the topology has no cache sizes, as in some virtual machines.
 _DEFAULT_CACHE_BYTES = {"l1": 32 * 1024, "l2": 1024 * 1024, "l3": 32 * 1024 * 1024}
 _HUGE_PAGE_BYTES_BY_KIND = {"2M": 2 * 1024 * 1024, "1G": 1024 * 1024 * 1024}
 
 
 @dataclass
 class LoadCombinations:
-    """Finds all combinations of loads that a design allows on a host."""
+    """Finds all combinations of loads that a design asks for on a host."""
 
     host: HostResources  # initiators, nodes and drives of the host
-    benchmarks: Mapping[str, LoadMaker]  # the benchmark of each category
+    benchmarks: Mapping[str, LoadMaker]  # category of loads -> its benchmark
     config: Config  # the checked config
-    # Function that returns measured weights for placements of pages; None if none were measured.
+    # Function that returns measured weights for placements of pages; None without measured weights.
     weights: WeightsLookup | None = None
     # Notes on points and levels that were left out, with the reasons.
     plan_notes: PlanNotes = field(default_factory=PlanNotes)
@@ -75,7 +75,7 @@ class LoadCombinations:
         where: str,
         chosen: Combination | None = None,
     ) -> Iterator[Combination]:
-        """Yield every combination of the loads that are not chosen yet, in the order of the file.
+        """Yield every combination of loads that contains the `chosen` loads, in the file's order.
 
         Raises:
             UserError: this host has nothing that a selector selects, or the benchmark lacks a
@@ -94,7 +94,7 @@ class LoadCombinations:
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
     def _benchmark_of_category(self, category: str, where: str) -> LoadMaker:
-        """Return the config's benchmark for a category; refuse a benchmark for other hosts."""
+        """Return the config's benchmark for a category; refuse one for another operating system."""
         unknown = f"no benchmark for the category {category!r} in the config"
         check_name_is_allowed(category, self.benchmarks, unknown, where)
         found, host = self.benchmarks[category], self.host.topology.os_family
@@ -112,14 +112,14 @@ class LoadCombinations:
 
 @dataclass(frozen=True)
 class _DesignedLoad:
-    """One load of an experiment's file, and what can be chosen for it."""
+    """One load in an experiment's file, with methods that find all choices for this load."""
 
     plan: LoadCombinations
     experiment: str
     role: str  # role of the load in its point
     spec: LoadDesign  # the entry of the load in the experiment's file
-    benchmark: LoadMaker  # benchmark of the load; an experiment can vary parameters of a benchmark
-    earlier: EarlierEndpoints  # endpoints of the loads before this load in the file
+    benchmark: LoadMaker  # benchmark of the load
+    earlier: EarlierEndpoints  # endpoints of loads that come before this load in the file
     where: str  # place of the load in the experiment's file, for error messages
 
     @property
@@ -130,7 +130,7 @@ class _DesignedLoad:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
     def groups(self) -> Iterator[LoadsOfRole]:
-        """Yield all choices for the load: single loads, or loads that run together."""
+        """Yield all choices for the load: single loads, or groups of loads that run together."""
         kernels = self._sample_of_levels("kernel", self._requested_kernels(), "kernels")
         sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
         self._note_missing_devices()
@@ -160,7 +160,7 @@ class _DesignedLoad:
         return LoadSelector(self._host, earlier, self.where + key, self.plan.weights)
 
     def _sample_of_levels(self, name: str, levels: Sequence[T], what: str) -> list[T]:
-        """Return at most as many levels as the config allows for a factor."""
+        """Return as many of the levels of a factor as the config allows, evenly spread."""
         at_most = (self.plan.config["levels"] or {}).get(self.experiment, {}).get(name)
         taken = pick_evenly_spread(levels, at_most)
         if len(taken) < len(levels):
@@ -169,7 +169,7 @@ class _DesignedLoad:
         return taken
 
     def _all_initiators(self) -> list[tuple[str, list[Initiator]]]:
-        """Return all initiators of a load as one named set; an empty list if they are too few."""
+        """Return all initiators of a load as one named set; an empty list for fewer than two."""
         selectors = self.spec["initiator"]
         found = self._make_selector(self.earlier).select_initiators(selectors)
         if len(found) < 2 and self.spec["together"] is True:
@@ -178,7 +178,7 @@ class _DesignedLoad:
         return [(name_of_all_initiators(selectors, self._host), found)]
 
     def _choices_for_initiator(self, initiator: Initiator) -> Iterator[ChosenLoad]:
-        """Yield every choice of target, responder and buffers for an initiator."""
+        """Yield all choices of target, responder and buffers for an initiator."""
         endpoints: dict[str, Endpoint] = {"initiator": initiator}
         earlier = {**self.earlier, self.role: endpoints}
         targets = self._make_selector(earlier).select_targets(self.spec["target"], initiator)
@@ -197,7 +197,7 @@ class _DesignedLoad:
                 yield from self._with_buffers(chosen, earlier)
 
     def _with_buffers(self, chosen: ChosenLoad, earlier: EarlierEndpoints) -> Iterator[ChosenLoad]:
-        """Yield the load with each memory that the key `buffers` selects, or the load unchanged."""
+        """Yield the load with each memory that `buffers` selects; unchanged without this key."""
         spec, where = self.spec, f"{self.where}.buffers"
         if "buffers" not in spec:
             yield chosen
@@ -224,7 +224,7 @@ class _DesignedLoad:
     # Notes on what is left out
 
     def _note_missing_weights(self, found: Sequence[Target]) -> None:
-        """Note placements that were left out, and what to measure for them."""
+        """Add notes on placements that were left out, and on what to measure for them."""
         names = {target.name for target in found}
         for selector in as_list(self.spec["target"]):
             policies = selector.get("policies", [])
@@ -238,7 +238,7 @@ class _DesignedLoad:
                 self._add_plan_note(text)
 
     def _is_measurable(self, target: Target) -> bool:
-        """Return whether the benchmark can measure a device of this vendor; if not, add a note."""
+        """Return whether the benchmark can measure devices of this vendor, or add a note."""
         vendor = self.benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):
             return True
@@ -247,7 +247,7 @@ class _DesignedLoad:
         return False
 
     def _note_missing_devices(self) -> None:
-        """Note why a load that asks for writable drives or OpenCL devices gets none."""
+        """Add notes on why a load that asks for writable drives or OpenCL devices gets none."""
         selectors = as_list(self.spec["target"])
         writable = any(drive.get("destructive") for drive in self._host.drives)
         if not writable and any(one.get("drives", {}).get("writable") for one in selectors):
@@ -264,7 +264,7 @@ class _DesignedLoad:
     # Levels of factors
 
     def _requested_kernels(self) -> Sequence[str | None]:
-        """Return the requested kernels that the benchmark has, and note the others."""
+        """Return the requested kernels that the benchmark has, and add a note on all others."""
         benchmark, wanted = self.benchmark, self.spec.get("kernel")
         if not benchmark.kernels:
             return [None]
@@ -288,7 +288,7 @@ class _DesignedLoad:
     def _with_levels(
         self, initiator: str, members: Sequence[ChosenLoad], kernels: Sequence[str | None]
     ) -> Iterator[LoadsOfRole]:
-        """Yield a group with a load of each member, for every kernel and combination of levels."""
+        """Yield for each kernel and combination of levels a group with a load for each member."""
         spec, vary, first = self.spec, self.spec.get("vary", {}), members[0]
         known, where = self.benchmark.parameters, f"{self.where}.vary"
         for name in vary:
@@ -301,7 +301,8 @@ class _DesignedLoad:
         factors |= {**vary, **self._page_kinds_to_vary(vary, members)}
         if "buffers" in vary:
             factors["buffers"] = self._buffer_positions_to_vary(vary["buffers"], members)
-        # Single loads and loads that run together have the same names of levels.
+        # The factor `smt` is added for single loads and for loads that run together, so that the
+        # names of their levels are equal.
         if compares_smt(spec["initiator"], self._host):
             uses_siblings = self._host.uses_smt_siblings(first.initiator)
             factors["smt"] = ["all_siblings" if uses_siblings else "one_thread_per_core"]
@@ -316,7 +317,7 @@ class _DesignedLoad:
     def _working_set_sizes(
         self, spec: list[WorkingSet] | WorkingSetRange, members: Sequence[ChosenLoad]
     ) -> list[int]:
-        """Return the working-set sizes in bytes that fit on the node, ascending."""
+        """Return those working-set sizes in bytes that fit on the node, in ascending order."""
         first, room = members[0].initiator, self._usable_bytes_per_load(members)
         if isinstance(spec, list):
             wanted = [self._working_set_bytes(size, first, room) for size in spec]
@@ -326,12 +327,12 @@ class _DesignedLoad:
                 self._working_set_bytes(spec["to"], first, room),
             )
             steps = spec.get("per_doubling", 1)
-            # Sizes start at a power of two, so that all sizes are round and different hosts have
-            # the same sizes.
+            # The smallest size is a power of two, so that sizes are round numbers and hosts with
+            # different caches have equal sizes.
             begin = 2 ** math.floor(math.log2(low))
             count = max(0, math.floor(math.log2(max(high, 1) / begin) * steps + 1e-9))
             wanted = [begin * 2 ** (step / steps) for step in range(count + 1)]
-        # 1e-6 is added, so that a whole quotient is not rounded down to the next smaller number.
+        # 1e-6 is added, so that a quotient just below a whole number is rounded to this number.
         sizes = sorted({int(size / _SIZE_STEP_BYTES + 1e-6) * _SIZE_STEP_BYTES for size in wanted})
         largest = min(room, self.plan.config["working_set"]["sweep_at_most_bytes"] or math.inf)
         found = [size for size in sizes if size <= largest]
@@ -343,7 +344,7 @@ class _DesignedLoad:
         return found
 
     def _usable_bytes_per_load(self, members: Sequence[ChosenLoad]) -> float:
-        """Return the number of bytes that each of the loads may use on its node."""
+        """Return how many bytes each of the loads may use on its node."""
         share = self.plan.config["working_set"]["at_most_share_of_node"]
         used = [node for member in members for node in member.target.nodes]
         sizes = {node: self._host.memory_bytes(node) for node in used}
@@ -351,7 +352,7 @@ class _DesignedLoad:
         return min(rooms, default=math.inf)
 
     def _working_set_bytes(self, size: WorkingSet, initiator: Initiator, room: float) -> float:
-        """Return a working set of the experiment's file as a size in bytes."""
+        """Return the size in bytes of a working set in the experiment's file."""
         if isinstance(size, int):
             return size
         if size["of"] == "node":
@@ -365,7 +366,7 @@ class _DesignedLoad:
     def _page_kinds_to_vary(
         self, vary: Mapping[str, Sequence[Level]], members: Sequence[ChosenLoad]
     ) -> dict[str, list[Level]]:
-        """Return the kinds of pages that the experiment varies and the host has."""
+        """Return those kinds of pages in the experiment's `vary` that the host can provide."""
         topology, benchmark = self._host.topology, self.benchmark
         nodes = {node for one in members for node in (one.buffers or one.target).nodes}
         found: list[Level] = []
@@ -387,7 +388,7 @@ class _DesignedLoad:
     def _buffer_positions_to_vary(
         self, vary: Iterable[Level], members: Sequence[ChosenLoad]
     ) -> list[Level]:
-        """Return the positions of buffers that the experiment varies and the host has."""
+        """Return those places of buffers in the experiment's `vary` that the host has."""
         found = []
         for buffers in vary:
             if all(self._host.buffer_nodes(one.initiator, str(buffers)) for one in members):
@@ -402,8 +403,8 @@ class _DesignedLoad:
 def _why_pages_are_missing(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
-    """Return why a host cannot provide these pages, and on which nodes; None if the host can."""
-    # Reserved pages may be in use. If too few pages are free when the point runs, the point fails.
+    """Return why a host lacks a kind of pages, and on which nodes; None if it has the pages."""
+    # Reserved huge pages may be in use. If too few are free when the point runs, the point fails.
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []
@@ -413,6 +414,6 @@ def _why_pages_are_missing(
         return None
     reserved = {pool.node for pool in pools if pool.page_bytes == size and pool.pages > 0}
     missing = sorted(set(nodes) - reserved)
-    if None in reserved or not missing:  # a pool without a node has pages of the whole machine
+    if None in reserved or not missing:  # a pool without a node is for all nodes
         return None
     return f"no huge page of {format_binary_bytes(size)} is reserved", missing

@@ -34,37 +34,39 @@ from chaosity.records.record_format import (
 from chaosity.topology.topology_parts import DRAM, NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
-# Speed at which one thread touches new pages, which the kernel clears. Measured: 3 to 8 GB/s.
+# Speed at which one thread first touches pages, which the kernel then clears; 3 to 8 GB/s were
+# measured.
 _PAGE_TOUCH_BYTES_PER_SECOND = 4e9
-# Seconds for starting tools, reading back the placement and writing the record.
+# Seconds in which tools are started, the placement is read back, and the record is written.
 _START_AND_END_SECONDS = 0.3
-# Seconds of the search for the best placement, before the load is measured. A search takes about 10
-# seconds, and at most 60.
+# Expected seconds of the search for the best placement, before the load is measured. A search takes
+# at most 60 seconds.
 _PLACEMENT_SEARCH_SECONDS = 10.0
-# Seconds beyond the longest time of the stopping rule after which a point counts as hanging.
+# A point that runs this many seconds longer than the longest time of its stopping rule is stopped.
 _EXTRA_SECONDS_UNTIL_TIMEOUT = 120.0
-# Arrays consist of whole huge pages, so that no two arrays share a page.
+# The size of an array is a multiple of a huge page, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
-# Size of a cache line on x86-64 and most arm64 hosts, for hosts that do not report their size.
+# Size of a cache line on x86-64 and most arm64 hosts; used if a host does not report the size.
 _DEFAULT_CACHE_LINE_BYTES = 64
 
 
 @dataclass
 class PointExpansion(LoadCombinations):
-    """Expands experiments for one host: each combination of loads becomes a point."""
+    """Expands experiments on one host: makes a point of each combination of loads."""
 
     def expand_experiment(self, experiment: ExperimentDocument) -> list[ExpandedPoint]:
-        """Return every point of an experiment, in the order of its file and without repetition.
+        """Return all points of an experiment, in the order of its file and without repetition.
 
-        A design is left out with a note if this host or the config's benchmark cannot measure it.
+        If this host or the config's benchmark cannot measure a design, a note says so, and the
+        design is left out.
 
         Raises:
             UserError: this host has nothing that a selector selects, or the config is wrong.
         """
         name = experiment["experiment"]
         found: dict[str, ExpandedPoint] = {}
-        # Two designs with one role can choose the same cores. For example, all cores of a host can
-        # be the same as one core of each L3 domain.
+        # Two designs whose loads have one role can choose equal loads under different names. For
+        # example, all cores of a host can be the same as one core of each L3 domain.
         chosen_loads = set[str]()
         for design, spec in experiment["designs"].items():
             where = f"workflow/experiments/{name}.yaml, designs.{design}"
@@ -84,7 +86,7 @@ class PointExpansion(LoadCombinations):
     def _make_point(
         self, experiment: ExperimentDocument, design: str, chosen: Combination
     ) -> ExpandedPoint:
-        """Return a point of a design, with loads in the form that the runner reads."""
+        """Return the point of a design with the chosen loads, in the form that the runner reads."""
         specs = experiment["designs"][design]["loads"]
         present = {role: group for role, group in chosen.items() if not group.is_omitted_on_purpose}
         categories = {role: specs[role]["category"] for role in present}
@@ -124,7 +126,7 @@ class PointExpansion(LoadCombinations):
     def _load_and_seconds(
         self, group: LoadsOfRole, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule
     ) -> tuple[Load, float]:
-        """Return a load in the form that the runner reads, and the load's expected seconds."""
+        """Return a load in the form that the runner reads, and its expected time in seconds."""
         initiator, target = chosen.initiator, chosen.target
         document = benchmark.document
         if document.get("writes"):
@@ -162,7 +164,7 @@ class PointExpansion(LoadCombinations):
     def _target_facts(
         self, benchmark: LoadMaker, initiator: Initiator, target: Target
     ) -> LoadTarget:
-        """Return the target's entry in a point."""
+        """Return the entry for a target in a point."""
         facts = {
             "name": target.name,
             "kind": target.kind,
@@ -182,7 +184,7 @@ class PointExpansion(LoadCombinations):
         return cast(LoadTarget, facts)
 
     def _relation_and_distance(self, initiator: Initiator, target: Target) -> NodeRelation:
-        """Return a target's relation and SLIT distance. Drives and devices have no distance."""
+        """Return relation and SLIT distance of a target; drives and devices have no distance."""
         relation = self.host.endpoint_relation(initiator, target)
         distance = self.host.largest_slit_distance(initiator, target)
         return {"relation": relation, "distance": distance if target.is_memory else None}
@@ -190,7 +192,7 @@ class PointExpansion(LoadCombinations):
     def template_variables(
         self, chosen: ChosenLoad, benchmark: LoadMaker, rule: PointStoppingRule, together: int = 1
     ) -> dict[str, Any]:
-        """Return the variables for a benchmark file's texts, see docs/reference/benchmark-file.md.
+        """Return the variables for benchmark files, which docs/reference/benchmark-file.md lists.
 
         `together` is the number of loads of this role that run at the same time.
         """
@@ -198,7 +200,7 @@ class PointExpansion(LoadCombinations):
         kernel = benchmark.kernels.get(chosen.kernel) if chosen.kernel else None
         arrays = kernel.get("arrays", 0) if kernel else 0
         size = dict(chosen.levels).get("bytes")
-        if size is None:  # a drive set has no working set, and has thousands of points
+        if size is None:  # no working set for drives, to save time
             size = self._array_bytes(initiator, target, 1) if target.is_memory else 0
         return {
             "initiator": {
@@ -237,18 +239,18 @@ class PointExpansion(LoadCombinations):
                 "line_bytes": self.host.topology.cache_line_bytes or _DEFAULT_CACHE_LINE_BYTES,
                 "beyond_caches_bytes": self._bytes_beyond_all_caches,
             },
-            # After this time, the program of a load ends itself, in case the runner is gone. A
-            # point's `timeout_seconds` are longer, because they include the time of the longest
-            # load.
+            # After this time, the program of a load ends itself, in case that the runner was
+            # killed. The `timeout_seconds` of a point are longer, because they include the time of
+            # the longest load.
             "timeout_seconds": int(rule["max_seconds"] + _EXTRA_SECONDS_UNTIL_TIMEOUT),
             **rule,
         }
 
     def _memory_peak_bytes_per_second(self, load: ChosenLoad) -> float | None:
-        """Return the bytes/s that the memory modules of a target cannot exceed; None if unknown."""
+        """Return the bytes/s that a load on the target's memory cannot exceed; None if unknown."""
         nodes = [node for node in self.host.topology.nodes if node.os_index in load.target.nodes]
-        # Accesses to data in caches can exceed this bound. Accesses to HBM, to CXL, and to memory
-        # behind a cache can exceed it too.
+        # Accesses to data in caches can exceed the bound of the DRAM modules. Accesses to HBM, to
+        # CXL, and to memory behind a memory-side cache can exceed this bound too.
         cached = "bytes" in dict(load.levels)
         cached |= self.config["working_set"]["times_last_level_cache"] < 1
         if cached or any(n.kind != DRAM or n.memory_side_cache_bytes for n in nodes):
@@ -259,8 +261,9 @@ class PointExpansion(LoadCombinations):
 
     def _nodes_of_pages(self, chosen: ChosenLoad, benchmark: LoadMaker) -> tuple[int, ...]:
         """Return the nodes on which a load's pages must be."""
-        # For drives these are the nodes of the buffers. The experiment selects these nodes, or else
-        # the benchmark's parameter `buffers`; the default is the initiator's own nodes.
+        # Pages of a load on drives are its buffers. The experiment or else the benchmark's
+        # parameter `buffers` selects the nodes of buffers; by default they are local to the
+        # initiator.
         if chosen.buffers:
             return chosen.buffers.nodes
         if benchmark.document["placement"]["memory"] == "initiator":
@@ -272,15 +275,15 @@ class PointExpansion(LoadCombinations):
 
     def _array_bytes(self, initiator: Initiator, target: Target, arrays: int) -> int:
         """Return the size of each array in bytes, see `_array_bytes_beyond_caches`."""
-        # All placements for the same workers get arrays of the same size, so that their values are
-        # comparable.
+        # All placements for the same workers get arrays of the same size, so that the values of the
+        # placements are comparable.
         host = self.host
         nodes = host.worker_memory_nodes(initiator) if target.is_page_placement else target.nodes
         memory = sum(host.memory_bytes(node) or 0 for node in nodes)
         return self._array_bytes_beyond_caches(initiator, memory, arrays)
 
     def _bytes_per_node(self, initiator: Initiator, target: Target, together: int) -> int:
-        """Return the bytes of a load's buffer on each node if `together` loads share the target."""
+        """Return the bytes of a load's buffer on each node if `together` loads share a target."""
         sizes = [self.host.memory_bytes(node) or 0 for node in target.nodes]
         least = min(sizes, default=0)
         return (
@@ -289,7 +292,7 @@ class PointExpansion(LoadCombinations):
 
     @cached_property
     def _bytes_beyond_all_caches(self) -> int:
-        """Return a size in bytes that exceeds all last-level caches that any initiator has."""
+        """Return a size in bytes that exceeds all last-level caches of the host."""
         [machine] = self.host.initiators_of_level("machine", True)
         sizes = (self.host.memory_bytes(node.os_index) for node in self.host.topology.memory_nodes)
         return self._array_bytes_beyond_caches(
@@ -298,9 +301,9 @@ class PointExpansion(LoadCombinations):
 
     def _array_bytes_beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB."""
-        # Arrays are always larger than all last-level caches of the initiator. If a node is too
-        # small for such arrays, the point fails with this reason. Arrays have the size in the
-        # config only if the node has enough memory.
+        # An array is always larger than all last-level caches of the initiator. If a node is too
+        # small for an array of this size, the point fails. An array has the size `at_least_bytes`
+        # of the config only if the node has enough memory.
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")
@@ -309,7 +312,7 @@ class PointExpansion(LoadCombinations):
         return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
     def _load_components(self, load: ChosenLoad) -> set[str]:
-        """Return the names of all components, except the system, that a load depends on."""
+        """Return the names of all components on which a load depends, except the system."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of_initiator(load.initiator)
         if load.responder:
@@ -323,21 +326,21 @@ class PointExpansion(LoadCombinations):
         return used | (self._device_components(target.device) if target.device else set())
 
     def _device_components(self, device: OpenclDevice) -> set[str]:
-        """Return the components of an OpenCL device and of the GPU in the same slot."""
+        """Return the names of the components of an OpenCL device and of the GPU in its slot."""
         gpus = self.host.topology.compute_gpus
         same = {gpu_component_name(gpu) for gpu in gpus if device.pci and gpu.pci == device.pci}
         return {device.name, *same}
 
 
 def _placement_facts(target: Target) -> dict[str, Any]:
-    """Return share by node and whether pages move; empty if the target is not a placement."""
+    """Return node -> share and whether pages move; empty for targets that are no placement."""
     if not target.is_page_placement:
         return {}
     return {"shares": target.page_shares_by_node, "settles": target.settles}
 
 
 def _check_common_window(loads: Sequence[Load]) -> None:
-    """Check that at most one load reports no progress, since two such have no common window."""
+    """Raise an error if several loads report no progress, and so have no known common window."""
     silent = [load["benchmark"] for load in loads if not load["progress"]]
     if len(silent) > 1:
         names = " and ".join(sorted(set(silent)))
@@ -347,7 +350,7 @@ def _check_common_window(loads: Sequence[Load]) -> None:
 
 
 def _check_that_writing_is_allowed(benchmark: LoadMaker, target: Target) -> None:
-    """Check that the inventory allows writing to all drives of a target."""
+    """Raise an error unless the inventory allows a benchmark to write to all drives of a target."""
     remedy = (
         "name the drive in chaosity_destructive_drives of its host, or choose another benchmark"
     )
@@ -358,7 +361,7 @@ def _check_that_writing_is_allowed(benchmark: LoadMaker, target: Target) -> None
 
 
 def _combine_stopping_rules(rules: Sequence[PointStoppingRule]) -> PointStoppingRule:
-    """Return the stopping rule of a point: the strictest and longest values of all its loads."""
+    """Return the stopping rule of a point: the strictest precision and longest times of loads."""
     precisions = [rule["relative_precision"] for rule in rules]
     known = [precision for precision in precisions if precision is not None]
     return {

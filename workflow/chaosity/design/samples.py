@@ -1,4 +1,4 @@
-"""Pick evenly spread samples of levels, sets or points, and collect notes on what a plan omits."""
+"""Pick evenly spread samples of levels, sets or points, and collect notes on a plan."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from chaosity.place.page_placement import apportion_whole_numbers
 from chaosity.place_names import nodes_name
 
 T = TypeVar("T")
-# 8 nodes have 255 sets. Each further node doubles the number of sets, so hosts with more nodes get
-# only some of their sets.
+# The largest number of sets of nodes that are measured. 8 nodes have 255 sets. Each further node
+# doubles the number of sets, so on hosts with more nodes only some sets are measured.
 MOST_SAMPLED_SETS = 255
 
 
 class PlanNotes:
-    """Notes on what a plan leaves out and why, without repetition."""
+    """Notes on what a plan leaves out, and why; equal notes are kept once."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, set[int]] = {}
@@ -39,7 +39,7 @@ def note_with_nodes(text: str, nodes: Iterable[int]) -> str:
 
 
 def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
-    """Return at most `at_most` items (None: all), evenly spread from the first to the last."""
+    """Return at most `at_most` items (all if None), evenly spread from the first to the last."""
     if at_most is None or len(items) <= max(at_most, 0):
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
@@ -51,9 +51,9 @@ def sample_sets_of_every_size(
 ) -> list[tuple[T, ...]]:
     """Return at most `at_most` sets of the items, small sets first, with every size if possible.
 
-    If there are too many sets, each size gets one set, and the remaining sets are distributed in
-    proportion to the number of sets of each size. The sets of one size are evenly spread. If there
-    are more sizes than `at_most` (at least 1), the sizes are evenly spread too.
+    If there are more than `at_most` sets, each size gets one set, and the other sets are chosen in
+    proportion to the number of sets of each size. The chosen sets of one size are evenly spread. If
+    there are more sizes than `at_most` (at least 1), the chosen sizes are evenly spread too.
     """
     count = len(items)
     sizes = pick_evenly_spread(range(1, count + 1), at_most)
@@ -63,7 +63,7 @@ def sample_sets_of_every_size(
 
 
 def _sets_of_size(items: Sequence[T], size: int, wanted: int) -> list[tuple[T, ...]]:
-    """Return `wanted` sets of `size` items, evenly spread over all such sets.
+    """Return a number `wanted` of sets of `size` items, evenly spread over all sets of this size.
 
     The sets are sorted by the positions of their items.
     """

@@ -1,9 +1,10 @@
-"""Select the initiators and targets of a load on a host, as an experiment's file asks for them.
+"""Select the initiators and targets of a load that an experiment's file asks for on a host.
 
 A selector may refer to an endpoint of an earlier load (``same_as: memory.initiator``), so loads are
 chosen in the order of the file. Targets are memory nodes, placements of pages, drive sets and
-devices. A placement of pages has shares for the memory nodes, or lets the kernel decide; see
-`place`. A function that the caller passes returns weighted shares, which come from measurements.
+devices. A placement of pages has a share of the pages for each memory node, or lets the kernel
+decide where pages lie, see the room `place`. The caller passes a function that returns the shares
+that follow from measurements.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from chaosity.records.record_format import DriveFacts
 
 S = TypeVar("S")
 E = TypeVar("E", bound=Endpoint)
-# Role of an earlier load -> its initiator and target.
+# Role of an earlier load -> "initiator" or "target" -> this endpoint of the load.
 EarlierEndpoints = Mapping[str, Mapping[str, Endpoint]]
 InitiatorSelectors = InitiatorSelector | list[InitiatorSelector]
-# A function of the weights' name (CANONICAL or CONTENDED) and the workers' nodes. The result is
-# node -> measured share, or None if the weights were not measured.
+# A function that takes the name of the weights (CANONICAL or CONTENDED) and the nodes of the
+# workers. The function returns node -> measured share, or None if the weights were not measured.
 WeightsLookup = Callable[[str, tuple[int, ...]], Mapping[int, float] | None]
-# Keys of a selector that do not say what to select.
+# Optional keys of a selector, which restrict a selection but do not say what to select.
 _INITIATOR_OPTIONS = {
     *("threads", "within", "first_pu", "without", "by"),
     *("at_least", "at_most", "at_most_sets", "in_each_set_of"),
 }
 _TARGET_OPTIONS = {"nearest", "weights_from"}
 _DRIVE_OPTIONS = {"none", "local", "one_of_each_relation", "writable", "at_most_sets"}
-# Shares are multiples of 1/_STEPS_OF_A_SHARE, so shares are short as text and add up to exactly 1.
-# The placement check allows an error that is 200 times as large.
+# Shares of pages are multiples of 1/_STEPS_OF_A_SHARE, so shares are short as text and add up to
+# exactly 1. The check of the placement allows an error that is 200 times as large.
 _STEPS_OF_A_SHARE = 10_000
 _TARGET_OF_OMITTED_LOAD = Target("none", "none", ())
 
@@ -52,9 +53,9 @@ def as_list(selectors: S | list[S]) -> list[S]:
 class LoadSelector:
     """Turns the selectors of a load into initiators and targets of a host.
 
-    `earlier` has the endpoints of the loads before this one in the file. When targets are selected,
-    `earlier` has the initiator of this load too. `where` is the load's place in the file, for error
-    messages. `weights` returns measured weights.
+    `earlier` has the endpoints of the loads that come before this load in the file. When targets
+    are selected, `earlier` has the initiator of this load too. `where` is the load's place in the
+    file, for error messages. `weights` returns measured weights.
     """
 
     host: HostResources
@@ -66,7 +67,7 @@ class LoadSelector:
         """Return the selected initiators without repetition, under their unique names.
 
         Raises:
-            UserError: this host has no such initiator, or a reference is not to an initiator.
+            UserError: this host has no such initiator, or a reference names no initiator.
             CannotMeasureDesignError: the selectors compare SMT siblings, and this host has none.
         """
         host = self.host
@@ -75,8 +76,8 @@ class LoadSelector:
                 "no core of this host has several SMT threads in use", self.where
             )
         found: list[Initiator] = []
-        # Initiators of these selectors keep their names, which list nodes or say how many threads
-        # there are and how these are distributed. `with_unique_name` would hide these facts.
+        # Initiators in this list keep their names, which list nodes, or say how many threads there
+        # are and how they are distributed. `with_unique_name` would replace these names.
         named: list[Initiator] = []
         for selector in as_list(selectors):
             one_per_core, excluded = _one_per_core(selector, host), None
@@ -125,7 +126,7 @@ class LoadSelector:
         """Return the selected targets of an initiator's load, without repetition.
 
         Raises:
-            UserError: this host has no such target, or a reference is not to a target.
+            UserError: this host has no such target, or a reference names no target.
         """
         host = self.host
         memory = [host.target_of_nodes([node.os_index]) for node in host.topology.memory_nodes]
@@ -149,9 +150,7 @@ class LoadSelector:
                     found.append(_TARGET_OF_OMITTED_LOAD)
                 case "local_to":
                     end = self._endpoint_of_reference(selector["local_to"])
-                    if end.nodes or isinstance(
-                        end, Initiator
-                    ):  # the node of a drive may be unknown
+                    if end.nodes or isinstance(end, Initiator):  # a drive may have no known node
                         found.append(host.target_of_nodes(host.local_memory_nodes(end)))
                 case "one_of_each_relation_to":
                     other = self._endpoint_of_reference(selector["one_of_each_relation_to"])
@@ -197,7 +196,7 @@ class LoadSelector:
     def _endpoint_of_reference(self, reference: str) -> Endpoint:
         """Return the endpoint that a reference names.
 
-        ``memory.initiator`` is the initiator of the earlier load ``memory``.
+        For example, ``memory.initiator`` names the initiator of the earlier load ``memory``.
         """
         loads = self.earlier.items()
         known = {f"{role}.{side}": end for role, ends in loads for side, end in ends.items()}
@@ -213,7 +212,7 @@ class LoadSelector:
     def _find_parts_by_name(
         self, names: Iterable[str], known: Mapping[str, S], what: str
     ) -> list[S]:
-        """Return the parts of this host that have these names."""
+        """Return the values of `names` in `known`; `what` says in errors what this host lacks."""
         for name in names:
             check_name_is_allowed(name, known, f"this host has no {what} {name!r}", self.where)
         return [known[name] for name in names]
@@ -221,7 +220,7 @@ class LoadSelector:
     def _remaining_cores_of_earlier_initiator(
         self, selector: InitiatorSelector, one_per_core: bool
     ) -> list[Initiator]:
-        """Return the cores that an earlier initiator does not use, if there are any."""
+        """Return the cores, if any, that an earlier initiator does not use, as an initiator."""
         within = as_list(cast("str | list[str]", selector.get("within", "node")))
         others = self.host.remaining_cores(
             self._initiator_of_reference(selector["others_of"]), within
@@ -250,7 +249,7 @@ class LoadSelector:
         return self._find_parts_by_name([name], known, "initiator")[0]
 
     def _page_placements(self, names: list[str], workers: Initiator) -> Iterator[Target]:
-        """Yield a target for each policy in `names`, but only first touch for one memory node."""
+        """Yield a target for each policy; with one memory node, only for first touch."""
         for name in names:
             check_name_is_allowed(
                 name, POLICIES, f"unknown policy {name!r}", f"{self.where}.target"
@@ -260,7 +259,7 @@ class LoadSelector:
                 yield from [target] if target else []
 
     def _drive_sets(self, selector: DriveSelector, initiator: Initiator) -> list[Target]:
-        """Return the drive sets that a selector below ``drives`` asks for."""
+        """Return the drive sets that a selector below the key ``drives`` asks for."""
         host = self.host
         key = self._only_key(selector, _DRIVE_OPTIONS)
         owner = selector.get("first_of") or selector.get("all_of")
@@ -274,15 +273,16 @@ class LoadSelector:
             of_package = owner == "package"
             own = host.packages_of_initiator(initiator) if of_package else initiator.nodes
             near = {place: drives for place, drives in groups.items() if place in own}
-            # If no drive has a known node, "local" has no meaning. Then all drives count.
+            # If no drive has a known node, no drive is known to be local. Then all drives are
+            # selected.
             groups = near if near or set(groups) != {None} else groups
         if selector.get("one_of_each_relation"):
             sets = [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]
             first = first_of_each_relation(initiator, sets, host.endpoint_relation)
             kept = [target.drives for target in first]
             groups = {place: drives for place, drives in groups.items() if drives in kept}
-        # If no drive may be written, the baseline (a point without this load) is useless, since
-        # there is no point to compare with it.
+        # The baseline is a point without this load. If no drive may be written, the baseline is
+        # useless, since there is no point with which to compare it.
         baseline = selector.get("none") and (groups or not selector.get("writable"))
         every = tuple(drive for group in groups.values() for drive in group)
         most = selector.get("at_most_sets")
@@ -306,7 +306,7 @@ class LoadSelector:
         return [_TARGET_OF_OMITTED_LOAD, *sets] if baseline else sets
 
     def _drives_of_node_sets(self, at_most: int) -> list[tuple[DriveFacts, ...]]:
-        """Return the drives of each set of several nodes (or of a sample), small sets first."""
+        """Return the drives of each set of two or more nodes, or of a sample, small sets first."""
         by_node = self.host.drives_by_node().items()
         groups = {node: drives for node, drives in by_node if node is not None}
         sets = [nodes for size in range(2, len(groups) + 1) for nodes in combinations(groups, size)]
@@ -317,12 +317,12 @@ class LoadSelector:
 def select_initiator_sets(
     selectors: InitiatorSelectors, host: HostResources, where: str
 ) -> list[tuple[str, list[Initiator]]] | None:
-    """Return the name and the initiators of each set of nodes. Each initiator runs one load.
+    """Return the name and the initiators of each set of nodes; each initiator runs one load.
 
     The result is None if no selector has the key `in_each_set_of`.
 
     Raises:
-        UserError: a selector of sets is not the only selector.
+        UserError: a selector with the key `in_each_set_of` is not the only selector.
     """
     listed = as_list(selectors)
     if not any("in_each_set_of" in selector for selector in listed):
@@ -337,7 +337,7 @@ def select_initiator_sets(
 
 
 def name_of_all_initiators(selectors: InitiatorSelectors, host: HostResources) -> str:
-    """Return the text that stands in a point's name for all initiators that run together.
+    """Return the text for all initiators that run together, as a part of a point's name.
 
     An example is ``each_node``.
     """
@@ -351,7 +351,7 @@ def name_of_all_initiators(selectors: InitiatorSelectors, host: HostResources) -
 
 
 def compares_smt(selectors: InitiatorSelectors, host: HostResources) -> bool:
-    """Return whether some selectors take one thread per core and others all SMT siblings."""
+    """Return whether some selectors take one thread per core, and others take all SMT siblings."""
     return len({_one_per_core(selector, host) for selector in as_list(selectors)}) > 1
 
 
@@ -360,7 +360,7 @@ def _one_per_core(selector: InitiatorSelector, host: HostResources) -> bool:
 
 
 def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initiator]:
-    """Return sets of every size of the nodes that have processing units."""
+    """Return an initiator for each set of nodes with processing units, or for a sample of sets."""
     nodes = [node.os_index for node in host.topology.initiator_nodes]
     sets = sample_sets_of_every_size(nodes, selector.get("at_most_sets", MOST_SAMPLED_SETS))
     return [host.worker_initiator(chosen, _one_per_core(selector, host)) for chosen in sets]
@@ -369,16 +369,16 @@ def _worker_sets(selector: InitiatorSelector, host: HostResources) -> list[Initi
 def _first_pu_of_each_group(
     selector: InitiatorSelector, host: HostResources
 ) -> tuple[str, list[Initiator]]:
-    """Return the level of a selector `first_pu_of`, and its processing units as initiators."""
+    """Return the level that a selector `first_pu_of` uses, and the selected processing units."""
     return host.first_pu_of_each_group(selector["first_pu_of"], selector.get("at_least", 1))
 
 
 def first_of_each_relation(
     endpoint: Endpoint, candidates: Iterable[E], relation: Callable[[Endpoint, Endpoint], str]
 ) -> list[E]:
-    """Return, for each relation to an endpoint, the first candidate with this relation.
+    """Return for each relation to an endpoint the first candidate that has this relation.
 
-    The search starts at the endpoint's own node, so that different points use different nodes.
+    The search starts at the node of the endpoint, so that different points use different nodes.
     """
     own = min(endpoint.nodes, default=0)
     found: dict[str, E] = {}
@@ -388,9 +388,9 @@ def first_of_each_relation(
 
 
 def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list[Target]:
-    """Return the memory of each package without cores of the initiator, as one target each."""
+    """Return a target for each package without cores of the initiator: the package's memory."""
     # Nodes without cores are left out, since their memory is of another kind. Packages without
-    # memory and the initiator's own nodes are left out too.
+    # memory and the nodes of the initiator are left out too.
     own, topology = host.packages_of_initiator(initiator), host.topology
     memory = {node.os_index for node in topology.memory_nodes} - set(initiator.nodes)
     others = [package for package in topology.packages if package.os_index not in own]
@@ -399,9 +399,9 @@ def _memory_of_other_packages(initiator: Initiator, host: HostResources) -> list
 
 
 def _memory_of_own_packages(initiator: Initiator, host: HostResources) -> Iterator[Target]:
-    """Yield a target for each kind of memory that is nearest to an initiator's packages.
+    """Yield a target for each kind of memory on nodes nearest to an initiator's packages.
 
-    The nodes of a target have equal shares of the pages.
+    The nodes of a target get equal shares of the pages.
     """
     packages, by_kind = host.packages_of_initiator(initiator), dict[str, list[int]]()
     for node in host.topology.memory_nodes:
@@ -419,9 +419,9 @@ def _memory_of_own_packages(initiator: Initiator, host: HostResources) -> Iterat
 def page_placement_target(
     name: str, workers: Initiator, host: HostResources, weights: WeightsLookup | None
 ) -> Target | None:
-    """Return a placement of pages as a target; None if the workers' weights are unknown.
+    """Return a placement of pages as a target; None if the weights for the workers are unknown.
 
-    `name` is a key of POLICIES. The program runs on the processing units of the `workers`.
+    `name` is a key of POLICIES. The load runs on the processing units of the `workers`.
     """
     policy = POLICIES[name]
     nodes = tuple(node.os_index for node in host.topology.memory_nodes)
@@ -440,7 +440,7 @@ def page_placement_target(
 def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, float], ...] | None:
     """Return pairs of node and share; shares are multiples of 1/_STEPS_OF_A_SHARE and add up to 1.
 
-    The given shares may have another sum.
+    The sum of the given shares need not be 1.
     """
     if shares is None:
         return None
@@ -451,10 +451,10 @@ def round_page_shares(shares: Mapping[int, float] | None) -> tuple[tuple[int, fl
 def notes_on_missing_weights(
     names: Iterable[str], sources: Mapping[str, str], experiments: Container[str]
 ) -> Iterator[str]:
-    """Yield notes on policies that are left out, and on what to run to measure their weights.
+    """Yield notes on policies that are left out, and on how to measure their weights.
 
-    `sources` is kind of weights -> experiment that measures them. `experiments` are the experiments
-    of this run.
+    `sources` maps a kind of weights to the experiment that measures these weights. `experiments`
+    has the experiments of this run.
     """
     lacking: dict[str, list[str]] = {}
     for name in names:
