@@ -28,11 +28,19 @@ from chaosity.advice.advise import (
     ShareKeptInMemory,
     advise,
 )
-from chaosity.advice.checked_requests import check_kernel, check_place
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
 from chaosity.advice.open_map import open_described_machine
 from chaosity.advice.open_map import open_map as open_machine_map
-from chaosity.advice.requests import BANDWIDTH, LATENCY, Goal, Place, Request, RunningLoad
+from chaosity.advice.requests import (
+    BANDWIDTH,
+    LATENCY,
+    Goal,
+    Place,
+    Request,
+    RunningLoad,
+    check_kernel,
+    check_place,
+)
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import (
     DRIVE_BANDWIDTH,
@@ -149,10 +157,10 @@ class HostMap:
         Raises:
             UserError: the machine lacks a named part, or no measurements determine the value.
         """
-        check_place(self.machine, place)
+        check_place(place, self.topology, self.machine.drives)
         check_kernel(kernel, "kernel")
         for running in beside:
-            check_place(self.machine, running.place)
+            check_place(running.place, self.topology, self.machine.drives)
         metric = LATENCY if latency else BANDWIDTH
         loads = self.machine.loads("program", place, kernel, metric=metric)
         return self.machine.expected_value(loads, self.machine.running_loads(beside))

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from chaosity import api
-from chaosity.advice.checked_requests import parse_running_load
 from chaosity.advice.machine_map import MachineMap
 from chaosity.advice.open_map import map_of_results, open_map
-from chaosity.advice.requests import Place, Request, RunningLoad
+from chaosity.advice.requests import Place, Request, RunningLoad, parse_running_load
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.cli.weights import placement_argument_parser
 from chaosity.components import record_component_state

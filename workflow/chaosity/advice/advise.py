@@ -12,9 +12,8 @@ from chaosity.advice.candidate_places import (
     CandidatePlaces,
     Score,
 )
-from chaosity.advice.checked_requests import checked_request
 from chaosity.advice.machine_map import ExpectedValue, MachineMap
-from chaosity.advice.requests import BANDWIDTH, LATENCY, Place, Request
+from chaosity.advice.requests import BANDWIDTH, LATENCY, Place, Request, checked_request
 from chaosity.components import (
     drive_component_name,
     drive_device_path,
@@ -194,7 +193,7 @@ def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_O
         UserError: the host has too few free cores or drives, or too little memory; a part of the
             request is wrong; or the measurements do not suffice to predict any place.
     """
-    request = checked_request(machine, request)
+    request = checked_request(request, machine.topology, machine.drives)
     beside = machine.running_loads(request.beside)
     busy = {unit for load in beside for unit in processing_units_of_load(load)}
     used = _used_memory(machine, beside)

@@ -131,9 +131,8 @@ def advise_command(
     Example: chaosity advise results/localhost --cores 8 --memory 40GiB --beside node1
     """
     from chaosity.advice.advise import advise
-    from chaosity.advice.checked_requests import check_kernel, parse_running_load
     from chaosity.advice.open_map import open_described_machine, open_map
-    from chaosity.advice.requests import Request
+    from chaosity.advice.requests import Request, check_kernel, parse_running_load
 
     if machine is None:
         refuse_options_without_effect("without --machine", "topology")

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from chaosity.errors import MALFORMED, describe_malformed_document
-from chaosity.records.record_format import VALID, Point, Record, point_key
+from chaosity.records.record_format import (
+    VALID,
+    Check,
+    Point,
+    Record,
+    UnfinishedRecord,
+    make_verdict,
+    point_key,
+)
 
 SCHEMA_VERSION = 1
 # File with the digests of the attempts in a folder. `sha256sum --check SHA256SUMS` checks the
@@ -124,6 +132,28 @@ def time_in_file_name(moment: str) -> str:
 def file_time(path: Path) -> str:
     """Return the time stamp of a file's last change, in the form of `format_utc`."""
     return format_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def begin_record(point: Point, replicate: int, measured_on: str) -> UnfinishedRecord:
+    """Return the record of a measurement that begins now, without its loads.
+
+    `measured_on` is the name of the machine.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "point": point,
+        "replicate": replicate,
+        "order": point["orders"][replicate - 1],
+        "stopping": point["stopping"],
+        "began_at": utc_now_text(),
+        "measured_on": measured_on,
+        "loads": [],
+    }
+
+
+def finish_record(record: UnfinishedRecord, checks: list[Check]) -> Record:
+    """Return the record of a measurement that ends now, with the verdict of its checks."""
+    return {**record, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
 
 
 def measurement_seconds(record: Record) -> float:

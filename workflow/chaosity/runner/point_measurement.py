@@ -19,7 +19,7 @@ from pathlib import Path
 
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import MeasurementError, UserError, check_free_space, printable_text
-from chaosity.records.record_files import SCHEMA_VERSION, utc_now_text
+from chaosity.records.record_files import begin_record, finish_record
 from chaosity.records.record_format import (
     Check,
     Point,
@@ -28,7 +28,6 @@ from chaosity.records.record_format import (
     RequiredPlacement,
     UnfinishedRecord,
     make_check,
-    make_verdict,
 )
 from chaosity.runner import (
     devices_of_point,
@@ -343,16 +342,7 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
     a process that measures a single point. A process that measures many points gives the value of
     `spent_processor_seconds()` before each point.
     """
-    measurement: UnfinishedRecord = {
-        "schema_version": SCHEMA_VERSION,
-        "point": point,
-        "replicate": replicate,
-        "order": point["orders"][replicate - 1],
-        "stopping": point["stopping"],
-        "began_at": utc_now_text(),
-        "measured_on": socket.gethostname(),
-        "loads": [],
-    }
+    measurement = begin_record(point, replicate, socket.gethostname())
     checks: list[Check] = []
     try:
         with hold_host_lock() as lock, _working_folder() as (folder, guardian):
@@ -369,4 +359,4 @@ def measure_point(point: Point, replicate: int, *, spent_before: float = 0.0) ->
         # The log shows in which lines of this program the fault happened, but no values of
         # variables.
         sys.stderr.write(printable_text(traceback.format_exc()))
-    return {**measurement, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
+    return finish_record(measurement, checks)

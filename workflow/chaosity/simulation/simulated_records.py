@@ -28,13 +28,13 @@ from chaosity.cpusets import format_cpu_list, parse_cpu_list
 from chaosity.documents.machines import MachineDescription
 from chaosity.errors import UserError
 from chaosity.records.record_files import (
-    SCHEMA_VERSION,
+    begin_record,
     current_record_path,
+    finish_record,
     has_valid_record,
     read_regular_file,
     replicate_numbers,
     save_record,
-    utc_now_text,
 )
 from chaosity.records.record_format import (
     SIMULATED,
@@ -49,7 +49,6 @@ from chaosity.records.record_format import (
     Record,
     UnfinishedRecord,
     make_check,
-    make_verdict,
     point_key,
 )
 from chaosity.runner.metric_values import Samples
@@ -270,24 +269,17 @@ def _open_once(folder: Path, host: str) -> MachineModel:
 
 def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Record:
     """Return the record of one replicate of a point; the same arguments give the same values."""
-    record: UnfinishedRecord = {
-        "schema_version": SCHEMA_VERSION,
-        "origin": SIMULATED,
-        "point": point,
-        "replicate": replicate,
-        "order": point["orders"][replicate - 1],
-        "stopping": point["stopping"],
-        "began_at": utc_now_text(),
-        "measured_on": f"simulated machine {model.machine['simulated_machine']}",
-        "loads": [],
-    }
+    record = begin_record(
+        point, replicate, f"simulated machine {model.machine['simulated_machine']}"
+    )
+    record["origin"] = SIMULATED
     checks: list[Check] = [make_check("simulated", True, "no machine was measured")]
     try:
         _simulate_loads(record, model)
         checks += check_record(record)
     except UnknownMetricError as error:
         checks.append(make_check("measured", False, str(error)))
-    return {**record, "finished_at": utc_now_text(), "verdict": make_verdict(checks)}
+    return finish_record(record, checks)
 
 
 @dataclass(frozen=True)
