@@ -1,4 +1,4 @@
-"""Write the caption of a figure, which is a few statements computed from the figure's data."""
+"""Write the caption of a figure: a few statements that are computed from the figure's data."""
 
 from __future__ import annotations
 
@@ -51,17 +51,19 @@ from chaosity.units import (
     metric_in_words,
 )
 
-# A caption names at most this many slow initiators or cases. If there are more, it counts them.
+# A caption names at most this many slow initiators or places; more are only counted.
 _MOST_NAMED = 8
-# A caption lists at most this many ratios. If there are more, it has the smallest and the largest.
+# A caption lists at most this many ratios; of more ratios, it has the smallest and the largest.
 _MOST_RATIOS = 4
-# A sum of loads counts as below the larger load alone only if the whole interval of their ratio is
-# below this number. Even if both are equal, some of many intervals end slightly below 1.
+# A sum of loads counts as smaller than the larger load alone only if the interval of their ratio
+# ends below this number. Even if the sum and the load are equal, some of many intervals end
+# slightly below 1.
 _CLEARLY_BELOW = 0.99
-# A caption explains a mark above its bound only if their ratio is larger than this number, since
-# both values scatter by a few per cent.
+# A caption explains a mark above its bound only if mark divided by bound is above this number,
+# since both values scatter by a few per cent.
 _MOST_REACHED = 1.1
-# A relation is compared only if it has values for this share of all targets. Some points may fail.
+# A relation is compared only if at least this share of its targets have values; some may have
+# failed.
 _MOST_TARGETS = 0.8
 # Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATIONS = {
@@ -69,9 +71,9 @@ _RELATIONS = {
     "same_package": "another node of the package",
     "other_package": "another package",
 }
-# A figure draws a separate line for each pair of values on these axes.
+# A figure draws a separate line for each pair of a panel and a series.
 _LINES: tuple[Role, ...] = ("panels", "series")
-# Sentences of a caption, without the full stop; the first letter can be in lower case.
+# Statements are sentences of a caption without full stop; the first letter can be lower case.
 Statements = Iterator[str]
 
 
@@ -79,7 +81,8 @@ def figure_caption(data: FigureData, scale: UnitScale) -> str:
     """Return the caption of a figure: one to five sentences.
 
     The caption gives the most important values with interval and n, says if no difference was
-    detected, and counts the marks without a value. `scale` is the unit with prefix of the values.
+    detected, and counts the marks without a value. `scale` is the unit of the values with its
+    prefix.
     """
     if (data.marks["status"] == UNMEASURED).all():
         return f"Not measured: {'; '.join(unmeasured_mark_reason_lines(data))}."
@@ -112,7 +115,7 @@ def _value_statements(data: FigureData, scale: UnitScale) -> Statements:
 
 
 def _main_statements(data: FigureData) -> Statements:
-    """Yield the statements that fit the kind of the figure; none if its data do not show them."""
+    """Yield the statements that belong to the kind of the figure; none if its data allow none."""
     spec = data.spec
     found: Iterable[str] = ()
     if spec.loss_to is not None:
@@ -138,7 +141,7 @@ def _main_statements(data: FigureData) -> Statements:
 
 
 def _decimals(ratio: float) -> str:
-    """Return a ratio as text: with two decimals below 10, without decimals from 10 on."""
+    """Return a ratio as text, with two decimals below 10 and without decimals from 10 on."""
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
@@ -147,7 +150,7 @@ def _differs(ratio: Estimate) -> bool:
 
 
 def _ratio(ratio: Estimate) -> str:
-    """Return a ratio with its interval: "0.67 (95 % interval 0.66 to 0.68)"."""
+    """Return a ratio with its interval as text: "0.67 (95 % interval 0.66 to 0.68)"."""
     if not ratio.low_and_high:
         return _decimals(ratio.median)
     unclear = "" if _differs(ratio) else "; no difference detected"
@@ -164,7 +167,7 @@ def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> 
 def _ratios_to_base(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
-    """Yield (place, level, ratio): value at a level of `column`, divided by the value at `base`."""
+    """Yield (place, level, ratio): value at a level of `column` divided by that at level `base`."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
     if per:
         groups = dict(list(data.measurements.groupby([*per])))
@@ -179,10 +182,10 @@ def _ratios_to_base(
 
 
 def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
-    """Return one text that lists ratios, each followed by the text of its pair.
+    """Return a text that lists ratios; the text of its pair follows each ratio.
 
-    Ratios that are not clearly different from 1 are only counted. If more than `most` ratios are
-    clearly different, only the smallest and the largest are listed.
+    Ratios that do not clearly differ from 1 are only counted. If more than `most` ratios clearly
+    differ from 1, only the smallest and the largest of them are listed.
     """
     equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
     equal = equal if len(equal) > 1 else []
@@ -202,7 +205,7 @@ def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) ->
 
 
 def _difference_statements(data: FigureData, base: str) -> Statements:
-    """Yield a statement with the ratio of each bar to the bar `base` at the same x."""
+    """Yield a statement with the ratios of bars to the bar of the level `base` at the same x."""
     label = data.value_label_without_axis_title
     levels = data.axes["series"].tick_names
     ratios = [
@@ -217,7 +220,7 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
 
 
 def _sum_statements(data: FigureData) -> Statements:
-    """Yield statements on points whose sum of loads is below the larger load alone."""
+    """Yield statements on points at which the sum of loads is below the larger load alone."""
     roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
     cases = []
     for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
@@ -237,7 +240,7 @@ def _sum_statements(data: FigureData) -> Statements:
 
 
 def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
-    """Yield a statement that compares farther relations with the nearest measured relation."""
+    """Yield a statement that compares far relations with the nearest measured relation."""
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()
     found = [name for name in _RELATIONS if name in targets]
@@ -248,7 +251,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
         return
     compared = _ratios_to_base(data, "relation", found[0], found)
     ratios = [(ratio, f" for {_RELATIONS[name]}") for _, name, ratio in compared]
-    # Many cells together can show a difference that is smaller than the scatter of each cell.
+    # Many cells together can show a difference that is smaller than the scatter of a single cell.
     clear = any(_differs(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
         words = f"{metric_in_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
@@ -256,7 +259,7 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
 
 
 def _change_statements(data: FigureData) -> Statements:
-    """Yield a statement on how each series changes from first to last x, in its worst panel."""
+    """Yield a statement on the change of each series from first to last x in its worst panel."""
     axis = data.axes["x"]
     roles: list[Role] = [role for role in _LINES if role in data.axes]
     valid = data.measurements[data.measurements["status"] == "valid"]
@@ -267,7 +270,7 @@ def _change_statements(data: FigureData) -> Statements:
     spans = {key[1:]: (labels[own.min()], labels[own.max()]) for key, own in by_line}
     is_end = [rows["x"] == by_line.transform("min"), rows["x"] == by_line.transform("max")]
     rows = rows.assign(end=np.select(is_end, ["first", "last"], ""))
-    # If more is better, the smallest ratio is the worst.
+    # For a metric of which more is better, the smallest ratio is the worst.
     sign = 1.0 if less_is_better(data.spec.metric) else -1.0
     worst: dict[str | None, tuple[Estimate, tuple[str | None, ...]]] = {}
     for place, _, ratio in _ratios_to_base(
@@ -319,7 +322,7 @@ def _level_statements(data: FigureData, compare: LevelsComparedInCaption) -> Sta
 def _divergence_statements(
     found: LatencyTogetherAndAlone, labels: dict[float, str], level: str, base: str
 ) -> Statements:
-    """Yield the sizes at which `level` has a higher latency than `base`; `labels` names sizes."""
+    """Yield statements on the sizes at which `level` has a higher latency than `base`."""
     ratios, limit = found.ratios, f"{DIVERGING_RATIO:g}"
     if not ratios:
         yield f"no latency was measured both with {level} and with {base}"
@@ -351,7 +354,7 @@ def _divergence_statements(
 
 
 def _slow_initiators(found: LatencyTogetherAndAlone, level: str, base: str) -> str:
-    """Return a statement on the initiators that are slower than others of their node."""
+    """Return a statement on initiators that are slower than the other initiators of their node."""
     if not found.slow:
         return f"no initiator is slower than others of its node with {level}"
     slow = sorted(found.slow, key=lambda slow: natural_sort_key(slow.initiator))
@@ -368,7 +371,7 @@ def _slow_initiators(found: LatencyTogetherAndAlone, level: str, base: str) -> s
 
 
 def _best_statements(data: FigureData) -> Statements:
-    """Yield statements: the best mark, and each other x whose best mark is not clearly worse."""
+    """Yield statements on the best mark and on each x whose best mark is not clearly worse."""
     best = best_mark(data)
     if best is None:
         return
@@ -393,7 +396,7 @@ def _best_statements(data: FigureData) -> Statements:
 
 
 def _range_statements(data: FigureData, differ: bool | None) -> Statements:
-    """Yield the best and the worst mark with places; only their range if no difference is clear."""
+    """Yield the best and the worst mark with places, or a range if no difference is clear."""
     metric, less = data.spec.metric, less_is_better(data.spec.metric)
     valid = data.valid_marks_best_first
     marks = marks_of_table(valid.iloc[[0, -1]])
@@ -416,19 +419,19 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
         own = choose_scale(metric, [end.median])
         return end.text(own) if end.low_and_high else own.text(end.median)
 
-    # A metric that is no performance, such as a count, is neither good nor bad.
+    # A value of a metric that measures no performance, such as a count, is neither good nor bad.
     first, last = ("best", "worst") if is_performance_metric(metric) else ("highest", "lowest")
     places = [mark_location_text(mark, data) for mark in marks]
     yield f"{first}: {text(best)} ({places[0]})"
     change = worst.median / best.median
     words = f"{format_percent(abs(change - 1.0))} {'more' if less else 'less'} than"
-    # A large ratio is a multiple, not a percentage.
+    # A ratio of 10 or more is written as a multiple, a smaller ratio as a percentage.
     words = f"{change:.0f} times" if change >= 10.0 else words
     yield f"{last}: {text(worst)} ({places[1]}; {words} the {first})"
 
 
 def _latency_curve_statements(data: FigureData) -> Statements:
-    """Yield the unloaded latency of the curves, and the bandwidth at which latency doubles."""
+    """Yield statements on the unloaded latency and on the bandwidth at which latency doubles."""
     numbers, metric = latency_curve_numbers(data), data.spec.metric
     known = numbers[numbers["median"].notna()]
     unloaded, knees, peaks = (
@@ -460,7 +463,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
 
 
 def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> Statements:
-    """State whether a smaller number in column `by`, such as a distance, means a better value."""
+    """Yield whether pairs with a smaller number in column `by` (such as a distance) are better."""
     known = table[table[by].notna()]
     if len(known) < 2:
         return
@@ -473,7 +476,8 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
         known[column].to_numpy(float) for column in (by, "median", *ends)
     )
     nearer = np.less.outer(numbers, numbers)
-    # For each pair of marks: how much worse one mark is, and whether both intervals are disjoint.
+    # For each pair of marks: by how much one mark is worse, and whether their intervals are
+    # disjoint.
     excess, clear = np.log(medians[:, None] / medians), np.greater.outer(low, high)
     if not less_is_better(metric):
         excess, clear = -excess, np.less.outer(high, low)
@@ -495,7 +499,7 @@ def _order_statements(table: pd.DataFrame, by: str, metric: str, name: str) -> S
 
 
 def _lowest_bound_statements(data: FigureData) -> Statements:
-    """Yield statements on the lowest bound along x, and how near the marks are to this bound."""
+    """Yield statements on the lowest bound along x, and on how near the marks are to this bound."""
     bounds = data.bounds_of_marks().loc[data.valid_marks.index].dropna(how="all")
     if bounds.empty:
         return
@@ -506,11 +510,11 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
     reached = marks["median"] / bounds.min(axis=1)
     marks = marks.assign(place=places, lowest=bounds.idxmin(axis=1), reached=reached)
     lines = list(marks.sort_values("place").groupby(by, sort=False, dropna=False))
-    # Lines with the same sequence of lowest bounds share a statement.
+    # Lines that have the same sequence of lowest bounds along x share a statement.
     found: dict[str, list[tuple[tuple[Any, ...], pd.DataFrame]]] = {}
     for line, own in sorted(lines, key=lambda line: line[1].index.min()):
         found.setdefault(_sequence_of_bounds(data, own), []).append((line, own))
-    # Panels are named only where the lines of a series differ between panels.
+    # A statement names panels only if the lines of a series differ between panels.
     pairs = {
         (text, dict(zip(roles, line, strict=False)).get("series"))
         for text, own in found.items()
@@ -539,7 +543,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
 
 
 def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
-    """Return the lowest bound of each range of x: "... up to 8 (threads), ... from 16"."""
+    """Return the lowest bound of each range of x as text: "... up to 8 (threads), ... from 16"."""
     axis, names = data.axes["x"], [*line["lowest"]]
     title, last = axis.title.lower(), names[-1]
     start = max((n + 1 for n, name in enumerate(names) if name != last), default=0)
@@ -551,7 +555,7 @@ def _sequence_of_bounds(data: FigureData, line: pd.DataFrame) -> str:
 
 
 def _cache_step_statements(data: FigureData) -> Statements:
-    """Yield a statement on each step: its size, its latencies, and caches of this size by hwloc."""
+    """Yield a statement on each step: its size, its latencies, and hwloc's caches of this size."""
     if not data.steps:
         rise = format_percent(RISE_PER_DOUBLING - 1.0)
         yield f"no step is found: latency never rises by {rise} for a doubled size"
@@ -597,7 +601,7 @@ def _step_text(step: LatencyStep, caches: Sequence[tuple[str, str]], data: Figur
 
 
 def _missing_statements(data: FigureData) -> Statements:
-    """Yield how many marks are predicted, and how many have no value, by status."""
+    """Yield how many marks are predicted, and for each status how many have no value."""
     numbers = data.marks["status"].value_counts().to_dict()
     total, predicted = len(data.marks), numbers.pop(PREDICTED, 0)
     marks = format_count(total, data.mark_noun)

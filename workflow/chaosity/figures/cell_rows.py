@@ -1,7 +1,7 @@
-"""Place the cells of a heat map and their labels, in points from the top left cell.
+"""Compute the positions of a heat map's cells and labels, in points from the top left cell.
 
-An axis that is longer than a page is divided into blocks. Blocks stand side by side, and each block
-has its own labels, so that even 255 drive sets are legible.
+An axis that is longer than a page is divided into blocks. The blocks are drawn side by side, and
+each block has labels, so that even 255 drive sets are legible.
 """
 
 from __future__ import annotations
@@ -37,33 +37,34 @@ from chaosity.figures.marks import (
 from chaosity.figures.vega_lite import WIDTH, Row, text_width_points
 from chaosity.units import UnitScale
 
-# If a heat map has more columns than this number, and fewer rows, then rows and columns change
-# places. If both numbers are larger, the heat map is not divided into blocks.
+# If a heat map has more columns than this number, and more columns than rows, its columns run down
+# the page. If more values than this number are across the page, the heat map is not divided into
+# blocks.
 _MOST_COLUMNS = 32
-_MOST_ROWS = 72  # number of rows on a page whose labels are legible
+_MOST_ROWS = 72  # most rows on a page with legible labels
 _TALLEST, _TALLEST_WITH_NOTE, _LOWEST = 22.0, 29.0, 7.6
 _WIDEST, _WIDEST_OF_TWO, _NARROWEST = 42.0, 86.0, 1.4
-_PAGE = 590.0  # height of the cells on a page
+_PAGE = 590.0  # height of all cells on a page, in points
 _GAP, _BLOCK_GAP, _HEADING, _PAD = 5.0, 14.0, 12.0, 5.0
 _NUMBER, _LABEL, _SMALLEST = 8.0, 7.0, 5.0  # font sizes
-_DARK = 0.48  # share of the colour scale at which black and white numbers are equally legible
+_DARK = 0.48  # position on the colour scale at which black and white text are equally legible
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The axes down and across the page, the places of rows and columns, and the size of a cell."""
+    """The axes down and across the page, positions of rows and columns, and size of a cell."""
 
     down: Axis
     across: Axis
-    turned: bool  # whether the axis `columns` of the figure's YAML runs down the page
-    left: dict[int, float]  # position of a row -> left edge of its block
-    top: dict[int, float]  # position of a row -> its upper edge
-    column: dict[int, float]  # position of a column -> distance from the left edge of a block
+    turned: bool  # whether the figure's axis `columns` runs down the page
+    left: dict[int, float]  # number of a row -> left edge of its block
+    top: dict[int, float]  # number of a row -> its upper edge
+    column: dict[int, float]  # number of a column -> distance from the block's left edge
     width: float
     height: float
     blocks: list[tuple[AxisGroup, ...]]
     labels: dict[int, str]  # labels of the rows
-    is_table: bool  # whether the labels have a character for each node
+    is_table: bool  # whether labels have a character for each node of the host
     headed: bool  # whether groups of rows have headings
 
 
@@ -126,7 +127,7 @@ def _cell(
 
 
 def _layout(data: FigureData) -> _Layout:
-    """Return the layout: cores across and memory down the page, as in other publications."""
+    """Return the layout of a heat map, by default with cores across and memory down the page."""
     rows, columns = data.axes["rows"], data.axes["columns"]
     turned = rows.column.split(".")[-1] == "initiator"
     if len(columns.values) > _MOST_COLUMNS and len(columns.values) > len(rows.values):
@@ -150,7 +151,7 @@ def _layout(data: FigureData) -> _Layout:
     spare -= gap * (len(across.groups) - 1)
     limit = _WIDEST_OF_TWO if len(across.values) <= 2 else _WIDEST
     width = min(limit, max(_NARROWEST, spare / len(across.values)))
-    if not headed:  # cells that are almost square, and high enough for their labels
+    if not headed:  # cells are almost square, and high enough for labels
         height = min(height or width, max(12.0 if most <= 48 else _NARROWEST, 0.72 * width))
     column, left, top = {}, {}, {}
     for number, group in enumerate(across.groups):
@@ -187,7 +188,7 @@ def _box(layout: _Layout, down: int, across: int) -> Row:
 
 
 def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
-    """Divide an axis into blocks that fit the height of a page, if possible between groups."""
+    """Divide an axis into blocks that fit the height of a page; if possible, keep groups whole."""
     if len(down.values) <= _MOST_ROWS or len(across.values) > _MOST_COLUMNS:
         return [down.groups]
     blocks: list[tuple[AxisGroup, ...]] = [()]
@@ -203,11 +204,11 @@ def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
 
 
 def _membership_labels(axis: Axis) -> list[str] | None:
-    """Return a label for each set of nodes: numbers of its nodes, and a dot for each other node.
+    """Return a label for each set of nodes, with a dot for each node that is not in the set.
 
-    The label of the set of nodes 0, 2 and 3 on a host with eight nodes is `0·23····`, so a node is
-    at the same position in all labels. Return None for axes of other values, for few values, and if
-    a node number has two digits.
+    The label of the set of nodes 0, 2 and 3 on a host with eight nodes is `0·23····`, so a node has
+    the same position in all labels. The result is None if the values of the axis are no sets of
+    nodes, if they are few, or if a node number has two digits.
     """
     kinds = {value.kind for value in axis.values}
     nodes = sorted({node for value in axis.values for node in value.nodes})
@@ -222,7 +223,7 @@ def _membership_labels(axis: Axis) -> list[str] | None:
 def _number_format(
     cells: list[FigureMark], scale: UnitScale, layout: _Layout
 ) -> tuple[UnitScale, float]:
-    """Return the format and font size of numbers in cells; size 0 if they would be too small."""
+    """Return the format and the font size of the numbers in cells; size 0 if they do not fit."""
     values = [shown_value(cell) for cell in cells if has_number(cell)]
     for decimals in range(scale.decimals, max(scale.decimals - 2, -1), -1):
         shown = UnitScale(scale.factor, scale.symbol, decimals)
@@ -236,7 +237,7 @@ def _number_format(
 def _notes(
     data: FigureData, cells: dict[tuple[str, str], FigureMark], size: float, layout: _Layout
 ) -> tuple[dict[tuple[str, str], str], float, str]:
-    """Return the second line of each cell, the font size of the lines, and their legend."""
+    """Return the second line of text of each cell, the font size of both lines, and the legend."""
     column = data.spec.cell_note
     known = {at: cell for at, cell in cells.items() if column and not pd.isna(cell["note"])}
     if column is None or not known:
@@ -254,7 +255,7 @@ def _notes(
 
 
 def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
-    """Yield a row for each label of the heat map's rows and of the groups, block by block."""
+    """Yield a row for each label of the heat map's rows and of groups of rows, block by block."""
     last = len(layout.across.values) - 1
     if layout.headed:
         role = "membership" if layout.is_table else "row_label"
@@ -282,14 +283,14 @@ def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
 
 
 def _names_fit(axis: Axis, size: float) -> bool:
-    """Return whether an axis has several groups whose names fit beside their cells."""
+    """Return whether an axis has several groups, and each group's name fits beside its cells."""
     return len(axis.groups) > 1 and all(
         text_width_points(group.label, _LABEL) <= group.value_count * size for group in axis.groups
     )
 
 
 def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[str, Any]:
-    """Return an axis of Vega-Lite, with the labels of the cells on `side` (across or down)."""
+    """Return an axis for Vega-Lite with the labels of the cells; `side` is across or down."""
     is_across = side == "across"
     axis = layout.across if is_across else layout.down
     shown: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelOverlap": False}
@@ -303,7 +304,8 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         upright, size = widest > 0.95 * layout.width, _LABEL
         if upright:
             size = min(_LABEL, max(5.0, layout.width / 1.15))
-            # If even upright labels would touch, only every second, third, ... label is shown.
+            # If even upright labels would touch each other, only every second, third, ... label is
+            # shown.
             step = math.ceil(1.1 * size / layout.width)
             texts = [text if number % step == 0 else "" for number, text in enumerate(texts)]
             shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
@@ -313,7 +315,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
         ]
         labels = dict(zip(middles, texts * len(starts), strict=True))
         shown |= {"labelFontSize": size, "labelPadding": 3, "titleAnchor": "middle"}
-        if len(starts) > 1:  # labels are at the top, since blocks differ in height
+        if len(starts) > 1:  # labels at the top, since blocks differ in height
             shown |= {"orient": "top", "labelAlign": "left"} if upright else {"orient": "top"}
     else:
         labels = {layout.top[i] + layout.height / 2: text for i, text in layout.labels.items()}
@@ -329,7 +331,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
 
 
 def _title(axis: Axis, *, named: bool) -> str:
-    """Return an axis title, which says how values are grouped if groups have no names."""
+    """Return an axis title; if groups have no names, the title says how values are grouped."""
     if named or len(axis.groups) < 2 or axis.has_mixed_kinds:
         return axis.title
     first, *rest = axis.groups[0].label.split()

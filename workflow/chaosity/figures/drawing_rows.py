@@ -1,14 +1,14 @@
-"""Turn the data of a figure into rows: one for each mark, label or line that is drawn.
+"""Turn the data of a figure into rows of a table: one for each drawn mark, label or line.
 
 The `role` of a row says what is drawn. Roles of marks are `value`, `predicted`, `failed`,
-`missing`, `left_out`, `unmeasured`, `absent` (no such point was planned) and `alone` (outside all
-series). Other rows are drawn beside marks: bounds, steps, labels, the ring of the best mark. A
-template of ``templates/figures`` has a layer for each role. The columns that place a row depend on
-the axes of the data, not on the kind of the figure:
+`missing`, `left_out`, `unmeasured`, `absent` (the mark has no planned point) and `alone` (the mark
+is outside all series). Further rows are bounds, steps, labels, and the ring around the best mark. A
+template of ``templates/figures`` has a layer for each role. The columns with the position of a row
+depend on the axes of the data, and not on the kind of the figure:
 
-- rows and columns: `x`, `x2`, `y`, `y2` of a cell, with its middle `xm`, `ym`;
-- an axis x: `x`, and for bars `slot`, `slot2`, `slot_middle`;
-- a measured x: `x`, `x_low`, `x_high`.
+- with axes rows and columns: `x`, `x2`, `y`, `y2` are the edges of a cell, `xm`, `ym` its middle; -
+with an axis x: `x`, and for bars the edges `slot`, `slot2` and the middle `slot_middle`; - with a
+measured x: `x`, and the ends of its interval `x_low`, `x_high`.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ from chaosity.units import (
 _MOST_TICKS = 12
 _BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # in points
 _MOST_POSITION_TICKS = 10
-# A group of marks with equal x is at most this wide: the first number is a share of the axis, the
-# second number a share of the gap to the nearest other x.
+# Largest width of a group of marks with equal x: the first number is a share of the axis, and the
+# second number is a share of the distance to the nearest other x.
 _WIDEST_SPREAD, _SHARE_OF_GAP = 0.12, 0.8
 
 
 def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
-    """Return the rows of a figure and the values that its template needs.
+    """Return the drawing of a figure: its rows and the values that its template needs.
 
     Raises:
         UserError: a logarithmic x axis has a value that is not a number above zero.
     """
     title, about = data.title, provenance_text(data)
-    if shows_simulated_machine(data):  # even a cut-out of the picture has the title
+    if shows_simulated_machine(data):  # a part cut out of the picture has the title too
         title = f"{title}\N{NO-BREAK SPACE}\N{MIDDLE DOT}\N{NO-BREAK SPACE}{SIMULATED.upper()}"
     value, value_title = value_axis_encoding(data, limits), value_axis_title(data, limits.scale)
     values: dict[str, Any] = {
@@ -92,7 +92,7 @@ def drawing_of_figure(data: FigureData, limits: ShownValueRange) -> Drawing:
 
 
 def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
-    """Return rows of marks over an x axis in one or several panels, and the template's values."""
+    """Return the rows of a figure with an x axis and panels, and the values for its template."""
     panels = data.tick_names_on_axis("panels")
     columns = _column_count(len(panels))
     width = (WIDTH - LEFT - 14.0 * (columns - 1)) / columns if columns > 1 else 392.0
@@ -121,14 +121,14 @@ def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
 
 
 def _column_count(panels: int) -> int:
-    """Return how many panels are side by side, so that all of them fit on a page."""
+    """Return how many panels are side by side if all panels must fit on a page."""
     if panels <= 4:
         return min(panels, 2)
     return 4 if panels <= 12 else 6
 
 
 def _x_positions(data: FigureData) -> dict[str, float]:
-    """Return value of x -> position on the axis: the number, or the rank if x has no numbers."""
+    """Return value of x -> position on the axis: the number itself, or the rank of a text."""
     axis, scale = data.axes["x"], data.spec.x_scale
     if scale != "linear" and not (
         axis.is_numeric and all(value.number > 0.0 for value in axis.values)
@@ -150,12 +150,12 @@ def _base(data: FigureData) -> float | None:
 
 
 def _has_separate_marks(data: FigureData) -> bool:
-    """Return whether no line joins the marks, since the figure shows sums of loads over names."""
+    """Return whether lines do not join marks, since the figure has sums of loads over names."""
     return data.spec.sum and not data.axes["x"].is_numeric
 
 
 def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[str, Any]:
-    """Return the x axis for Vega-Lite: ticks at the values, or at powers if it is logarithmic."""
+    """Return the x axis for Vega-Lite, with ticks at the values, or at powers of a base."""
     axis, base = data.axes["x"], _base(data)
     ticks = sorted(set(places.values()))
     shown: dict[str, Any] = {"title": None, "grid": False, "labelOverlap": False}
@@ -177,7 +177,7 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
         plain = all(value.kind == "number" for value in axis.values)
         if not plain and widest * len(labels) > 0.9 * width:
             shown |= {"labelAngle": -90, "labelAlign": "right", "labelBaseline": "middle"}
-        if plain:  # Vega leaves out labels of numbers that would overlap
+        if plain:  # Vega leaves out numbers that would overlap
             shown["labelOverlap"] = "greedy"
     else:
         shown |= {"tickCount": 8, "format": "d"}
@@ -188,9 +188,9 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
 
 
 def _powers(ticks: Sequence[float], base: float) -> list[int]:
-    """Return the exponents of the powers of `base` from the first value to the last.
+    """Return the exponents of the powers of `base` between the first and the last value.
 
-    If no power is between these values, return the exponents of the nearest power on each side.
+    If there is no power between these values, return the exponents of the nearest powers.
     """
     low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
     inside = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
@@ -200,8 +200,9 @@ def _powers(ticks: Sequence[float], base: float) -> list[int]:
 def _fitting_powers(
     texts: dict[float, str], powers: Sequence[int], base: float, width: float
 ) -> dict[float, str]:
-    """Return position -> label for as many labels as fit a width, and "" for all other ticks."""
-    # Every tenth power of two changes the unit, so steps that divide ten keep labels round.
+    """Return position -> label for as many ticks as fit into the width; other ticks have ""."""
+    # The unit changes at each tenth power of two (KiB, MiB), so a step that divides ten labels each
+    # unit alike.
     for step in (1, 2, 5, 10, 20):
         labelled = {power for power in powers if power % step == 0} or set(powers[:1])
         if sum(text_width_points(texts[base**power], 7.0) + 9.0 for power in labelled) <= width:
@@ -212,13 +213,13 @@ def _fitting_powers(
 def _named_rows(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
-    """Yield a row for each mark, for the ring of the best mark, and for lines of marks alone."""
+    """Yield rows for marks, for the ring around the best mark, and for lines of lone marks."""
     names, base = data.tick_names_on_axis("series"), _base(data)
     ordered = sorted(
         places.values() if base is None else (math.log(x, base) for x in places.values())
     )
     step = min((b - a for a, b in pairwise(dict.fromkeys(ordered))), default=1.0)
-    # Marks at one x are drawn side by side, because overlapping intervals cannot be read.
+    # Marks with the same x are drawn side by side, because overlapping intervals are illegible.
     many = len(names)
     distance = 0.1 if _has_separate_marks(data) else min(0.03, 0.12 / many) * step
     best = best_mark(data) if data.spec.mark_best else None
@@ -247,7 +248,7 @@ def _named_rows(
 
 
 def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
-    """Yield a line at the value of the reference: a panel's only mark outside all series."""
+    """Yield for each panel a horizontal line at the value of its mark outside all series."""
     marks = data.marks
     valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
     for panel in data.tick_names_on_axis("panels"):
@@ -260,7 +261,7 @@ def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
 def _rows_beside_marks(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
-    """Yield rows for the bounds of the marks, the steps of latency and the sizes of caches."""
+    """Yield rows for bounds of marks, for steps of latency, and for sizes of caches."""
     factor = limits.scale.factor
     series = data.axes.get("series")
     for (title, along_x), bound in data.bounds.groupby(["title", "along_x"], sort=False):
@@ -288,7 +289,7 @@ def _rows_beside_marks(
 
 
 def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
-    """Give each mark a slot from top to bottom; return the axis of the slots, and the sizes."""
+    """Give each bar a slot from top to bottom; return the axis of the slots, and the sizes."""
     order = {name: rank for rank, name in enumerate(data.axes["x"].tick_names)}
     keys = {value: rank for rank, value in enumerate(dict.fromkeys(row.get("key") for row in rows))}
     series = data.axes.get("series")
@@ -323,14 +324,14 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _valid_numbers(data: FigureData, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Return the finite numbers in these columns of the valid marks."""
+    """Return the finite numbers of the valid marks in the given columns."""
     valid = data.marks["status"] == "valid"
     numbers: NDArray[np.float64] = data.marks.loc[valid, list(columns)].to_numpy(float).ravel()
     return numbers[np.isfinite(numbers)]
 
 
 def _x_title(data: FigureData, scale: UnitScale) -> str:
-    """Return the title of the x axis: "Traffic (GB/s)"."""
+    """Return the title of the x axis with its unit: "Traffic (GB/s)"."""
     text = data.spec.x_title
     if text is None and data.x_is_metric_of_other_load:
         text = f"{data.measured_x_column.split('.')[0]} {metric_in_words(data.x_metric)}"
@@ -342,7 +343,7 @@ def _x_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
-    """Return the x axis for Vega-Lite: from zero if x has a unit, else fitted to the values."""
+    """Return the x axis for Vega-Lite; it begins at zero if x has a unit."""
     columns = ["position", "position_high"] if scale.symbol else ["position"]
     known = _valid_numbers(data, columns) / scale.factor
     axis: dict[str, Any] = {"title": None, "grid": False, "tickCount": 6}
@@ -359,7 +360,7 @@ def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
 
 
 def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale) -> Iterator[Row]:
-    """Yield a row for each mark at its measured x, and a remark on the number of failed marks."""
+    """Yield a row for each mark at its measured x, and a text on the number of failed marks."""
     marks = data.marks
     valid = marks[(marks["status"] == "valid") & marks["position"].notna()]
     if data.spec.kind == "scatter" and not x_scale.symbol:
@@ -380,7 +381,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
         else:
             starts.setdefault((row["panel"], row["key"]), row)
         yield row
-    for (panel, _), row in starts.items():  # each line starts at the mark measured alone
+    for (panel, _), row in starts.items():  # each line starts at the unloaded mark
         if panel in alone:
             at_start = {key: alone[panel][key] for key in ("x", "value")}
             yield {
@@ -401,7 +402,7 @@ def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale
 
 
 def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Spread marks at the same position, in order of their medians, so that all are visible."""
+    """Move marks of equal position apart, in order of their medians, so that all are visible."""
     values = np.sort(table["position"].unique())
     if not len(values):
         return table
@@ -416,7 +417,7 @@ def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _position_text(mark: FigureMark, data: FigureData, x_scale: UnitScale) -> str:
-    """Return the position of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
+    """Return the measured x of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
     value = mark.get("true_position", mark["position"])
     column = data.measured_x_column.split(".")[-1].replace("_", " ")
     text = x_scale.text(value) if x_scale.symbol else f"{value:g}"

@@ -1,7 +1,7 @@
-"""A figure of an experiment: its description, its marks and axes, and the range of its values.
+"""Classes for a figure of an experiment: its description, marks, axes, and range of values.
 
-On an axis, `node2` comes before `node10`. Nodes of one package are neighbours, and so are drives of
-one node. Drive sets are grouped by their number of nodes.
+On an axis, `node2` comes before `node10`. Nodes of one package are neighbours, and drives of one
+node are neighbours too. Drive sets are grouped by their number of nodes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from chaosity.text_templates import texts_of_yaml_file
 from chaosity.topology.topology_model import Topology
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes
 
-# Words for kinds of values, in the order of the kinds on an axis, and words for names of values, if
-# names are not sorted alphabetically.
+# Words for kinds of values, in the order in which the kinds are on an axis, and words for names of
+# values that are not sorted alphabetically.
 _WORDS = texts_of_yaml_file("axes")
 _KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
 
@@ -36,24 +36,24 @@ class AxisValue:
     """A value on an axis."""
 
     name: str  # name of the value in the tidy table
-    # Kind of the value in ``templates/texts/axes.yaml``, which decides the order of values of
-    # different kinds, and the labels of groups.
+    # Kind of the value. The order of kinds in ``templates/texts/axes.yaml`` is their order on axes,
+    # and the words for kinds are labels of groups.
     kind: str
-    # Sort key among values of the same kind; the first entry of a number's key is the number.
+    # Sort key among values of the same kind; the sort key of a number begins with the number.
     sort_key: tuple[Any, ...]
-    short_label: str  # label on an axis whose title names the kind
-    long_label: str  # label that is clear without the title of an axis
+    short_label: str  # label for an axis whose title names the kind
+    long_label: str  # label that is clear without an axis title
     nodes: tuple[int, ...] = ()  # memory nodes to which the value belongs; empty if unknown
 
     @property
     def number(self) -> float:
-        """Return the number, or the size in bytes, that the value stands for."""
+        """Return the number that the value is; for a size, the number of bytes."""
         return float(self.sort_key[0])
 
 
 @dataclass(frozen=True)
 class AxisGroup:
-    """A group of neighbouring values on an axis, which are ``axis.values[start:stop]``."""
+    """A group of neighbouring values on an axis: the values ``axis.values[start:stop]``."""
 
     label: str
     start: int
@@ -67,11 +67,11 @@ class AxisGroup:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a figure, with its values in their order."""
+    """An axis of a figure with its values."""
 
-    column: str  # the column that the axis shows, as in the figure's YAML
+    column: str  # the column that the axis shows, by its name in the figure's YAML
     title: str  # title of the axis in the figure
-    values: tuple[AxisValue, ...]  # values in their order
+    values: tuple[AxisValue, ...]  # values in the order of the axis
     groups: tuple[AxisGroup, ...]  # groups of neighbouring values; each value is in one group
 
     @property
@@ -95,31 +95,31 @@ class Axis:
         return len({value.kind for value in self.values}) > 1
 
     def find_value_by_name(self, name: str) -> AxisValue:
-        """Return the value with this name in the tidy table."""
+        """Return the value that has this name in the tidy table."""
         return next(value for value in self.values if value.name == name)
 
     def in_order(self, table: pd.DataFrame, column: str) -> pd.DataFrame:
-        """Return a table sorted like the axis; `column` has the names of the axis' values."""
+        """Return a table sorted like the axis; `column` has names of values of the axis."""
         rank = {name: number for number, name in enumerate(self.tick_names)}
         return table.sort_values(column, key=lambda names: names.map(rank), kind="stable")
 
     def tick_label(self, value: AxisValue) -> str:
-        """Return a value's label on the axis: the short one if the axis title names the kind."""
+        """Return a value's label on the axis: the short label if the axis title names the kind."""
         full = self.has_mixed_kinds or value.kind in ("all_drives", "file")
         return value.long_label if full else value.short_label
 
     def legend_label(self, value: AxisValue) -> str:
-        """Return a value's label in a legend; the label of a number begins with the axis title."""
+        """Return a value's label in a legend; a number's label begins with the axis title."""
         return f"{self.title} {value.short_label}" if value.kind == "number" else value.long_label
 
     def with_values(self, values: Iterable[AxisValue]) -> Axis:
-        """Return the axis with other values in a single group."""
+        """Return the axis with new values, which are in a single group."""
         kept = tuple(values)
         return replace(self, values=kept, groups=(AxisGroup("", 0, len(kept)),))
 
 
 def axis_of_texts(title: str, texts: Iterable[str]) -> Axis:
-    """Return an axis of texts in the order in which they first appear."""
+    """Return an axis whose values are texts, in the order of their first appearance."""
     values = (AxisValue(text, "text", (text,), text, text) for text in dict.fromkeys(texts))
     return Axis(title, title, (), ()).with_values(values)
 
@@ -142,7 +142,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     if isinstance(value, bool):
         return AxisValue(str(value), "text", (value,), "yes" if value else "no", str(value), nodes)
     if isinstance(value, int | float):
-        # All digits are kept, since sizes are long numbers that may differ in the last digit only.
+        # All digits of a whole number are kept, since two sizes may differ only in the last digit.
         text = str(int(value)) if float(value).is_integer() else f"{value:g}"
         size = is_byte_column(column)
         label = format_binary_bytes(float(value)) if size else text
@@ -151,7 +151,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
     for kind in ("relation", "mode", "level"):
         if label := _WORDS[kind].get(name):
             rank = (list(_WORDS[kind]).index(name),)
-            if kind == "mode":  # the sort key has the form of a text's sort key
+            if kind == "mode":  # the same form as sort keys of texts
                 return AxisValue(name, "text", ((0, *rank, ""),), label, label, nodes)
             return AxisValue(name, kind, rank, label, label, nodes)
     place = parse_place_name(name)
@@ -165,7 +165,7 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
 
 
 def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
-    """Return a place as a value of an axis; None if axes have no order for this kind of place."""
+    """Return a place as a value of an axis; None if the kind of the place has no order on axes."""
     index = place.indices[0] if place.indices else 0
     kind, short, keys = str(place.kind), str(index), tuple[Any, ...]((index,))
     match place.kind:
@@ -190,7 +190,7 @@ def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
 
 
 def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
-    """Add the node to the value of a processing unit, and sort by L3 domain; keep other values."""
+    """Return the value of a processing unit with its node and L3 domain, others unchanged."""
     if value.kind != "pu":
         return value
     index = value.sort_key[0]
@@ -202,13 +202,13 @@ def add_node_of_pu(value: AxisValue, topology: Topology) -> AxisValue:
 def sort_and_group_axis_values(
     values: Iterable[AxisValue], packages: Mapping[int, int]
 ) -> tuple[list[AxisValue], list[AxisGroup]]:
-    """Return the values in natural order, and their groups; figures have gaps between groups.
+    """Return the values in natural order, and the groups between which figures have gaps.
 
-    `packages` is node -> its package. If the values need no groups, all of them are in one group
+    `packages` maps a node to its package. If the values need no groups, all values are in one group
     without a label.
     """
     found = list(values)
-    # The set of all drives is sorted like other sets of several nodes, by its number of nodes.
+    # The set of all drives is sorted like other drive sets, by its number of nodes.
     if {value.kind for value in found} == {"node_drives", "all_drives"}:
         found = [
             replace(value, kind="node_drives", sort_key=(len(value.nodes), value.nodes))
@@ -252,7 +252,7 @@ def _group_key(
 
 
 def axis_title(column: str, values: Iterable[AxisValue]) -> str:
-    """Return the title of an axis from its column and the kind of its values."""
+    """Return the title of an axis, which follows from its column and the kind of its values."""
     role = column.split(".")[-1]
     if role not in ("initiator", "target", "responder"):
         return str(_WORDS["titles"].get(role, role.replace("_", " ").capitalize()))
@@ -263,20 +263,20 @@ def axis_title(column: str, values: Iterable[AxisValue]) -> str:
     return title.format(role.capitalize())
 
 
-# A value in `where` of a figure's YAML; None selects rows without a value.
+# A value of the key `where` in a figure's YAML; None selects rows without a value.
 Level = str | float | bool | None
 Where = Mapping[str, Level | list[Level]]
-# Roles of a figure's axes. A figure with a measured x has no axis with the role "x".
+# Roles that axes of a figure have. In a figure with a measured x, no axis has the role "x".
 Role = Literal["panels", "series", "rows", "columns", "x"]
 ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
 BOUND_COLUMNS = ("title", "along_x", "value", "panels", "series", "x")
-# A mark of a figure, as a row of the table `FigureData.marks`.
+# A mark of a figure is a row of the table `FigureData.marks`.
 FigureMark = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """The description of a figure; `documents.figures` explains what its attributes mean."""
+    """The description of a figure; `documents.figures` explains its attributes."""
 
     experiment: str
     name: str
@@ -320,19 +320,19 @@ class FigureSpec:
 
     @property
     def name_in_errors(self) -> str:
-        """Return the text that names the figure in an error."""
+        """Return the words that name the figure in an error message."""
         return f"experiment {self.experiment}, figure {self.name}"
 
     @property
     def column_of_axis(self) -> dict[Role, str]:
-        """Return the role of each axis of the figure -> the column that the axis shows."""
+        """Return role of each axis of the figure -> column that the axis shows."""
         roles = [role for role in ROLES if not (role == "x" and self.has_measured_x)]
         columns = {role: getattr(self, role) for role in roles}
         return {role: column for role, column in columns.items() if column is not None}
 
     @classmethod
     def from_yaml_entry(cls, experiment: str, entry: Mapping[str, Any]) -> FigureSpec:
-        """Return the description in an entry of `figures` of a checked experiment document."""
+        """Return the description in an entry of the key `figures` of an experiment's document."""
         load = entry["load"]
         loads = (load,) if isinstance(load, str) else tuple(load)
         tuples = {name: tuple(entry.get(name, ())) for name in ("in_every_series", "bounds")}
@@ -340,10 +340,10 @@ class FigureSpec:
 
 
 def parse_figure_specs(experiments: Iterable[Mapping[str, Any]]) -> list[FigureSpec]:
-    """Return all figures of the experiments' YAML documents, in their order.
+    """Return the descriptions of all figures in the experiments' YAML documents, in their order.
 
     Raises:
-        UserError: two figures have the same name, and so the same file.
+        UserError: two figures have the same name, and so would have the same file.
     """
     specs: dict[str, FigureSpec] = {}
     for document in experiments:
@@ -376,7 +376,7 @@ def shown_value(mark: FigureMark) -> float:
 
 
 def shown_interval(mark: FigureMark) -> tuple[float, float]:
-    """Return the ends of the interval of a mark's value or prediction; NaN if unknown."""
+    """Return both ends of the interval of a mark's value or prediction; NaN if unknown."""
     if mark["status"] == PREDICTED:
         return mark["predicted_low"], mark["predicted_high"]
     return mark["low"], mark["high"]
@@ -388,21 +388,22 @@ class FigureData:
 
     spec: FigureSpec  # description of the figure
     axes: Mapping[Role, Axis]  # role -> axis, for the axes that the figure has
-    # A row for each mark, with the columns of `statistics.summarise_cells`, and for each axis a
-    # column with the name of the mark's value (null in `series` for a mark outside all series). A
-    # measured x is in `position`, `position_low` and `position_high`; `note` is a second value in a
-    # cell.
+    # A table with a row for each mark, and the columns of `statistics.summarise_cells`. For each
+    # axis, a column has the name of the mark's value on the axis; in `series` the name of a mark
+    # outside all series is null. A measured x is in `position`, `position_low` and `position_high`.
+    # The column `note` is the second value in a cell of a heat map.
     marks: pd.DataFrame
-    # The selected measurements, with the columns of `marks` that name values on axes; also with
-    # `level` if the figure compares levels, and with the number `x` if x is measured.
+    # The selected measurements, with those columns of `marks` that name values on axes. If the
+    # figure compares levels of a factor, there is a column `level`. If x is measured, there is a
+    # column `x`.
     measurements: pd.DataFrame
     x_metric: str = ""  # metric, or else column, of a measured x; empty without a measured x
-    # Upper bounds of the marks, measured at other points of the experiment: a row for each value.
-    # A row names values on the axes on which the bound depends, and is null on the other axes.
+    # A table of upper bounds of the marks, which were measured at other points of the experiment. A
+    # row names values on the axes on which its bound depends, and is null on the other axes.
     bounds: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*BOUND_COLUMNS]))
     # Steps of latency over the sizes; empty unless the figure marks them.
     steps: tuple[LatencyStep, ...] = ()
-    # Sizes of the data caches by hwloc, ascending: ("L1", 32768).
+    # Sizes of the data caches that hwloc reports, in ascending order: ("L1", 32768).
     cache_bytes: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -418,7 +419,7 @@ class FigureData:
 
     @property
     def measurements_of_each_line(self) -> pd.DataFrame:
-        """Return the measurements of each line; unloaded points count for each line of a panel."""
+        """Return the measurements of each line; each line of a panel has its unloaded points."""
         rows = self.measurements
         if "series" not in self.axes:
             return rows
@@ -430,7 +431,7 @@ class FigureData:
     def labels_required_by_benchmarks(self) -> list[str]:
         """Return the labels that benchmarks require next to their values."""
         texts = {label for label in self.marks["label"] if isinstance(label, str)}
-        # The title already says that a file replaced the drives.
+        # The label "file-backed" is removed, since the title says that a file replaced the drives.
         labels = {text.removesuffix("file-backed").removesuffix(", ") for text in texts}
         return sorted(labels - {""})
 
@@ -446,7 +447,7 @@ class FigureData:
 
     @property
     def measured_x_column(self) -> str:
-        """Return the name of the column of a measured x, as in the figure's YAML."""
+        """Return the name of the column of a measured x in the figure's YAML."""
         return str(self.spec.x)
 
     @property
@@ -455,7 +456,7 @@ class FigureData:
         return self.x_metric != self.measured_x_column
 
     def tick_names_on_axis(self, role: Role) -> list[str] | list[None]:
-        """Return the names of values on an axis, in order; [None] if the figure lacks the axis."""
+        """Return the names of the values on an axis, in order; [None] without this axis."""
         return self.axes[role].tick_names if role in self.axes else [None]
 
     def value_label_without_axis_title(self, role: Role, name: str) -> str:
@@ -463,7 +464,7 @@ class FigureData:
         return self.axes[role].find_value_by_name(name).long_label
 
     def bounds_of_marks(self) -> pd.DataFrame:
-        """Return the bounds: a row for each mark, a column for each bound; NaN if not measured."""
+        """Return a row for each mark and a column for each bound; NaN if not measured."""
         found = {}
         for title, own in self.bounds.groupby("title", sort=False):
             keys = [role for role in ROLES if role in own and own[role].notna().any()]
@@ -480,29 +481,28 @@ def best_mark(data: FigureData) -> FigureMark | None:
     return next(iter(marks_of_table(data.valid_marks_best_first.head(1))), None)
 
 
-# A colour scale spans at least this share of its top value, so that scatter of a few per cent does
-# not look like structure.
+# A colour scale spans at least this share of its largest value, so that scatter of a few per cent
+# does not look like a difference.
 LEAST_SPAN = 0.25
 
 
 @dataclass(frozen=True)
 class ShownValueRange:
-    """The range of the values that one figure shows, or several figures with a common scale."""
+    """The range of values in one figure, or in several figures with a common scale."""
 
-    low: float  # smallest value of a colour bar, in the metric's unit
-    high: float  # largest value, in the metric's unit; it is above `low`
+    low: float  # lower end of the range, in the metric's unit
+    high: float  # upper end of the range, in the metric's unit; above `low`
     scale: UnitScale  # unit of the shown numbers
-    least_positive: float = (
-        math.nan
-    )  # lowest positive value, for a logarithmic axis; NaN if there is none
+    # Lowest positive value, for a logarithmic axis; NaN if there is none.
+    least_positive: float = math.nan
 
 
 def find_round_value_limits(
     metric: str, figures: Sequence[FigureData], *, with_intervals: bool = False
 ) -> ShownValueRange:
-    """Return round limits that include every value and bound in figures of one metric.
+    """Return a range with round ends that includes all values and bounds in figures of one metric.
 
-    `with_intervals` says whether the limits must include the intervals, too.
+    `with_intervals` says whether the range must include the intervals too.
     """
     columns = ["median", "predicted_value"]
     if with_intervals:
@@ -521,7 +521,8 @@ def find_round_value_limits(
     if top <= 0.0:
         return ShownValueRange(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
-    # The smallest 1, 2 or 5 times a power of ten that is not less than a tenth of the range.
+    # The ends are multiples of a width: the smallest number 1, 2 or 5 times a power of ten that is
+    # at least a tenth of the range.
     width = (top - bottom) / 10.0
     power = 10.0 ** math.floor(math.log10(width))
     step = next(n * power for n in (1.0, 2.0, 5.0, 10.0) if n * power >= width * 0.999)

@@ -54,31 +54,31 @@ MANIFEST = "figures.json"
 
 @dataclass(frozen=True)
 class FigureFile:
-    """A figure that was drawn into files, or the reason why it was not drawn."""
+    """A figure with the names of its files, or with the reason why it was not drawn."""
 
     name: str  # name of the figure and of its files
     experiment: str  # name of the figure's experiment
     kind: str  # heatmap, lines, bars, curve, scatter or table
-    title: str  # ends with "(file-backed)" if a file replaced the drives
-    sentence: str  # the caption or, for a figure that was not drawn, the reason
-    problem: str | None  # the error in the figure's description that prevented drawing, or None
-    source: str | None  # the published figure or table to which the figure corresponds, or None
+    title: str  # title; it ends with "(file-backed)" if a file replaced the drives
+    sentence: str  # the caption, or the reason why the figure was not drawn
+    problem: str | None  # error in the figure's description, or None
+    source: str | None  # published figure or table that this figure repeats, or None
     labels: tuple[str, ...] = ()  # labels that benchmarks require next to their values
     provenance: str = ""  # host, benchmark and kernel of a figure without a drawing
-    failed: tuple[str, ...] = ()  # one line for each failed mark
+    failed: tuple[str, ...] = ()  # a line of text for each failed mark
     marks: int = 0  # number of marks with a value
-    # svg, png, csv, vega_lite: file names in the folder of the figures. All are None for a figure
-    # without data; a table, or a figure of a single mark, has only a CSV.
+    # svg, png, csv, vega_lite: names of the files of the figure. A figure without data has no
+    # files. A table, or a figure with a single mark, has only a CSV file.
     svg: str | None = None
     png: str | None = None
     csv: str | None = None
-    vega_lite: str | None = None  # the drawing as Vega-Lite, for users who want to change it
-    # Name of the CSV file with numbers of curves or steps of latency; None for other figures.
+    vega_lite: str | None = None  # the drawing as Vega-Lite, which users can change
+    # Name of the CSV file with the numbers of curves or with the steps of latency, or None.
     numbers: str | None = None
-    tables: tuple[TextTable, ...] = ()  # tables of text below the drawing, or in place of a drawing
-    unmeasured: tuple[str, ...] = ()  # reasons why marks without a failed measurement have no value
-    # `figures.json` omits the next two: the values of a drawing in words, and (point, initiator,
-    # target) of the measurements behind the marks.
+    tables: tuple[TextTable, ...] = ()  # tables of text below the drawing or instead of it
+    unmeasured: tuple[str, ...] = ()  # reasons why marks that did not fail have no value
+    # values: a table with the values of the drawing in words. shown: (point, initiator, target) of
+    # the measurements of the marks. The file `figures.json` has neither of them.
     values: TextTable | None = None
     shown: tuple[tuple[str, str, str], ...] = ()
 
@@ -92,10 +92,10 @@ def draw_figures(
 ) -> list[FigureFile]:
     """Draw every figure of the experiments into a folder.
 
-    The same data give the same bytes. The file `figures.json` lists the figures. `experiments` are
-    YAML documents. `measurements` are of one host in one configuration, and `topology` is the
-    topology of this host (empty if unknown). `left_out` has the points that a budget left out, and
-    their predictions.
+    The same data always give the same bytes. The file `figures.json` lists the figures.
+    `experiments` are YAML documents. `measurements` are of one host in one configuration, and
+    `topology` is the topology of this host (empty if unknown). `left_out` has the points that a
+    budget left out, and their predictions.
 
     Raises:
         UserError: two figures have the same name, or the measurements are of several hosts.
@@ -130,7 +130,7 @@ def draw_figures(
 
 
 def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
-    """Return name of a figure -> limits of values; figures of one `colour_scale` share limits."""
+    """Return name of a figure -> range of values; figures of one `colour_scale` share a range."""
     groups: dict[tuple[str, bool, str], list[FigureData]] = defaultdict(list)
     for data in figures:
         spec = data.spec
@@ -146,16 +146,18 @@ def _shared_limits(figures: Sequence[FigureData]) -> dict[str, ShownValueRange]:
 def _try_select(
     spec: FigureSpec, measurements: Measurements, topology: Topology, left_out: LeftOutPoints | None
 ) -> FigureData | str | None:
-    """Return the figure's data, None if it has no data, or an error in its description as text.
+    """Return the data of a figure, None without data, or as text the error in its description.
 
-    Some errors, such as several points for one mark, are found only after the measurements. Since
-    hours of measurements must give a report all the same, the error becomes a line of the report.
+    Some errors, such as several points for one mark, can be found only after the measurements.
+    Hours of measurements must give a report in spite of such an error, so the error becomes a line
+    of the report.
     """
     try:
         with intervals_with_confidence(spec.confidence):
             return select_figure_data(spec, measurements, topology, left_out)
     except UserError as error:
-        # If the budget left out points, a column that the figure needs may not exist.
+        # If a budget left out points, a column that the figure needs may be missing without an
+        # error.
         return None if _leaves_out_points(spec, left_out) else str(error)
 
 
@@ -165,7 +167,7 @@ def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool
 
 
 def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
-    """Return the entry of a figure without drawing; `left_out` says if a budget is the reason."""
+    """Return the entry of a figure that was not drawn, maybe because of a budget (`left_out`)."""
     none = "No point of this host belongs to this figure."
     sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
@@ -175,15 +177,15 @@ def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False)
 def write_figure(
     data: FigureData, directory: Path, limits: ShownValueRange | None = None, caption: str = ""
 ) -> FigureFile:
-    """Draw a figure and write its files, without an entry in `figures.json`.
+    """Draw a figure and write its files, but not its entry in `figures.json`.
 
-    The default of `limits` is the range of this figure's own values; the default of `caption` is
-    the text of `figure_caption`.
+    By default, `limits` is the range of the values of this figure, and `caption` is the text of
+    `figure_caption`.
     """
     spec = data.spec
     limits = limits or find_round_value_limits(spec.metric, [data], with_intervals=True)
     caption = caption or figure_caption(data, limits.scale)
-    # A figure of a single mark needs no drawing, since the caption has its value.
+    # A figure with a single mark is not drawn, since its caption has the value.
     drawn = spec.kind != "table" and len(data.marks) > 1
     drawn = drawn and not (data.marks["status"] == UNMEASURED).all()
     if drawn:
@@ -223,23 +225,24 @@ def write_figure(
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV whose texts no spreadsheet takes for formulas."""
+    """Write a table as CSV in which spreadsheets execute no text as a formula."""
     write_atomically(path, csv_text(table))
 
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
-_MOST_PANELS, _MOST_COMPONENTS = 6, 6  # the newest changed values; nobody reads more
-# A panel shows at least this many per cent above and below the first level.
+# The figure of checks has at most this many changed values and changes of components, the newest.
+_MOST_PANELS, _MOST_COMPONENTS = 6, 6
+# A panel of nightly checks shows at least this many per cent above and below the first level.
 _LEAST_RANGE = 5.0
 _LONGEST_TEXT = 100
-_DAY = 86_400_000.0  # milliseconds, the unit of dates in Vega-Lite
+_DAY = 86_400_000.0  # a day in milliseconds, which is Vega-Lite's unit of dates
 
 
 def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) -> FigureFile:
     """Draw the figure of a host's nightly checks and write its files, with all values as CSV.
 
     The figure has a panel for each changed value, and one panel for all other values. `place` is a
-    text with the host and the configuration.
+    text that names the host and the configuration.
     """
     caption = " ".join(history.sentences())
     write_drawing(_drawing_of_checks(history, place), _NAME, caption, directory)
@@ -250,7 +253,7 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
 
 
 def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
-    """Return the drawing: differences of values from their first level, in per cent, over dates."""
+    """Return the drawing: values over dates, as differences in per cent from their first level."""
     changed = history.changed_series[:_MOST_PANELS]
     others = [each for each in history.series if all(each is not own for own in changed)]
     rows: list[Row] = []
@@ -272,7 +275,7 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
         )
     times = history.times_of_checks
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
-    margin = max((last - first) * 0.01, 0.5 * _DAY)  # with a single check, the axis needs a width
+    margin = max((last - first) * 0.01, 0.5 * _DAY)  # an axis with a single check needs a width
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"
     listed = (f"{time[:10]}: {text}"[:_LONGEST_TEXT] for time, text in components)
     title = f"{_TITLE} \N{MIDDLE DOT} SIMULATED" if history.is_simulated else _TITLE
@@ -287,7 +290,7 @@ def _milliseconds(time: str) -> float:
 
 
 def _percent(series: ValueSeries, logs: Sequence[float]) -> list[float]:
-    """Return logarithms of values as differences from the first level, in per cent."""
+    """Return values, given as logarithms, as differences in per cent from the first level."""
     return [100.0 * float(np.expm1(each - series.segments[0].first)) for each in logs]
 
 
@@ -296,7 +299,7 @@ def _name(series: ValueSeries) -> str:
 
 
 def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
-    """Yield rows of a changed value: its checks, levels, changes, and intervals of their dates."""
+    """Yield rows for a changed value: checks, levels, changes, and intervals of change dates."""
     times, metric = [_milliseconds(time) for time in series.times], series.check.metric
     first, now = (format_quantity(metric, end) for end in series.ends)
     panel = f"{_name(series)}: {first} at first, now {now}"
@@ -323,7 +326,7 @@ def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
 
 
 def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
-    """Yield a row for each check: median of all values, and ends of the band with 90 % of them."""
+    """Yield a row for each check: median of values, and ends of the band with 90 % of values."""
     panel = f"{format_count(len(series), 'further value')}: median, and the band with 90 % of them"
     found: dict[str, list[float]] = {}
     for each in series:
@@ -336,17 +339,17 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
         yield {"role": "band", "panel": panel, "x": _milliseconds(time), **ends}
 
 
-# Maximum number of marks of a residual plot, since more marks only make the file larger. The lowest
-# and the highest residual are always shown.
+# Most marks in a plot of residuals, since more marks only make the file larger. The lowest and the
+# highest residual are always shown.
 _MOST_MARKS = 300
-# If the highest fitted value of an analysis of logarithms is more than this many times the lowest,
-# the axis is logarithmic.
+# In a plot of an analysis of logarithms, the axis is logarithmic if the highest fitted value is
+# more than this many times the lowest.
 _WIDE = 20.0
 _WORDS = "Residuals against fitted values and against normal quantiles"
 
 
 def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Drawing:
-    """Return the drawing with both plots of residuals; the name of `metric` ends with its unit."""
+    """Return the drawing with both plots of residuals; the name of `metric` ends in its unit."""
     shown = np.argsort(analysis.residuals, kind="stable")
     if len(shown) > _MOST_MARKS:
         shown = shown[np.linspace(0, len(shown) - 1, _MOST_MARKS).round().astype(int)]
@@ -355,7 +358,7 @@ def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Dra
     logs = analysis.transform == "log"
     fitted = np.exp(fitted) if logs else fitted
     scale, deviation = choose_scale(metric, fitted), float(analysis.residuals.std())
-    if logs:  # a residual of logarithms is a ratio to the fitted value
+    if logs:  # a residual of a logarithm becomes a ratio
         heights, unit, slope = 100.0 * np.expm1(residuals), "% of the fitted value", 100.0
     else:
         small = choose_scale(metric, residuals)
@@ -377,7 +380,7 @@ def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Dra
 
 
 def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> list[Path]:
-    """Plot residuals against fitted values and normal quantiles; return paths of SVG and PNG."""
+    """Plot residuals against fitted values and normal quantiles; return the paths of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     drawing = _drawing_of_residuals(analysis, analysis.response, title)

@@ -1,10 +1,10 @@
-"""Draw the machine: packages, nodes, memory and drives in their places, with measured medians.
+"""Draw a machine: its packages, nodes, memory and drives, with measured medians.
 
-A report begins with this drawing. Places are computed here in pixels, and the template
-``templates/figures/machine.svg.j2`` writes them. A part that a finding names is red and has the
+A report begins with this drawing. This module computes positions in pixels, and the template
+``templates/figures/machine.svg.j2`` writes the SVG. A part that a finding names is red and has the
 number of the finding; an unmeasured part is grey; a predicted value is hatched. The page of all
-hosts has a small drawing in each row. In it, a node is a rectangle: the upper part is the memory of
-the node, the lower part its drives.
+hosts has a small drawing in each row. In a small drawing, a node is a rectangle: the upper part is
+the memory of the node, and the lower part is its drives.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Node
 from chaosity.units import format_count, format_quantity
 
-# Width of the text column of a report on a laptop of 1280 pixels.
+# Width of a drawing: that of the text of a report on a screen of 1280 pixels.
 WIDTH = 952.0
-# Width of each of two machines beside each other, and the gap between them.
+# Width of each of two machines side by side, and width of the gap between them.
 _NARROW, _BETWEEN_MACHINES = 464.0, 24.0
-# Least width of a node, for the text "memory 38.1 GB/s 92.4 ns" in letters of 12 pixels.
+# Least width of a node's box, which fits the text "memory 38.1 GB/s 92.4 ns" in letters of 12
+# pixels.
 _NODE_WIDTH = 184.0
-# Largest width of a node, since a wider one would be a long empty bar.
+# Largest width of a node's box, since most of a wider box would be empty.
 _WIDEST_NODE = 300.0
 _GAP, _PADDING = 10.0, 12.0
 _TITLE_HEIGHT, LINE_HEIGHT = 26.0, 19.0
-# Space between two packages for the arrows of their link and for its values.
+# Width and height of the space between two packages, with arrows and values of their link.
 _LINK_WIDTH, _LINK_HEIGHT = 128.0, 76.0
 _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
-# A machine with more packages than this number has a table of the reads between packages, since
-# arrows would cross.
+# If a machine has more packages than this number, a table shows the reads between packages, since
+# arrows would cross each other.
 _MOST_LINKED = 4
 _NOT_MEASURED = "not measured"
-# Pixels in a small drawing: width of a node, heights of its memory and drives, gaps, frame of a
-# package.
+# Pixels in a small drawing: width of a node, height of its memory, height of its drives, width of
+# gaps, and width of a package's frame.
 _SMALL, _SMALL_MEMORY, _SMALL_DRIVES, _SMALL_GAP, _SMALL_FRAME = 15, 8, 5, 3, 4
 _SMALL_NODES_IN_ROW, _SMALL_PACKAGES_IN_ROW = 4, 2
-_BETWEEN_SMALL = 12  # pixels between two packages, where a red link is visible
+_BETWEEN_SMALL = 12  # pixels between packages, so that a red link is visible
 
 
 @dataclass(frozen=True)
 class Box:
-    """The box of a package or a node: its place in pixels, its texts, and the boxes inside it."""
+    """The box of a package or a node: its position in pixels, its texts, and the boxes in it."""
 
     x: float
     y: float
@@ -66,7 +67,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow of data between two packages, with its measured value as text."""
+    """A flow of data from one package to another, with its measured value as text."""
 
     source: Box
     sink: Box
@@ -77,19 +78,19 @@ class Flow:
 
 @dataclass(frozen=True)
 class Arrow:
-    """The arrow of a flow: its ends in pixels, and where its text and its badges are."""
+    """The arrow of a flow: positions of its ends, its text and its badges in pixels."""
 
     flow: Flow
     start: tuple[float, float]
     end: tuple[float, float]
     text_at: tuple[float, float]
     badge_at: tuple[float, float]
-    anchor: str = "middle"  # part of the text that is at `text_at`: `text-anchor` of SVG
+    anchor: str = "middle"  # part of the text at `text_at` (SVG's `text-anchor`)
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of texts below the boxes; `columns` are the left ends of the texts in pixels."""
+    """A row of texts below the boxes; `columns` has the left edge of each text in pixels."""
 
     columns: tuple[float, ...]
     texts: tuple[str, ...]
@@ -100,7 +101,7 @@ class TableRow:
 def draw_machine(parts: MachineParts) -> str:
     """Return the drawing of a machine as an SVG document.
 
-    The number N of a finding is a link to ``#finding-N`` in the page that contains the drawing.
+    The badge of finding N is a link to ``#finding-N`` in the page that contains the drawing.
     """
     topology, machine = parts.topology, _Machine(parts, WIDTH)
     counts = ((topology.packages, "package"), (topology.nodes, "node"), (topology.drives, "drive"))
@@ -109,10 +110,10 @@ def draw_machine(parts: MachineParts) -> str:
 
 
 def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
-    """Return a drawing of several machines, two in a row, as an SVG document.
+    """Return a drawing of several machines, two side by side, as an SVG document.
 
-    Each machine has a title, the path of its report, and its parts; the machines can be one host in
-    several configurations. The numbers of findings are links to the findings in the reports.
+    A machine is given by its title, the path of its report, and its parts. The machines can be one
+    host in several configurations. The badges of findings are links to the findings in the reports.
     """
     drawn, y = list[_Machine](), 0.0
     for start in range(0, len(machines), 2):
@@ -127,9 +128,9 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
 def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
     """Return the drawing of a machine as a small SVG element without texts.
 
-    The drawing of sixteen nodes has about 1 kB, since all parts in one state are a single path.
-    `slow` has the names of parts that are slower than in equal hosts, such as node3, "drives of
-    node3", the name of a drive, package0 or package0->package1.
+    A drawing of sixteen nodes has about 1 kB, since one SVG path draws all parts with the same
+    state. `slow` has the names of parts that are slower than in equal hosts, such as node3, "drives
+    of node3", the name of a drive, package0 or package0->package1.
     """
     return _render("small_machine", "", _SmallMachine(parts, slow))
 
@@ -143,10 +144,10 @@ def _render(name: str, title: str, drawing: object, height: float = 0.0) -> str:
 
 
 class _Machine:
-    """The drawing of one machine: where all its parts are, for the template."""
+    """The drawing of one machine: the positions of all its parts, for the template."""
 
     def __init__(self, parts: MachineParts, width: float, title: str = "", page: str = "") -> None:
-        # Badges are links to findings in the report `page`; "" means the page that contains the
+        # Badges are links to findings in the report `page`; "" is the page that contains the
         # drawing.
         self.parts, self.topology, self.width = parts, parts.topology, width
         self.title, self.page, self.x, self.y = title, page, 0.0, 0.0
@@ -190,7 +191,7 @@ class _Machine:
     def _package(
         self, package: int | None, nodes: Sequence[Node], x: float, y: float, width: float
     ) -> Box:
-        """Return the box of a package with its nodes; the box has at most the given width."""
+        """Return the box of a package with its nodes; the box is at most `width` pixels wide."""
         inside = width - 2.0 * _PADDING
         most = max(1, int((inside + _GAP) // (_NODE_WIDTH + _GAP)))
         rows = math.ceil(len(nodes) / most)
@@ -210,7 +211,7 @@ class _Machine:
         name, title, rate = "", "memory of no package", None
         if package is not None:
             name, title = package_name(package), f"package {package}"
-            several = len(nodes) > 1  # if there is one node, its box has the value
+            several = len(nodes) > 1  # the box of a package's only node has its value
             rate = self.parts.package_read_rate(package, package) if several else None
         elif any(node.initiator for node in nodes):
             title = "machine"
@@ -233,7 +234,7 @@ class _Machine:
         )
 
     def _link(self, first: Box, second: Box, beside: bool) -> None:
-        """Add the arrows between two packages; `beside` says whether they are in one row."""
+        """Add the arrows between two packages; `beside` says whether both are in one row."""
         flows = [*self._flows(first, second)]
         if beside:
             ends = (first.x + first.width + 8.0, second.x - 8.0)
@@ -255,11 +256,11 @@ class _Machine:
                     Arrow(flow, (at, start), (at, end), text_at, (at, middle), "start")
                 )
         else:
-            for flow in flows[:2]:  # the centre has space for the two links only
+            for flow in flows[:2]:  # the centre has space for only two links
                 self._half_diagonal(flow)
 
     def _half_diagonal(self, flow: Flow) -> None:
-        """Add half of a diagonal, which ends at the sink; the other half is the other direction."""
+        """Add the half of a diagonal that ends at the sink; the other half is the other flow."""
         corners = []
         for box, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
             x = box.x + box.width + 3.0 if box.x < other.x else box.x - 3.0
@@ -268,7 +269,7 @@ class _Machine:
         (from_x, from_y), (x, y) = corners
         centre = ((from_x + x) / 2.0, (from_y + y) / 2.0)
         badge_at = (centre[0] + 0.7 * (x - centre[0]), centre[1] + 0.7 * (y - centre[1]))
-        # The texts stand to the left and to the right of the crossing.
+        # The texts are to the left and to the right of the crossing of both diagonals.
         side = -1.0 if x < centre[0] else 1.0
         text_at = (centre[0] + 28.0 * side, centre[1] + (-5.0 if y < centre[1] else 14.0))
         self.arrows.append(
@@ -276,7 +277,7 @@ class _Machine:
         )
 
     def _flows(self, first: Box, second: Box) -> Iterator[Flow]:
-        """Yield the flows between two packages: reads of memory both ways, slow reads of drives."""
+        """Yield the flows between two packages: reads of memory, and slow reads of drives."""
         for source, sink in ((first, second), (second, first)):
             found = self.parts.package_read_rate(_number(sink), _number(source))
             text, detail = _NOT_MEASURED, _NOT_MEASURED
@@ -293,7 +294,7 @@ class _Machine:
                     yield Flow(source, sink, text, finding.sentence, (number,))
 
     def _add_table(self, packages: Sequence[int]) -> None:
-        """Add rows of text: values by distance, rates without arrows, parts without a place."""
+        """Add rows of text: values by distance, rates that have no arrow, parts of unknown node."""
         table, is_wide = self.table, self.width == WIDTH
         columns = (12.0, 250.0, 480.0) if is_wide else (12.0, 200.0, 330.0)
         rows = self.parts.rows_by_distance(with_ends=is_wide)
@@ -311,7 +312,7 @@ class _Machine:
                 table.append(TableRow((34.0,), (_short(finding, self.width),), False, (number,)))
 
     def _add_matrix(self, packages: Sequence[int]) -> None:
-        """If there are no arrows, add a table of the reads by each package from each memory."""
+        """Add a table of how fast packages read memory if there are no arrows."""
         rates = {
             (reader, owner): self.parts.package_read_rate(reader, owner)
             for reader in packages
@@ -330,7 +331,7 @@ class _Machine:
             self.table.append(row)
 
     def _shown_findings(self) -> set[int]:
-        """Return the numbers of the findings that are shown at a box, a line or an arrow."""
+        """Return the numbers of the findings that have a badge at a box, a line or an arrow."""
         boxes = [box for each in self.packages for box in (each, *each.inner)]
         numbers = [each.findings for each in boxes]
         numbers += [line.findings for box in boxes for line in box.lines]
@@ -343,14 +344,14 @@ def _number(package: Box) -> int:
 
 
 def _short(finding: Anomaly, width: float) -> str:
-    """Return as many of the first words of a finding as fit into a line."""
+    """Return as many first words of a finding's text as fit into a line."""
     most = int((width - 40.0) / 6.4)
     text = finding.sentence
     return text if len(text) <= most else f"{text[: most - 4].rsplit(' ', 1)[0]} ..."
 
 
 def _nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
-    """Return package -> its nodes; the key None has the nodes that belong to no single package."""
+    """Return package -> its nodes; the key None has nodes that belong to no or several packages."""
     found: dict[int | None, list[Node]] = {}
     for node in topology.nodes:
         if node.initiator or node.target:
@@ -359,7 +360,7 @@ def _nodes_by_package(topology: Topology) -> dict[int | None, list[Node]]:
 
 
 class _SmallMachine:
-    """The small drawing of a machine: where all its parts are, for the template."""
+    """The small drawing of a machine: the positions of all its parts, for the template."""
 
     def __init__(self, parts: MachineParts, slow: Collection[str]) -> None:
         self.parts = parts
@@ -368,11 +369,12 @@ class _SmallMachine:
         self.red |= {f"drives of {node}" for drive, node in homes.items() if drive in self.red}
         self.red |= {f"{f.target}->{f.initiator}" for f in parts.paths_to_drives.values()}
         self.width, self.height = 0, 0
-        # `paths` is state -> SVG path of all parts in this state. `frames` has for each package the
-        # x, y, width and height of the frame, and whether the frame is red.
+        # `paths` maps a state to the SVG path that draws all parts in this state. `frames` has for
+        # each package the x, y, width and height of its frame, and whether the frame is red.
         self.paths: dict[str, str] = {}
         self.frames: list[tuple[int, int, int, int, bool]] = []
-        # x1, y1, x2, y2 of red links between centres of packages; only gaps show these links.
+        # x1, y1, x2, y2 of red lines between centres of packages; a line is visible only between
+        # packages.
         self.links: list[tuple[float, ...]] = []
         middles: dict[str, tuple[float, float]] = {}
         x = y = below = 0
@@ -391,7 +393,7 @@ class _SmallMachine:
                 self.links.append((*ends[0], *ends[1]))
 
     def _package(self, nodes: Sequence[Node], x: int, y: int, name: str) -> tuple[int, int]:
-        """Add a package with its nodes; return the package's width and height in pixels."""
+        """Add a package with its nodes; return the width and height of the package in pixels."""
         has_drives = any(self.parts.drives_line(node) for node in self.parts.topology.nodes)
         step = _SMALL_MEMORY + (_SMALL_DRIVES if has_drives else 0) + _SMALL_GAP
         for place, node in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""The parts of a machine for its drawing: values and intervals of each part, and findings on it."""
+"""Find the values, intervals and findings of each part of a machine, for its drawing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACK
 from chaosity.topology.topology_parts import UNKNOWN, Gpu, Node
 from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_count
 
-# The kernel that shows the speed of a link: reads use only one direction of the link.
+# The kernel whose bandwidth shows the speed of a link, since reads move data in one direction only.
 _LINK_KERNEL = "read"
 _DRIVES = "drives"
 _RELATIONS = {
@@ -46,24 +46,26 @@ _RELATIONS = {
     OTHER_PACKAGE: "node of another package",
     UNKNOWN: "other node",
 }
-# States of a part besides PREDICTED.
+# States of a part; a further state is PREDICTED.
 MEASURED, FAULTY, UNMEASURED = "measured", "faulty", "unmeasured"
 
 
 @dataclass(frozen=True)
 class TextLine:
-    """A line of text in the box of a node: on memory, drives, a GPU, or a slow path to the node."""
+    """A line in the box of a node: on its memory, its drives, a GPU, or a slow path to the node."""
 
     label: str
-    values: tuple[str, ...]  # empty if nothing was measured
-    share: float | None = None  # bar: value as a share of the best value; None without a bar
+    values: tuple[str, ...]  # values as text; empty if nothing was measured
+    share: float | None = (
+        None  # length of the bar: value as a share of the best; None without a bar
+    )
     findings: tuple[int, ...] = ()  # numbers of the findings that name this part
     hover: str = ""
     is_predicted: bool = False
 
     @property
     def state(self) -> str:
-        """Return the state of the part: FAULTY, else UNMEASURED, else PREDICTED, else MEASURED."""
+        """Return the state of the part: the first of FAULTY, UNMEASURED, PREDICTED, MEASURED."""
         if self.findings:
             return FAULTY
         if not self.values:
@@ -76,16 +78,18 @@ class MachineParts:
 
     Attributes:
         topology: the topology of the host.
-        findings: name of a component, or "drives of node3" -> numbers of the findings on it.
-        paths_to_drives: number of a finding -> finding, for findings on a path from one package to
-            the drives of another.
+        findings: name of a component, or a text such as "drives of node3" -> numbers of the
+            findings on this part.
+        paths_to_drives: number of a finding -> finding, for findings on the path between one
+            package and the drives of another.
         slow_paths: name of a node -> label -> line on a part of the node that is slow only from
-            another node, or only together with drives of other nodes; the part itself is not red.
-        numbered: number -> finding.
+            another node, or only together with drives of other nodes. The part is not red in the
+            drawing.
+        numbered: number of a finding -> finding.
     """
 
     def __init__(self, host: MeasuredHost, findings: Sequence[Anomaly]) -> None:
-        """Number the findings from 1, in their order."""
+        """Number the findings from 1 on, in the given order."""
         self._host, self.topology, self._measurements = host, host.topology, host.measurements
         self._left_out = LeftOutPoints.read(host.folder)
         self._matrices = read_main_matrices(host)
@@ -97,7 +101,7 @@ class MachineParts:
             self._place_finding(number, finding)
 
     def _place_finding(self, number: int, finding: Anomaly) -> None:
-        """Add a finding to the parts that are slow, or to the paths on which parts are slow."""
+        """Add a finding to the slow parts, or to the slow paths to parts."""
         targets = [parse_place_name(str(target)) for _, target in finding.cells]
         of_drives = finding.is_on_drives
         sets = {target.indices for target in targets if target and target.kind == "nodes_drives"}
@@ -125,7 +129,7 @@ class MachineParts:
 
     @cached_property
     def _nodes_of_initiator(self) -> Mapping[str, set[str]]:
-        """Return name of an initiator -> names of the nodes on which its processing units are."""
+        """Return name of an initiator -> names of the nodes of its processing units."""
         rows = self._measurements.rows[["initiator", "initiator_nodes"]].drop_duplicates().dropna()
         return {
             str(initiator): {*map(node_name, parse_nodes(nodes))}
@@ -136,7 +140,7 @@ class MachineParts:
     def _add_slow_path(
         self, node: str, word: str, others: Sequence[str], number: int, finding: Anomaly
     ) -> None:
-        """Add a line on a slow path to a part of a node; all findings on a path share its line."""
+        """Add a finding to the line on a slow path to a part of a node."""
         nodes = f"{len(others)} nodes" if len(others) > 1 else place_in_words(others[0])
         value = choose_scale(finding.metric, [finding.observed]).text(finding.observed)
         line = TextLine(f"{word}{nodes}", (value,), None, (number,), finding.sentence)
@@ -156,10 +160,10 @@ class MachineParts:
         }
 
     def package_read_rate(self, from_package: int, of_package: int) -> tuple[Estimate, str] | None:
-        """Return the rate at which all cores of a package read memory of a package, and its source.
+        """Return how fast all cores of one package read memory of a package, and the rate's source.
 
-        If this rate was not measured, and each package has one node, the matrix of nodes has the
-        rate. The result is None if neither was measured.
+        If this rate was not measured and each package has one node, the rate comes from the matrix
+        of nodes. The result is None if there is no rate.
         """
         ends = [
             [n.os_index for n in nodes if n.package == package]
@@ -178,9 +182,9 @@ class MachineParts:
 
     @cached_property
     def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
-        """Return (nodes of the cores, nodes of the memory) -> (rate of reads, its source).
+        """Return (nodes of the cores, nodes of the memory) -> (rate of reads, source of the rate).
 
-        If several slices measured a pair, the slice with the most pairs counts, see `_cells`.
+        If several groups of comparable rows have a pair, the group with the most pairs counts.
         """
         rows = self._host.memory_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, kernel=_LINK_KERNEL, initiator_kind=["node", "package"])
@@ -193,7 +197,7 @@ class MachineParts:
         }
 
     def detail_of_node(self, node: Node) -> str:
-        """Return a node's number of cores, its kind of memory (unless DRAM) and its memory size."""
+        """Return as text a node's number of cores, kind of memory (unless DRAM) and memory size."""
         cores = [core for core in self.topology.cores if node.os_index in core.nodes]
         kinds = [
             sum(set(core.cpus) <= {*kind.cpus} for core in cores)
@@ -208,7 +212,7 @@ class MachineParts:
         return ", ".join([*kind, *size] if kind else ["no cores", *size])
 
     def lines_of_node(self, node: Node) -> list[TextLine]:
-        """Return the lines in the box of a node: memory, drives, slow paths and devices."""
+        """Return the lines in the box of a node, on memory, drives, slow paths and devices."""
         found = [self.memory_line(node)] if node.target else []
         drives = self.drives_line(node)
         found += [drives] if drives else []
@@ -228,7 +232,7 @@ class MachineParts:
         return found
 
     def memory_line(self, node: Node) -> TextLine:
-        """Return bandwidth and latency of a node's memory, from this node or else the best one."""
+        """Return the line on a node's memory, seen from this node or else the best node."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
         for quantity, matrix in self._of_memory.items():
@@ -246,7 +250,7 @@ class MachineParts:
         return TextLine("memory", tuple(values), share, (), "; ".join(hover))
 
     def drives_line(self, node: Node) -> TextLine | None:
-        """Return the line on how fast a node reads all its drives; None if it has no drives."""
+        """Return a line on how fast a node reads all its drives; None if it has no drives."""
         own = [drive for drive in self.topology.drives if drive.node == node.os_index]
         rate = self._rates_of_drives.get(str(node.os_index))
         if not own and rate is None:
@@ -260,14 +264,14 @@ class MachineParts:
         return self._line_of_drives(label, hover, rate, best, numbers)
 
     def drives_line_of_package(self, nodes: Sequence[Node]) -> TextLine | None:
-        """Return the line on how fast a node reads all drives of its package, or None."""
+        """Return a line on how fast one node reads all drives of its package, or None."""
         with_drives = {drive.node for drive in self.topology.drives}
         own = [node.os_index for node in nodes if node.os_index in with_drives]
         rate = self._rates_of_drives.get(format_cpu_list(own))
         if len(own) < 2 or rate is None:
             return None
         hover = "the drives of all nodes of this package, read by its fastest node"
-        best = math.inf if rate.n else rate.median  # only a predicted value has a bar
+        best = math.inf if rate.n else rate.median  # a measured value has no bar
         return self._line_of_drives("all its drives, read by a node", hover, rate, best)
 
     def _line_of_drives(
@@ -290,10 +294,11 @@ class MachineParts:
 
     @cached_property
     def _rates_of_drives(self) -> Mapping[str, Estimate]:
-        """Return nodes of drives -> rate at which their fastest node reads all these drives.
+        """Return nodes of drives -> rate at which the fastest of these nodes reads all the drives.
 
-        A measured rate is preferred to a predicted rate. Of several slices, the slice with the most
-        pairs of reader and drives counts, since the fastest slice would be too fast by chance.
+        A measured rate is preferred to a predicted rate. Of several groups of comparable rows, the
+        group with the most pairs of reader and drives counts, since the rate of the fastest group
+        would be too high by chance.
         """
         cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
         if self._left_out is not None:
@@ -306,7 +311,7 @@ class MachineParts:
         return found
 
     def _gpu_lines(self, gpu: Gpu) -> Iterator[TextLine]:
-        """Yield lines on a GPU: its memory bandwidth, and the rates of copies to it and from it."""
+        """Yield lines on a GPU: its memory bandwidth, and rates of copies to and from the GPU."""
         name = printable_short_line(gpu.model or gpu.name or "GPU")
         kernels = {None: "memory bandwidth", "to_device": "copies to it", "from_device": "from it"}
         rates = {kernel: self._rates_of_gpus.get((gpu.pci, kernel)) for kernel in kernels}
@@ -326,7 +331,7 @@ class MachineParts:
 
     @cached_property
     def _rates_of_gpus(self) -> Mapping[tuple[str | None, str | None], Estimate]:
-        """Return (slot, kernel) -> best rate of a GPU alone; kernel None means the GPU's memory."""
+        """Return (slot, kernel) -> best rate of a GPU alone; kernel None is the GPU's memory."""
         slots = {each.name: each.pci for each in self.topology.opencl_devices if each.pci}
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, target_kind="opencl")
@@ -338,13 +343,13 @@ class MachineParts:
 
     @cached_property
     def _of_memory(self) -> Mapping[str, MainMatrix]:
-        """Return the matrix of memory for each measured quantity (bandwidth, latency)."""
+        """Return quantity -> its matrix of memory, for each measured quantity."""
         found = {name: self._matrices.get(name) for name in (MEMORY_BANDWIDTH, MEMORY_LATENCY)}
         return {name: matrix for name, matrix in found.items() if matrix is not None}
 
     @cached_property
     def _scales(self) -> Mapping[str, UnitScale]:
-        """Return quantity -> its unit with prefix, the same in the boxes of all nodes."""
+        """Return quantity -> unit with prefix that the boxes of all nodes use."""
         scales = {
             quantity: choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
             for quantity, matrix in self._of_memory.items()
@@ -353,10 +358,10 @@ class MachineParts:
         return {**scales, _DRIVES: choose_scale(BANDWIDTH, rates)}
 
     def rows_by_distance(self, *, with_ends: bool) -> list[tuple[str, ...]]:
-        """Return a table of text: what a node gets from memory, with a row for each distance.
+        """Return a table of texts: bandwidth and latency of memory, with a row for each distance.
 
-        Each text has the median of all nodes. `with_ends` adds the smallest and the largest value.
-        The first row has the headings. A machine with one node has no rows.
+        Each text has the median over all nodes. `with_ends` adds the smallest and the largest
+        value. The first row has the headings. For a machine with one node, the table is empty.
         """
         rows = []
         for relation, label in _RELATIONS.items():
@@ -374,11 +379,11 @@ class MachineParts:
 
 
 def _cells(rows: Measurements) -> list[dict[str, Any]]:
-    """Summarise rows into cells, and return a mapping for each cell.
+    """Return a mapping for each cell of `rows`, see `summarise_cells`.
 
-    `pairs` of a cell is the number of pairs of initiator and target in the cell's slice, such as an
-    experiment. Cells of slices with more pairs come later. So if several slices measured a pair,
-    the last cell of this pair is from the slice with the most pairs.
+    The value `pairs` of a cell is the number of pairs of initiator and target in the cell's group
+    of comparable rows. Cells of groups with more pairs come later. So if several groups have a
+    pair, the last cell of this pair is from the group with the most pairs.
     """
     found = []
     for _, part in rows.comparable_slices():
@@ -389,7 +394,7 @@ def _cells(rows: Measurements) -> list[dict[str, Any]]:
 
 
 def _on_own_drives(rows: Measurements) -> Measurements:
-    """Return the rows in which one node reads its drives, alone or with drives of other nodes."""
+    """Return the rows in which one node reads its drives, with or without drives of other nodes."""
     rows = rows.where(metric=BANDWIDTH, initiator_kind="node")
     rows = rows.select(rows.rows["drives"].fillna(0) > 0)
     nodes = rows.rows[["initiator_nodes", "target_nodes"]].astype(str)
@@ -406,7 +411,7 @@ def text_with_interval(metric: str, estimate: Estimate) -> str:
 
 
 def _range_text(metric: str, values: Sequence[float], with_ends: bool) -> str:
-    """Return the median of values as text, with the smallest and the largest if `with_ends`."""
+    """Return the median of values as text; `with_ends` adds the smallest and the largest value."""
     if not values:
         return ""
     scale = choose_scale(metric, values)

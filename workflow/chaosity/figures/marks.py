@@ -1,4 +1,4 @@
-"""Turn marks of figures into texts, and into parts of the rows, axes and legends of all figures."""
+"""Turn marks of figures into texts and into rows, axes and legends, for all kinds of figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from chaosity.units import UnitScale, format_count, metric_in_words
 # State of a mark without a measured value -> its words in figures and captions, in the order of
 # legends. A `missing` mark was planned but not measured; an `unmeasured` mark was measured but has
 # no value; an `absent` mark was not planned. A budget left out the marks `left_out` and
-# `predicted`; values of `predicted` marks follow from other values.
+# `predicted`; the values of `predicted` marks follow from measured values.
 STATUS_TEXTS = {
     "failed": "failed",
     "missing": "not measured yet",
@@ -61,7 +61,7 @@ def value_axis_title(data: FigureData, scale: UnitScale) -> str:
 
 
 def replicates_text(data: FigureData) -> str:
-    """Return how many replicates the marks have, as text: "median of 2 to 3 replicates"."""
+    """Return how many replicates the marks have as text: "median of 2 to 3 replicates"."""
     numbers = sorted(set(data.marks.loc[data.marks["n"] > 0, "n"]))
     if not numbers:
         return "no valid replicate"
@@ -73,7 +73,7 @@ def replicates_text(data: FigureData) -> str:
 
 
 def shows_simulated_machine(data: FigureData) -> bool:
-    """Return whether a figure shows a machine that does not exist."""
+    """Return whether a figure shows values of a simulated machine."""
     return Measurements(data.measurements).is_simulated
 
 
@@ -99,7 +99,7 @@ def mark_location_text(
 ) -> str:
     """Return the place of a mark in words: "node 3 to the memory of node 5", or its axis values.
 
-    The function `access` makes the text of an initiator and a target.
+    The function `access` returns the words for an initiator and a target.
     """
     if ends := _ends_of_path(mark, data):
         return access(*ends)
@@ -126,12 +126,12 @@ def mark_location_text(
 
 
 def mark_place_for_csv(mark: FigureMark, data: FigureData) -> str:
-    """Return the place of a mark, written with the names of the CSV: "node3 -> node5"."""
+    """Return the place of a mark with the names that the CSV has: "node3 -> node5"."""
     return mark_location_text(mark, data, "{} -> {}".format)
 
 
 def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
-    """Return initiator and target (or responder) of a cell; None if the axes are others."""
+    """Return initiator and target (or responder) of a cell; None if the axes have neither."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
     ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _PATH_ROLES}
@@ -163,7 +163,7 @@ def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
 
 
 def _prediction_text(mark: FigureMark, scale: UnitScale) -> str:
-    """Return a predicted value with its interval and the bounds that measured values set."""
+    """Return a predicted value as text, with its interval and the bounds from measured values."""
     low = scale.number(mark["predicted_low"])
     interval = f"95 % interval {low} to {scale.text(mark['predicted_high'])}"
     text = f"predicted {scale.text(mark['predicted_value'])}, {interval}"
@@ -174,7 +174,7 @@ def _prediction_text(mark: FigureMark, scale: UnitScale) -> str:
 
 
 def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: str = "") -> str:
-    """Return the hover text of a mark; `position` is the measured x with its unit, or empty."""
+    """Return the hover text of a mark; `position` is the measured x with its unit, or ""."""
     shown = {axis.column for axis in data.axes.values()}
     combined = data.spec.combine is not None
     notes = []
@@ -189,7 +189,7 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
         notes.append("file-backed")
     if data.spec.cell_note and not pd.isna(mark["note"]):
         notes.append(cell_second_value_text(data.spec.cell_note, mark["note"]))
-    # With these names, users find the value in the CSV, and the point in the folder of results.
+    # By the names in the hover text, users find the value in the CSV, and the point in the results.
     location = mark_place_for_csv(mark, data)
     place = ", ".join(part for part in (location, position) if part)
     text = f"{place}: {mark_value_text(mark, scale)}"
@@ -197,7 +197,7 @@ def hover_text(mark: FigureMark, data: FigureData, scale: UnitScale, position: s
 
 
 def cell_second_value_text(column: str, value: float) -> str:
-    """Return the text of a cell's second value: "SLIT 21" for a distance."""
+    """Return the second value of a heat map's cell as text: "SLIT 21" for a distance."""
     name = {"distance": "SLIT"}.get(column, column.split(".")[-1].replace("_", " "))
     return f"{name} {make_axis_value(value, column=column).short_label}"
 
@@ -211,8 +211,9 @@ def panel_title(data: FigureData, panel: str) -> str:
 
 
 def failed_mark_lines(data: FigureData) -> list[str]:
-    """Return one line for each failed mark, with its place and the reason."""
-    # On a measured x, a mark without a value has no position, so the point's name identifies it.
+    """Return a line for each failed mark, with its place and the reason of the failure."""
+    # In a figure with a measured x, a mark without a value has no position, so the name of its
+    # point identifies the mark.
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
         f"{mark['reason'] or _NO_REASON}"
@@ -221,7 +222,7 @@ def failed_mark_lines(data: FigureData) -> list[str]:
 
 
 def unmeasured_mark_reason_lines(data: FigureData) -> list[str]:
-    """Return a line for each reason why unfailed marks have no value, with their number."""
+    """Return a line for each reason why marks that did not fail have no value."""
     unmeasured = data.marks[data.marks["status"] == UNMEASURED]
     return reasons_with_counts(unmeasured["reason"], len(data.marks), data.mark_noun)
 
@@ -229,7 +230,7 @@ def unmeasured_mark_reason_lines(data: FigureData) -> list[str]:
 def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
     """Return each reason once, with the number of its marks: "no GPU (2 of 5 cells)".
 
-    A reason of all `total` marks has no number. `noun` is the word for a mark.
+    If all `total` marks have the reason, its number is omitted. `noun` is the word for a mark.
     """
     numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
     return [
@@ -240,17 +241,17 @@ def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
 
 ALONE, NO_SERIES = "alone", ""
 GREY = "#5f5f5f"
-LEFT = 46.0  # points on the left for the numbers and the title of the value axis
+LEFT = 46.0  # points for the numbers and the title of the value axis
 # Factor by which a logarithmic axis extends below the lowest and above the highest value.
 _LOG_ROOM = 1.15
-# Names in the legend for lines beside marks.
+# Names of two kinds of lines in the legend.
 STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
 
 def data_row_of_mark(
     mark: FigureMark, data: FigureData, limits: ShownValueRange, at: str = ""
 ) -> Row:
-    """Return the row of a mark for any figure; `at` is the measured x as text, or empty."""
+    """Return the row of a mark for any kind of figure; `at` is the measured x as text, or ""."""
     scale = limits.scale
     row: Row = {
         "role": "value" if mark["status"] == "valid" else mark["status"],
@@ -265,7 +266,7 @@ def data_row_of_mark(
 
 
 def value_axis_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, Any]:
-    """Return the value axis for Vega-Lite: from zero, or logarithmic from the smallest value."""
+    """Return the value axis for Vega-Lite, which begins at zero unless it is logarithmic."""
     factor = limits.scale.factor
     axis: dict[str, Any] = {"title": None, "tickCount": 5, "domain": False, "ticks": False}
     if data.spec.value_scale == "log" and limits.least_positive > 0.0:
@@ -282,19 +283,19 @@ def value_axis_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, 
 
 
 def lowest_shown_value(data: FigureData, limits: ShownValueRange) -> float:
-    """Return the lower end of the value axis, where marks without a value stand."""
+    """Return the lower end of the value axis, at which marks without a value are drawn."""
     low = value_axis_encoding(data, limits)["scale"]["domain"][0]
     return float(low)
 
 
 def series_looks_and_legends(data: FigureData) -> dict[str, Any]:
-    """Return colours, shapes and dashes of series and of lines beside marks, and the legends."""
+    """Return the legends, and the colours, shapes and dashes of series, bounds and steps."""
     look = figure_template("common")["series"]
     axis = data.axes.get("series")
     keys = [] if axis is None else [axis.legend_label(value) for value in axis.values]
     many = max(len(keys), 1)
     colours = [look["colours"][i % len(look["colours"])] for i in range(many)]
-    turn = len(look["colours"])  # series beyond the palette reuse its colours, with other shapes
+    turn = len(look["colours"])  # further series reuse the colours with other shapes
     shapes = [look["shapes"][(i + i // turn) % len(look["shapes"])] for i in range(many)]
     fills = [f"url(#bar{i})" if bar_hatch_number(i) else colours[i] for i in range(many)]
     dashes = [look["dashes"][i % len(look["dashes"])] for i in range(many)]
@@ -330,7 +331,7 @@ def series_looks_and_legends(data: FigureData) -> dict[str, Any]:
 
 
 def state_legend(statuses: set[str]) -> dict[str, Any] | None:
-    """Return the legend of marks without a measured value; None if there are no such marks."""
+    """Return the legend for marks without a measured value; None if all marks have one."""
     known = [status for status in STATUS_TEXTS if status in statuses]
     if not known:
         return None
@@ -346,7 +347,7 @@ def _legend_columns(texts: Sequence[str]) -> int:
 
 
 def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
-    """Return the text of a mark's entry in the legend of series."""
+    """Return the text for the series of a mark in the legend."""
     if "series" not in data.axes:
         return NO_SERIES
     axis, name = data.axes["series"], mark.get("series")
@@ -354,7 +355,7 @@ def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
 
 
 def axis_label(data: FigureData, role: Role, name: str) -> str:
-    """Return a value's label on an axis, with its number of drives if other values have more."""
+    """Return a value's label on an axis, with the number of drives if most nodes have more."""
     axis: Axis = data.axes[role]
     text = axis.tick_label(axis.find_value_by_name(name))
     few = _nodes_with_fewer_drives(data, role)
@@ -362,7 +363,7 @@ def axis_label(data: FigureData, role: Role, name: str) -> str:
 
 
 def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
-    """Return drive set of one node -> its number of drives, if most nodes have more drives."""
+    """Return drive set of one node -> number of drives, for nodes with fewer than most nodes."""
     axis: Axis = data.axes[role]
     alone = [v.name for v in axis.values if v.kind == "node_drives" and len(v.nodes) == 1]
     rows = data.measurements
@@ -374,8 +375,9 @@ def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
 
 
 def axis_ticks(labels: Mapping[float, str]) -> dict[str, Any]:
-    """Return the part of an axis for Vega-Lite with ticks; `labels`: position -> text."""
+    """Return the ticks of an axis for Vega-Lite; `labels` maps a position to its text."""
     values = list(labels)
-    # JSON would write a control character as an escape, which Vega turns back into the character.
+    # JSON would escape a control character, and Vega would turn the escape into the character
+    # again. So control characters are replaced before.
     texts = json.dumps([printable_text(text) for text in labels.values()], ensure_ascii=False)
     return {"values": values, "labelExpr": f"{texts}[indexof({json.dumps(values)}, datum.value)]"}

@@ -36,7 +36,7 @@ from chaosity.store.measurements import (
 )
 from chaosity.topology.topology_model import Topology
 
-ALONE = "alone"  # level of points with a single load, if a factor relates two loads
+ALONE = "alone"  # level of a factor that relates two loads, for points with one load
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
 _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "median": "median",
@@ -44,14 +44,15 @@ _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "maximum": "max",
 }
 _BLOCK = [*POINT, "replicate"]
-# Rows that agree in these columns are of the same load, even if its role differs between points.
+# Rows with equal values in these columns are of the same load, even if the load has different roles
+# at different points.
 _SAME_LOAD = [
     *("host", "configuration", "benchmark", "kernel", "initiator", "target", "metric"),
     *("load_parameters", "replicate"),
 ]
-# Columns whose values are added if a point has several loads with the same name.
+# Columns whose values are added if several loads of a point have the same name.
 _SUMMED = ("threads", "drives")
-# Column with a number of nodes -> column with the list of these nodes.
+# Column with a number of nodes -> column with the list of the nodes.
 _NODE_COUNTS = {f"{side}_node_count": f"{side}_nodes" for side in ("initiator", "target")}
 
 
@@ -61,14 +62,15 @@ def select_figure_data(
     topology: Topology,
     left_out: LeftOutPoints | None = None,
 ) -> FigureData | None:
-    """Return the marks and axes of a figure, selected from the measurements.
+    """Return the data of a figure, selected from the measurements.
 
-    The result is None if no point of the host belongs to the figure. An unknown topology is empty.
-    Heat maps show all points that a budget left out. Bars and lines show only predicted points.
+    The result is None if no point of the host belongs to the figure. `topology` is empty if it is
+    unknown. Heat maps have marks for all points that a budget left out. Bars and lines have marks
+    only for those left-out points that are predicted.
 
     Raises:
-        UserError: the figure names an unknown column, or several points fall on a mark and the
-            figure does not say how to combine them.
+        UserError: the figure names an unknown column, or several points belong to one mark and the
+            figure does not say how to combine the points.
     """
     experiment = measurements.where(experiment=spec.experiment)
     if left_out is not None and spec.kind in ("bars", "lines"):
@@ -80,7 +82,7 @@ def select_figure_data(
     selected = experiment.where(load=spec.load, metric=spec.metric)
     columns, rows = _Columns(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
-        if rows.empty:  # axes have only levels of the selected rows
+        if rows.empty:  # axes only have values of selected rows
             return None
         rows = rows[equals_or_in_list(columns.values(column).loc[rows.index], wanted)]
     if rows.empty:
@@ -119,7 +121,7 @@ def select_figure_data(
     data = FigureData(spec, axes, marks, rows)
     if spec.bounds:
         bounds = _bounds(spec, measurements, topology)
-        for role in set(axes) & set(bounds):  # a bound can be measured where the figure has no mark
+        for role in set(axes) & set(bounds):  # bounds may have values without a mark
             bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].tick_names)]
         data = replace(data, bounds=bounds)
     return _with_latency_steps(data, combined, topology) if spec.cache_steps else data
@@ -128,9 +130,9 @@ def select_figure_data(
 def figure_data_with_measured_x(
     spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, x_metric: str
 ) -> FigureData:
-    """Return the data of a figure with a measured x: one mark for each load of a point.
+    """Return the data of a figure with a measured x, with a mark for each load of a point.
 
-    `rows` have the column `x` with numbers in the unit of `x_metric`.
+    `rows` has the column `x` with numbers in the unit of `x_metric`.
     """
     if "series" in axes and not axes["series"].values:
         del axes["series"]
@@ -147,9 +149,9 @@ def figure_data_with_measured_x(
 def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) -> pd.DataFrame:
     """Return the bounds of a figure for `FigureData.bounds`.
 
-    Each bound is selected like a figure of its own, which shows the median of the points with the
+    Each bound is selected like a separate figure, which shows the median of the points with the
     load and the metric of the bound. A bound that is constant along x is the same for all series,
-    since the resource that limits them, such as memory, may belong to no series.
+    since the resource that limits the series, such as memory, may belong to none of them.
     """
     found = [pd.DataFrame(columns=[*BOUND_COLUMNS])]
     for entry in spec.bounds:
@@ -172,7 +174,7 @@ def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) ->
 
 
 def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology) -> FigureData:
-    """Return the figure with the sizes at which latency steps up, and with the sizes of caches."""
+    """Return the data of a figure with steps of latency and sizes of caches added."""
     sizes = {value.name: value.number for value in data.axes["x"].values}
     valid = rows[rows["status"] == "valid"]
     known = {
@@ -187,7 +189,7 @@ def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology
 def _axis(
     spec: FigureSpec, role: Role, levels: pd.Series, rows: pd.DataFrame, topology: Topology
 ) -> tuple[Axis, pd.Series]:
-    """Return the axis with all values of its column, and the name of each row's value."""
+    """Return an axis with all values of its column, and for each row the name of its value."""
     column = spec.column_of_axis[role]
     listed = spec.where.get(column)
     order = list(map(str, listed)) if isinstance(listed, list) else []
@@ -210,31 +212,32 @@ def _axis(
 
 
 def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[Axis, pd.DataFrame]:
-    """Put the reference first, or outside all series; repeat points that belong to every series."""
+    """Return the series with the reference first or outside; repeat points of every series."""
     if spec.loss_to is not None:
         axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
     else:
         alone = rows["series"] == ALONE
-        # If "alone" has a single value of x, the mark is a reference and not a line.
+        # If the series "alone" has a single x, its mark is a reference outside all series.
         if alone.any() and not alone.all() and rows.loc[alone, "x"].nunique() == 1:
             axis = axis.with_values(value for value in axis.values if value.name != ALONE)
             rows = rows.assign(series=rows["series"].where(~alone, None))
     others = [value for value in axis.values if value.name not in spec.in_every_series]
     if not others or len(others) == len(axis.values):
         return axis, rows
-    # For example, a single thread is both packed and spread.
+    # Some points belong to every series: for example, a single thread is both packed and spread.
     shared = rows["series"].isin(spec.in_every_series)
     copies = [rows[shared].assign(series=value.name) for value in others]
     return axis.with_values(others), pd.concat([rows[~shared], *copies], ignore_index=True)
 
 
 def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataFrame:
-    """Return the rows of a figure, and two more for each replicate of a point with several loads.
+    """Return the rows of a figure with sums, and with the larger load alone, added.
 
-    The row of the series `SUM` has the sum of the loads. The row of `LARGER_ALONE` has the value of
-    the load with the larger median, measured alone. All replicates use the same load, so that
-    chance does not choose another load in each replicate. A point gets the sum only if all its
-    loads are among `rows`, and `LARGER_ALONE` only if all its loads were also measured alone.
+    Each replicate of a point with several loads gets up to two rows. The row of the series `SUM`
+    has the sum of the loads. The row of the series `LARGER_ALONE` has the value of the load with
+    the larger median, measured alone. All replicates use the same load, so that chance does not
+    choose another load in each replicate. A point gets a row of `SUM` only if all its loads are
+    among `rows`, and a row of `LARGER_ALONE` only if all its loads were also measured alone.
     """
     alone = experiment.single_load_rows().valid_rows().rows.rename(columns={"value": "alone"})
     alone = alone[[*_SAME_LOAD, "alone"]].drop_duplicates(_SAME_LOAD)
@@ -272,7 +275,7 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[Role]) ->
 
 
 def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return rows with one point per mark; several points are combined in each replicate."""
+    """Return rows with one value for each mark and replicate; several points are combined."""
     points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
     shared = points.groupby(by, dropna=False).size()
     if (shared <= 1).all():
@@ -290,7 +293,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
 def _shared_mark_error(
     spec: FigureSpec, points: pd.DataFrame, shared: pd.Series, by: list[str]
 ) -> UserError:
-    """Return an error that names the mark with most points, and three of these points."""
+    """Return an error that names the mark with the most points, and three of its points."""
     key = shared.idxmax()
     values = key if isinstance(key, tuple) else (key,)
     for role, value in zip(by, values, strict=True):
@@ -307,14 +310,14 @@ def _shared_mark_error(
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns that a figure's YAML can name, with a value for each row of the figure.
+    """The columns that a figure's YAML can name, with their value in each row of the figure.
 
     A column is a factor of the experiment, a column of the measurements, a column of another load
     of the point (LOAD.COLUMN), or a number of nodes (such as `initiator_node_count`).
     """
 
     spec: FigureSpec
-    figure: Measurements  # the rows with the figure's load and metric
+    figure: Measurements  # the rows with the load and the metric of the figure
     experiment: Measurements  # all rows of the experiment
 
     def values(self, name: str) -> pd.Series:
@@ -338,10 +341,10 @@ class _Columns:
         )
 
     def numbers(self, name: str) -> tuple[pd.Series, str | None]:
-        """Return (numbers of a column, None), or (values of another load's metric, its name).
+        """Return (numbers of a column, None), or (values of another load's metric, metric).
 
-        The rates of several loads with this name are added, other metrics are averaged. The value
-        is 0 in points without the load, and NaN if it is unknown.
+        If several other loads have the name, rates are added, and other metrics are averaged. The
+        value is 0 in points without the other load, and NaN if the value is unknown.
         """
         load, _, metric = name.partition(".")
         others = self.experiment.where(load=load)
@@ -359,11 +362,11 @@ class _Columns:
             raise UserError(what, self.spec.name_in_errors) from error
 
     def _of_load(self, others: Measurements, column: str) -> pd.Series:
-        """Return a column of another load of the same point and replicate; null without that load.
+        """Return a column of another load of the row's point and replicate; null without this load.
 
-        If several loads have this name, different values are joined with "+", and equal values
-        count once. Numbers of threads or drives are always added. A row of the load itself keeps
-        its own value.
+        If several other loads have the name, different values are joined with "+", and equal values
+        are written once. Numbers of threads or drives are always added. A row of a load with this
+        name keeps its value.
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
@@ -380,7 +383,7 @@ class _Columns:
         return found
 
     def _joined(self, of_block: pd.Series) -> tuple[pd.MultiIndex, pd.Series]:
-        """Return point and replicate of each row of the figure, and the value of each such pair."""
+        """Return point and replicate of each row of the figure, and the value of this block."""
         rows = self.figure.rows
         keys = pd.MultiIndex.from_frame(rows[_BLOCK])
         return keys, pd.Series(of_block.reindex(keys).to_numpy(), rows.index)
@@ -391,7 +394,7 @@ def _factor_names(rows: Measurements) -> set[str]:
 
 
 def _join_values(values: pd.Series, *, summed: bool) -> object:
-    """Return the sum of the values, or their common value, or different values joined with "+"."""
+    """Return the sum of the values, their common value, or different values joined with "+"."""
     known: Iterable[object] = dict.fromkeys(value for value in values if not pd.isna(value))
     first, *others = known or [None]
     if summed and first is not None:

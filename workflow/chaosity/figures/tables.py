@@ -1,4 +1,4 @@
-"""A figure as tables: its CSV, its values in words, the numbers of its curves, tables of text."""
+"""Make tables from a figure: its CSV, its values in words, numbers of curves, and text tables."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from chaosity.statistics.estimates import Estimate
 from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS, parse_nodes
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
-# Number of columns that fit on an A4 page at a legible size; more columns are in a second table.
+# Most columns that are legible on an A4 page; a table with more columns is split.
 MOST_COLUMNS = 24
-# A table with more rows than this is not on the page, since the CSV is easier to read.
+# A table with more rows than this number is not on the page, since the CSV file is easier to read.
 _MOST_ROWS = 320
 _LATENCIES = ("unloaded", *(name for name in QUANTITIES if name.startswith("latency_at_")))
 _PREDICTED_COLUMNS = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
@@ -46,7 +46,7 @@ class TextCell:
 
     text: str  # text in the cell
     detail: str = ""  # hover text, such as interval and n; may be empty
-    # Status of the value; "odd" if pages are on other nodes than requested.
+    # Status of the value; "odd" if pages are on other nodes than the requested nodes.
     state: CellState = "valid"
 
 
@@ -56,14 +56,14 @@ class TextTable:
 
     caption: str  # text above the table
     columns: tuple[str, ...]  # headings of the columns
-    lead: int  # number of leading columns, which are aligned on the left
+    lead: int  # the first `lead` columns are aligned on the left
     rows: tuple[tuple[TextCell, ...], ...]  # cells of each row
-    spread: bool = False  # whether cells show their details as text, not only on hover
+    spread: bool = False  # whether cells show `detail` also without a hover
     notes: tuple[str, ...] = ()  # texts below the table
 
 
 def figure_csv_table(data: FigureData) -> pd.DataFrame:
-    """Return the table for the CSV in SI units: place, median, interval, n, status of each mark.
+    """Return the table for the CSV: place, median, interval, n and status of marks, in SI units.
 
     A heat map has a row for each cell; a cell without a planned point has the status "absent".
     """
@@ -103,7 +103,7 @@ def figure_csv_table(data: FigureData) -> pd.DataFrame:
 
 
 def _lead_columns(data: FigureData) -> dict[str, str]:
-    """Return CSV column -> column of `data.marks`, for columns with a mark's place and levels."""
+    """Return column of the CSV -> column of `data.marks`, for columns with places and levels."""
     found: dict[str, str] = {axis.column: role for role, axis in data.axes.items()}
     if data.spec.has_measured_x or data.spec.kind == "table":
         found = {"initiator": "initiator", "target": "target"} | found
@@ -113,12 +113,12 @@ def _lead_columns(data: FigureData) -> dict[str, str]:
 
 
 def value_table(data: FigureData) -> TextTable:
-    """Return a table of the values of all marks, in one unit, with words for places and levels.
+    """Return a table of the values of all marks in one unit, with places and levels in words.
 
-    If the marks are very many, the table has no rows, and a note names the CSV.
+    If there are very many marks, the table has no rows, and a note refers to the CSV file.
     """
     table, lead = data.marks, _lead_columns(data)
-    if data.spec.kind == "heatmap":  # row by row, as in the CSV
+    if data.spec.kind == "heatmap":  # row by row, like the CSV
         table = data.axes["rows"].in_order(data.axes["columns"].in_order(table, "columns"), "rows")
     marks = marks_of_table(table)
     predicted = _PREDICTED_COLUMNS if any(m["status"] == PREDICTED for m in marks) else []
@@ -146,7 +146,7 @@ def value_table(data: FigureData) -> TextTable:
 
 
 def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
-    """Return a mark's place or level in words, or its measured position with the unit."""
+    """Return the place or level of a mark in words, or its measured x with the unit."""
     if pd.isna(name):  # type: ignore[call-overload] # a text or a number
         return ""
     if at == "position" and isinstance(name, float):
@@ -159,7 +159,7 @@ def _level_words(data: FigureData, column: str, at: str, name: object) -> str:
 
 
 def figure_text_tables(data: FigureData) -> tuple[TextTable, ...]:
-    """Return the tables of a figure of the kind "table", or the table of numbers of its curves."""
+    """Return the tables of a figure of the kind "table", or a table of the numbers of curves."""
     if data.spec.kind == "table":
         return tuple(_tables_of_panels(data))
     return (_curve_number_table(data),) if data.spec.kind == "curve" else ()
@@ -202,7 +202,7 @@ def _table_of_panel(
 
 
 def _node_cells(marks: pd.DataFrame, measurements: pd.DataFrame) -> tuple[TextCell, ...]:
-    """Return cells with the nodes of the initiator, and the requested and actual nodes of pages."""
+    """Return cells with the initiator's nodes, and with the requested and actual nodes of pages."""
     requested = _join_nodes(marks["target_nodes"]) or "unknown"
     seen = _join_nodes(measurements["seen_nodes"]) if "seen_nodes" in measurements else None
     if seen is None:
@@ -222,7 +222,7 @@ def _join_nodes(lists: pd.Series) -> str | None:
 
 
 def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
-    """Return a cell with a mark's median in three digits, and interval and n as hover text."""
+    """Return a cell with the median of a mark in three digits, and interval and n on hover."""
     if mark is None:
         return TextCell("", "not part of the experiment", "absent")
     text, state = "\N{EN DASH}", mark["status"]
@@ -235,9 +235,9 @@ def _value_cell(mark: FigureMark | None, scale: UnitScale) -> TextCell:
 
 
 def curve_numbers_table(data: FigureData) -> pd.DataFrame | None:
-    """Return the numbers of a figure's curves, or its steps of latency; None for other figures.
+    """Return the numbers of a figure's curves, or its steps of latency; None if it has neither.
 
-    Values are in SI units, latencies in ns.
+    Latencies are in ns, all other values are in SI units.
     """
     if data.spec.cache_steps:
         return pd.json_normalize([asdict(step) for step in data.steps], sep="_")
@@ -253,7 +253,7 @@ def curve_numbers_table(data: FigureData) -> pd.DataFrame | None:
 def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
     """Return the numbers of each curve, see `statistics.latency_curve_quantities`.
 
-    The table has a column with the name of each role of an axis; these identify a curve.
+    The table has a column for each axis, named after the axis' role, which identify a curve.
     """
     numbers = latency_curve_quantities(data.measurements_of_each_line, list(data.axes))
     for role, axis in reversed(list(data.axes.items())):
@@ -262,7 +262,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
 
 def _metric_of_quantity(name: str, data: FigureData) -> str:
-    """Return the metric of the axis on which this quantity of a curve lies."""
+    """Return the metric of the axis (x or value axis) to which a quantity of curves belongs."""
     return data.spec.metric if name in _LATENCIES else data.x_metric
 
 
@@ -295,7 +295,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
 
 
 def _curve_name(data: FigureData, role: Role, name: object) -> str:
-    """Return the label of a curve's value on an axis."""
+    """Return the label of the value that a curve has on an axis."""
     if not isinstance(name, str):
         return "no co-running load"
     known = {value.name: value.long_label for value in data.axes[role].values}
@@ -303,7 +303,7 @@ def _curve_name(data: FigureData, role: Role, name: object) -> str:
 
 
 def _curve_number_cell(number: pd.Series, metric: str) -> TextCell:
-    """Return a cell with a quantity of a curve, and interval and n as hover text."""
+    """Return a cell with a quantity of a curve, and interval and n on hover."""
     if pd.isna(number["median"]):
         return TextCell("\N{EN DASH}", str(number["reason"]), "absent")
     note = f"{number['note']}; " if isinstance(number["note"], str) else ""

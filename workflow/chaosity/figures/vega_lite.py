@@ -2,7 +2,8 @@
 
 A template is a Vega-Lite specification; each of its layers shows the rows with one role. To draw
 marks in a new way, add a layer. To add a kind of figure, add a template NAME.yaml, which figures
-select by `template: NAME`. Both additions work without Python code. No step uses the network.
+select by `template: NAME`. Neither addition needs Python code. No step of the drawing uses the
+network.
 """
 
 from __future__ import annotations
@@ -25,22 +26,23 @@ from chaosity.records.record_files import write_atomically
 from chaosity.text_templates import TEMPLATES
 
 FOLDER = TEMPLATES / "figures"
-# Width of a figure in typographic points, which is that of the text on an A4 page.
+# Width of a figure in typographic points; the text on an A4 page has the same width.
 WIDTH = 540.0
 PNG_SCALE = 2.0  # pixels per point
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 _VERSION = "5.20"
-_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140  # most letters in a line of title and subtitle
+# Most letters in a line of the title, and in a line of the subtitle.
+_TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140
 _SVG = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
-# A row is drawn only if it has a value for each of these channels that its layer uses.
+# A row is drawn only if it has a value for each of these Vega-Lite channels that its layer uses.
 _NEEDED = ("x", "x2", "y", "y2", "text")
 _USED_ID = re.compile(r"(?<=url\(#)[^)]+")
 _LONG_NUMBER = re.compile(r"(\d\.\d{2})\d+")
-# Attributes that are removed. Vega writes these attributes for its own scripts, and for screen
-# readers, which would read every line of a grid.
+# Attributes that are removed from the SVG. Vega writes them for its scripts and for screen readers.
+# A screen reader would read every line of a grid.
 _DROPPED = ("class", "role", "aria-roledescription", "aria-hidden", "aria-label", "font-family")
-# Width of wide and of narrow letters, as a share of the font size.
+# Width of wide letters and of narrow letters, as a share of the font size.
 _WIDE, _NARROW = 0.56, 0.28
 _FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 
@@ -51,21 +53,21 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure before it is drawn: the name of its template, and all that the template needs."""
+    """A figure before it is drawn: the name of its template, and what the template needs."""
 
     template_name: str  # name of a file in templates/figures
     title: str
     subtitle: str  # where the values are from, in smaller letters below the title
     rows: Sequence[Row]
-    values: Mapping[str, Any]  # name -> value that replaces $name in the template
+    values: Mapping[str, Any]  # value that replaces $name in the template, by name
 
 
 @cache
 def figure_template(name: str) -> Spec:
-    """Return the template of a figure; the template `common` has the parts that all others share.
+    """Return the template of a figure; the template `common` has parts that all templates share.
 
     Raises:
-        UserError: there is no such template.
+        UserError: there is no template with this name.
     """
     path = FOLDER / f"{name}.yaml"
     if not path.exists():
@@ -100,7 +102,7 @@ def vega_lite_specification(drawing: Drawing) -> Spec:
 
 
 def _fill(node: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
-    """Return a part of a template in which values replace names such as $title."""
+    """Return a part of a template after values replaced names such as $title."""
     fill = partial(_fill, drawing=drawing, values=values)
     if isinstance(node, str):
         if found := _WHOLE_NAME.match(node):
@@ -126,7 +128,7 @@ def _value(name: str, values: Mapping[str, Any], kind: str) -> Any:
 
 
 def _layers(entries: Any, drawing: Drawing, values: Mapping[str, Any]) -> Any:
-    """Return the layers that have rows; an entry is a layer or the name of a shared layer."""
+    """Return those layers that have rows; an entry is a layer or the name of a shared layer."""
     if isinstance(entries, str):
         return _fill(entries, drawing, values)
     shared = figure_template("common")["layers"]
@@ -171,7 +173,7 @@ def write_drawing(drawing: Drawing, name: str, caption: str, directory: Path) ->
 
 
 def with_unprintable_characters_escaped(node: Any) -> Any:
-    """Return a JSON document in which unprintable characters are shown by their numbers."""
+    """Return a JSON document in which numbers replace unprintable characters."""
     if isinstance(node, str):
         return printable_text(node)
     if isinstance(node, list):
@@ -182,11 +184,11 @@ def with_unprintable_characters_escaped(node: Any) -> Any:
 
 
 def embeddable_svg(svg: str, name: str, title: str, caption: str) -> str:
-    """Return the SVG of Vega, changed so that a page can hold several, with hover texts of marks.
+    """Return Vega's SVG with hover texts, and so that a page can have several SVGs.
 
     The description of a mark becomes a `<title>`, which browsers show on hover, and the mark gets
-    the class `mark`. Each id begins with the name of the figure. Attributes that only make the file
-    larger are removed.
+    the class `mark`. Each id begins with the name of the figure. Attributes that nobody needs are
+    removed.
     """
     root = etree.fromstring(svg.encode(), etree.XMLParser(huge_tree=True))
     _add_hatches(root)
@@ -212,7 +214,7 @@ def embeddable_svg(svg: str, name: str, title: str, caption: str) -> str:
 
 
 def _simplify(element: etree._Element) -> None:
-    """Turn an element's description into a hover text; remove attributes that nobody needs."""
+    """Turn the description of an element into a hover text; remove attributes that nobody needs."""
     parent = element.getparent()
     tag = etree.QName(element).localname
     is_mark = element.get("role") == "graphics-symbol" and tag in ("path", "text")
@@ -233,13 +235,13 @@ def _simplify(element: etree._Element) -> None:
         return
     if tag == "path" and element.get("d") in ("", "M0,0h0v0h0Z") and parent is not None:
         parent.remove(element)
-    # A text over a mark ignores the pointer, so that the mark shows its hover text.
+    # A text over a mark ignores the pointer, so that the browser shows the hover text of the mark.
     if tag == "g" and len(element) and all(etree.QName(e).localname == "text" for e in element):
         element.set("pointer-events", "none")
 
 
 def _add_hatches(root: etree._Element) -> None:
-    """Add the hatched patterns that layers use: for predicted and missing marks, and for bars."""
+    """Add the hatches that layers use for predicted marks, missing marks, and bars."""
     common = figure_template("common")
     lines = common["hatches"]
     looks = {
@@ -270,7 +272,7 @@ def _add_hatches(root: etree._Element) -> None:
 
 
 def bar_hatch_number(number: int) -> int:
-    """Return which hatch series `number` of bars has; a reused colour gets another hatch."""
+    """Return the number of the hatch of series `number`; a reused colour gets another hatch."""
     common = figure_template("common")
     colours, hatches = len(common["series"]["colours"]), len(common["hatches"])
     return (number + number // colours) % hatches
