@@ -62,14 +62,14 @@ def parse_experiment(text: str, folder: Path) -> None:
     host = PlannedHost("a", configuration_name(server), server, {"chaosity_simulated": "x"})
     config = {**default_config(), "replicates": 1, "levels": {}, "budget": None}
     with pytest.MonkeyPatch.context() as patch:
-        name = write_by_name(text, folder, "experiment", "EXPERIMENTS", patch)
+        name = write_by_name(text, folder, "experiment", "EXPERIMENTS_FOLDER", patch)
         load_experiment(name)
         plan_host(host, {**config, "experiments": [name]})
 
 
 def parse_benchmark(text: str, folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        load_benchmark(write_by_name(text, folder, "benchmark", "BENCHMARKS", patch))
+        load_benchmark(write_by_name(text, folder, "benchmark", "BENCHMARKS_FOLDER", patch))
 
 
 def parse_config(text: str, folder: Path) -> None:
@@ -88,7 +88,7 @@ def parse_counters(text: str, folder: Path) -> None:
     host: Any = {"cpu_vendor": "AuthenticAMD", "cpu_family": "25", "cpu_model_number": "1"}
     read_counter_files.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chaosity.design.benchmark_templates.COUNTERS", folder)
+        patch.setattr("chaosity.design.benchmark_templates.COUNTERS_FOLDER", folder)
         try:
             names = {str(name) for file in read_counter_files() for name in file["events"]}
             find_counter_events(sorted(names), host, "benchmark")

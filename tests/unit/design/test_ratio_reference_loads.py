@@ -112,7 +112,7 @@ def test_a_wrong_entry_is_refused_when_the_file_is_read(tmp_path, monkeypatch, e
     }
     document["relative"] = [{**good, "same": SAME_NODE, **entry}]
     (tmp_path / "bandwidth_scaling.yaml").write_text(yaml.safe_dump(document))
-    monkeypatch.setattr(config_module, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(config_module, "EXPERIMENTS_FOLDER", tmp_path)
     with pytest.raises(UserError, match=words):
         load_experiment("bandwidth_scaling")
 

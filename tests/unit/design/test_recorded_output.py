@@ -233,7 +233,7 @@ def models(one):
 
 def test_every_file_is_valid_and_has_all_three_indicators():
     assert {document["counters"] for document in read_counter_files()} == set(
-        yaml_file_names(module.COUNTERS)
+        yaml_file_names(module.COUNTERS_FOLDER)
     )
     for document in read_counter_files():
         assert {LOCAL, REMOTE, CACHE} <= set(document["events"]), document["counters"]
@@ -302,11 +302,11 @@ def test_a_points_load_says_what_to_count_if_its_benchmark_does(paper_host):
 
 
 def test_a_metric_of_a_counter_that_is_not_listed_is_refused(tmp_path, monkeypatch):
-    text = (module.BENCHMARKS / "chaosity_bandwidth.yaml").read_text()
+    text = (module.BENCHMARKS_FOLDER / "chaosity_bandwidth.yaml").read_text()
     text = text.replace(
         "\nvalid:", "\n  c_count: {counter: last_level_misses_local_memory}\nvalid:"
     )
     (tmp_path / "chaosity_bandwidth.yaml").write_text(text)
-    monkeypatch.setattr(module, "BENCHMARKS", tmp_path)
+    monkeypatch.setattr(module, "BENCHMARKS_FOLDER", tmp_path)
     with pytest.raises(UserError, match="is not in `counters`"):
         module.load_benchmark("chaosity_bandwidth")

@@ -127,11 +127,11 @@ def test_a_missing_file_is_named(tmp_path):
     ],
 )
 def test_a_wrong_regular_expression_is_refused(tmp_path, monkeypatch, pattern, words):
-    text = (module.BENCHMARKS / "sysbench_memory.yaml").read_text()
+    text = (module.BENCHMARKS_FOLDER / "sysbench_memory.yaml").read_text()
     (tmp_path / "sysbench_memory.yaml").write_text(
         text.replace('"\\\\(([0-9.]+) MiB/sec\\\\)"', f"'{pattern}'")
     )
-    monkeypatch.setattr(module, "BENCHMARKS", tmp_path)
+    monkeypatch.setattr(module, "BENCHMARKS_FOLDER", tmp_path)
     with pytest.raises(UserError) as caught:
         load_benchmark("sysbench_memory")
     assert words in str(caught.value)
@@ -139,7 +139,7 @@ def test_a_wrong_regular_expression_is_refused(tmp_path, monkeypatch, pattern, w
 
 
 def test_no_benchmark_or_experiment_is_named_in_the_code(root):
-    names = yaml_file_names(module.BENCHMARKS) + yaml_file_names(module.EXPERIMENTS)
+    names = yaml_file_names(module.BENCHMARKS_FOLDER) + yaml_file_names(module.EXPERIMENTS_FOLDER)
     for path in (root / "workflow" / "chaosity").rglob("*.py"):
         text = path.read_text()
         for name in set(names) - {"interference", "stream"}:  # common words, too
@@ -175,7 +175,7 @@ BOUND = {"title": "B", "load": "memory", "metric": "bandwidth_bytes_per_second"}
     ],
 )
 def test_a_wrong_figure_of_an_experiment_is_named(figure, words):
-    document = read_yaml(module.EXPERIMENTS / "memory_bandwidth.yaml")
+    document = read_yaml(module.EXPERIMENTS_FOLDER / "memory_bandwidth.yaml")
     with pytest.raises(UserError) as caught:
         check_document({**document, "figures": [figure]}, ExperimentDocument, "e.yaml")
     assert words in str(caught.value)
