@@ -38,6 +38,7 @@ from chaosity.documents.config import Config, read_config
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import ROOT
+from chaosity.errors import UserError
 from chaosity.records.record_files import replicate_numbers
 from chaosity.records.record_format import (
     FAILED,
@@ -126,6 +127,13 @@ def run_chaosity(*words: str | Path) -> str:
         done = CliRunner().invoke(chaosity, [str(word) for word in words])
     assert done.exit_code == 0, f"{words}: {done.output}{done.exception!r}"
     return done.stdout
+
+
+def refusal_by_chaosity(*words: str | Path) -> str:
+    """Run a command of ``chaosity`` that must refuse what it is given; return its sentence."""
+    done = CliRunner().invoke(chaosity, [str(word) for word in words])
+    assert isinstance(done.exception, UserError), f"{words}: {done.output}{done.exception!r}"
+    return str(done.exception)
 
 
 def _description(name: str) -> Mapping[str, Any]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from chaosity.cli import chaosity
+from machines import run_chaosity
 
 EXPERIMENTS = [
     "latency_matrix",
@@ -50,8 +49,8 @@ def explain_a_point_of_each_experiment(folder):
     """Compute rates again from what `chaosity explain` prints of real records."""
     for experiment in EXPERIMENTS:
         point = next(folder.glob(f"points/{experiment}/*.json")).stem
-        command = [str(folder), point, "--experiment", experiment, "--replicate", "1"]
-        text = CliRunner().invoke(chaosity, ["explain", *command], catch_exceptions=False).output
+        command = (folder, point, "--experiment", experiment, "--replicate", "1")
+        text = run_chaosity("explain", *command)
         assert "check met" in text
         values = r"\((\S+)\)\n(?:    .*\n)*?    formula: amount / .*\n    inputs: (\S+) in (\S+) s"
         for value, amount, seconds in re.findall(values, text):

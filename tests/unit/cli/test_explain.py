@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import records_by_hand
-from chaosity.cli import chaosity
+from machines import refusal_by_chaosity, run_chaosity
 
 POINT = "memory=node0+node1+triad"
 METRICS = {
@@ -64,17 +63,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def explain(folder: Path, *arguments: str, point: str = POINT) -> str:
-    command = [str(folder), point, *arguments]
-    done = CliRunner().invoke(chaosity, ["explain", *command], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.output
+def explain(folder: Path, *arguments: str) -> str:
+    return run_chaosity("explain", folder, POINT, *arguments)
 
 
 def test_the_names_nearest_to_an_unknown_point_are_offered(folder: Path):
     for name in (POINT[::-1], "?"):
-        done = CliRunner().invoke(chaosity, ["explain", str(folder), name])
-        assert f"there is no point {name}; use {POINT}." in str(done.output) + str(done.exception)
+        said = refusal_by_chaosity("explain", folder, name)
+        assert f"there is no point {name}; use {POINT}." in said
 
 
 def shown_values(text: str) -> list[float]:

@@ -8,18 +8,16 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaosity.cli import chaosity
 from chaosity.compare.selections import ratios_with_intervals, with_moderated_variances
 from chaosity.compare.two_sides import compare_selections
 from chaosity.errors import UserError
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
 from chaosity.store.tidy_table_parquet import write_parquet_table
-from machines import planned
+from machines import planned, run_chaosity
 from table_rows import BANDWIDTH, LATENCY
 from table_rows import equal_host as host
 
@@ -216,10 +214,6 @@ def test_latency_from_a_unit_is_compared_with_latency_from_its_node():
         compare_tables(*(table.assign(metric=BANDWIDTH) for table in (ours, theirs)))
 
 
-def run(*arguments):
-    return CliRunner().invoke(chaosity, ["compare", *map(str, arguments)])
-
-
 def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
     eras = [
         host("a", one, factor=factor).assign(era=one, asked="x", components="{}")
@@ -227,8 +221,7 @@ def test_periods_before_and_after_a_repair_can_be_selected(tmp_path):
     ]
     path = tmp_path / "history.parquet"
     write_parquet_table(pd.concat(eras), path, HISTORY_COLUMNS)
-    done = run(f"{path}#era=2", f"{path}#era=1", "--json")
-    found = json.loads(done.output)
+    found = json.loads(run_chaosity("compare", f"{path}#era=2", f"{path}#era=1", "--json"))
     assert (found["left"], found["right"]) == ("a nps4, era 2", "a nps4, era 1")
     assert not found["paired"] and found["matched_by"] == "place"
     assert found["groups"][0]["better"] == 4 and found["groups"][0]["worse"] == 0

@@ -3,16 +3,15 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from chaosity.cli import chaosity
 from chaosity.cli.campaign import TYPES
+from machines import run_chaosity
 
 
 @pytest.mark.parametrize("kind", sorted(TYPES))
 def test_each_key_has_a_meaning(kind: str) -> None:
     """A key without a meaning has an empty cell in the reference, and no help in an editor."""
-    schema = json.loads(CliRunner().invoke(chaosity, ["schema", kind]).output)
+    schema = json.loads(run_chaosity("schema", kind))
     missing = [
         f"{part['title']}.{key}"
         for part in (schema, *schema.get("$defs", {}).values())

@@ -7,11 +7,9 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaosity.cli import chaosity
 from chaosity.cpusets import parse_cpu_list
 from chaosity.drive_sets import (
     NoisyValue,
@@ -24,7 +22,7 @@ from chaosity.drive_sets import (
     values_raised_to_best_subset,
 )
 from chaosity.store.measurements import PREDICTION_COLUMNS
-from machines import is_small_drive_set, leave_out, planned
+from machines import is_small_drive_set, leave_out, planned, refusal_by_chaosity
 
 NODE_OF = {f"{node}{drive}": node for node in range(4) for drive in "ab"}
 DRIVES = sorted(NODE_OF)
@@ -287,6 +285,4 @@ def test_what_lacks_its_parts_or_its_larger_sets_is_not_predicted(sparse):
 
 def test_a_folder_without_measurements_is_refused(tmp_path):
     (tmp_path / "points").mkdir()
-    ran = CliRunner().invoke(chaosity, ["predict", str(tmp_path)])
-    assert ran.exit_code != 0
-    assert "measurements.parquet is missing" in str(ran.exception)
+    assert "measurements.parquet is missing" in refusal_by_chaosity("predict", tmp_path)

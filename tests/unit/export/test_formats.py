@@ -13,10 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from chaosity.cli import chaosity
-from chaosity.errors import UserError
 from chaosity.export.formats import (
     build_placement_document,
     interleave_weights_of_host,
@@ -29,7 +26,13 @@ from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
 from loop_devices import checksum, loop_device
-from machines import SMALL_MACHINES, MeasuredHost, measured_host
+from machines import (
+    SMALL_MACHINES,
+    MeasuredHost,
+    measured_host,
+    refusal_by_chaosity,
+    run_chaosity,
+)
 from published_schemas import schema_errors, schema_validator
 from table_rows import BANDWIDTH, LATENCY, drive_rows, folder_of, measured, rows, table, whole_map
 
@@ -162,30 +165,23 @@ class ChaosityMap(rfm.RunOnlyRegressionTest):
 """
 
 
-def exported(form: str, folder: Path, *options: str) -> str:
-    found = CliRunner().invoke(chaosity, ["export", form, str(folder), *options])
-    assert found.exit_code == 0, found.output
-    return found.output
-
-
 @pytest.mark.parametrize("form", ["fio", "openmetrics", "reframe", "roofline", "slurm", "weights"])
 def test_a_map_without_values_is_refused(form, tmp_path):
     other = table(rows(lambda i, j: 1.0, [0], [1], "other_metric"))
-    found = CliRunner().invoke(chaosity, ["export", form, str(folder_of(EPYC, other, tmp_path))])
-    assert isinstance(found.exception, UserError)
+    refusal_by_chaosity("export", form, folder_of(EPYC, other, tmp_path))
 
 
 def test_names_of_hosts_cannot_add_keys(tmp_path):
     tidy = table(rows(lambda i, j: 90.0, [0], [0], LATENCY))
     folder = folder_of(EPYC, tidy.assign(host='h"\nkind: Pod'), tmp_path)
-    assert list(yaml.safe_load(exported("reframe", folder))) == ["ChaosityMap"]
+    assert list(yaml.safe_load(run_chaosity("export", "reframe", folder))) == ["ChaosityMap"]
 
 
 def test_a_file_gives_a_host_no_feature_of_drives(tmp_path):
     topology = discover_topology(str(EPYC))
     memory = rows(lambda i, j: 40e9, [0], [0], BANDWIDTH)
     files = ({**row, "target": "file0"} for row in drive_rows(lambda node, drive: 7e9, topology))
-    text = exported("slurm", folder_of(EPYC, table(memory, files), tmp_path))
+    text = run_chaosity("export", "slurm", folder_of(EPYC, table(memory, files), tmp_path))
     assert "local_memory_ge_20GBps" in text and "drive_ge_" not in text
 
 
@@ -203,7 +199,7 @@ def test_fio_reads_a_drive_and_writes_nothing(tmp_path):
     topology = discover_topology(str(xml))
     with_drive = Topology(nodes=topology.nodes, drives=(drive,))
     tidy = table(drive_rows(lambda node, drive: 7e9, with_drive))
-    text = exported("fio", folder_of(xml, tidy, tmp_path / "r", (drive,)))
+    text = run_chaosity("export", "fio", folder_of(xml, tidy, tmp_path / "r", (drive,)))
     # Only the folder of the drives' names is another one.
     names = tmp_path / "names"
     names.mkdir()
@@ -234,7 +230,7 @@ def test_a_farther_node_is_chosen_if_it_is_clearly_faster(tmp_path):
 
     topology = discover_topology(str(EPYC))
     tidy = table(drive_rows(value, topology))
-    found = best_nodes(exported("fio", folder_of(EPYC, tidy, tmp_path / "r")))
+    found = best_nodes(run_chaosity("export", "fio", folder_of(EPYC, tidy, tmp_path / "r")))
     # 6.99 GB/s from the drive's own node is no less than 7 GB/s at a noise of 1 %.
     assert found == {drive.name: 0 if drive.node == 0 else 3 for drive in topology.drives}
 
@@ -243,7 +239,8 @@ def test_a_farther_node_is_chosen_if_it_is_clearly_faster(tmp_path):
 def test_a_second_namespace_has_its_own_path(tmp_path, drive):
     topology = discover_topology(str(EPYC))
     tidy = table(drive_rows(lambda n, d: 7e9, Topology(nodes=topology.nodes, drives=(drive,))))
-    assert "00.0-nvme-2\n" in exported("fio", folder_of(EPYC, tidy, tmp_path / "r", (drive,)))
+    folder = folder_of(EPYC, tidy, tmp_path / "r", (drive,))
+    assert "00.0-nvme-2\n" in run_chaosity("export", "fio", folder)
 
 
 def judged(folder: Path, values: dict[str, tuple[float, str]]) -> tuple[int, str]:
@@ -266,7 +263,7 @@ def judged(folder: Path, values: dict[str, tuple[float, str]]) -> tuple[int, str
 
 
 def test_reframe_accepts_the_map_itself_and_refuses_a_slow_node(tmp_path):
-    text = exported("reframe", whole_map(EPYC, tmp_path / "r"))
+    text = run_chaosity("export", "reframe", whole_map(EPYC, tmp_path / "r"))
     (tmp_path / "references.yaml").write_text(text)
     references = yaml.safe_load(text)["ChaosityMap"]["*"]
     assert len(references) == 64 + 64 + 8 * 30
@@ -287,17 +284,15 @@ def test_limits_hold_a_further_measurement_of_the_same_host():
 
 def test_values_without_an_interval_have_no_reference(tmp_path):
     single = table(rows(lambda i, j: 30e9, [0], [0], BANDWIDTH, replicates=1))
-    arguments = ["export", "reframe", str(folder_of(EPYC, single, tmp_path / "r"))]
-    found = CliRunner().invoke(chaosity, arguments)
-    assert isinstance(found.exception, UserError)
-    assert "no value has an interval" in str(found.exception)
+    said = refusal_by_chaosity("export", "reframe", folder_of(EPYC, single, tmp_path / "r"))
+    assert "no value has an interval" in said
 
 
 def test_imprecise_values_are_named_and_have_no_reference(tmp_path):
     """Two replicates that differ by a fifth say little, without other cells."""
     two = table(rows(lambda i, j: 30e9, [0], [0], BANDWIDTH, replicates=2))
     two.loc[two["replicate"] == 2, "value"] *= 1.2
-    text = exported("reframe", folder_of(EPYC, two, tmp_path / "r"))
+    text = run_chaosity("export", "reframe", folder_of(EPYC, two, tmp_path / "r"))
     assert yaml.safe_load(text) == {"ChaosityMap": {"*": {}}}
     assert "# Too imprecise, measure again: memory_bandwidth_node0_node0\n" in text
 
@@ -328,6 +323,6 @@ def test_a_worker_set_with_a_failed_path_is_left_out(tmp_path):
 
 def test_the_name_of_a_folder_is_in_a_comment_and_no_command(tmp_path):
     folder = measured(EPYC, tmp_path / "a\nreboot", near_and_far)
-    lines = exported("weights", folder, "--dwp", "1").splitlines()
+    lines = run_chaosity("export", "weights", folder, "--dwp", "1").splitlines()
     assert f"chaosity export weights '{tmp_path}/a reboot' --dwp 1" in "\n".join(lines[:3])
     assert all(line[:1] in ("", "#") or line.split()[0] in ("echo", "numactl") for line in lines)

@@ -21,6 +21,7 @@ from chaosity.store.values_normal_for_processor import (
 from machines import planned, shipped_topology
 from shipped_data import PUBLISHED_TABLES
 from simulated_fleet import write_fleet
+from table_rows import scaled
 
 MODEL = "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz"
 TOPOLOGY = shipped_topology("xeon_8358")
@@ -32,17 +33,10 @@ def host():
     return planned("xeon_8358", experiments=NAMES)
 
 
-def scaled(table, share):
-    """The table with other bandwidths."""
-    rows = table.rows
-    is_rate = rows["metric"] == BANDWIDTH
-    return table.with_columns(value=rows["value"].where(~is_rate, share * rows["value"]))
-
-
 def at_published_rate(host, share):
     """The table of a host whose reads give this share of the published rate."""
     own = own_memory_value_by_kernel(host.true_table, BANDWIDTH)["read"]
-    return scaled(host.true_table, share * 175.80175e9 / own)
+    return scaled(host.true_table, share * 175.80175e9 / own, metric=BANDWIDTH)
 
 
 def test_every_shipped_value_has_a_source_and_the_form_of_the_schema():

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import (
@@ -19,7 +18,7 @@ from chaosity.topology.topology_model import (
     topology_to_json,
 )
 from chaosity.topology.topology_parts import CoreKind, L3Domain, Node, PartCounts
-from machines import OWN_TOPOLOGIES
+from machines import OWN_TOPOLOGIES, run_chaosity
 
 
 def node(index: int, package: int | None, cpus: tuple[int, ...] = (), **facts: object) -> Node:
@@ -187,16 +186,12 @@ def test_memory_without_processors_does_not_count():
 def shown(monkeypatch):
     """Runs the command and returns what it printed."""
     monkeypatch.setenv("COLUMNS", "100")
-
-    def run(*arguments: str) -> str:
-        return CliRunner().invoke(chaosity, ["topology", *arguments], catch_exceptions=False).stdout
-
-    return run
+    return partial(run_chaosity, "topology")
 
 
 def test_the_summary_fits_on_100_columns(shown):
     for path in OWN_TOPOLOGIES.glob("*.xml"):
-        lines = shown(str(path)).splitlines()
+        lines = shown(path).splitlines()
         assert max(map(len, lines)) <= 100
         assert "…" not in "".join(lines)
 

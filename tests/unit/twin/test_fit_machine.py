@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from small_server import EXPERIMENTS, fit, server
 
-from chaosity.cli import chaosity
 from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
 from chaosity.errors import UserError
@@ -22,7 +20,7 @@ from chaosity.twin.fitted_description import (
 )
 from chaosity.twin.machine_parameters import with_capacity_and_same_slow_parts
 from chaosity.twin.model_values import predict_loads, undetermined_parameters
-from machines import SimulatedHost, planned
+from machines import SimulatedHost, planned, refusal_by_chaosity
 
 LINK = "links.package_to_package_bytes_per_second"
 DRIVE_PATH = "drives.remote_package_bytes_per_second"
@@ -183,6 +181,5 @@ def test_a_fit_without_latencies_determines_no_latency() -> None:
 
 
 def test_a_name_that_is_no_machine_is_refused(folder: Path) -> None:
-    done = CliRunner().invoke(chaosity, ["fit", str(folder), "--output", "My-Twin.yaml"])
-    assert isinstance(done.exception, UserError)
-    assert "cannot name a machine" in str(done.exception)
+    said = refusal_by_chaosity("fit", folder, "--output", "My-Twin.yaml")
+    assert "cannot name a machine" in said

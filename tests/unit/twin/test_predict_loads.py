@@ -7,14 +7,11 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from small_server import EXPERIMENTS, server
 
-from chaosity.cli import chaosity
 from chaosity.errors import UserError
 from chaosity.records.record_format import Load, Point
 from chaosity.result_folders import UNMEASURED_FILE
@@ -32,7 +29,7 @@ from chaosity.twin.model_values import (
     predict_loads,
     undetermined_parameters,
 )
-from machines import SMALL_MACHINES, SimulatedHost
+from machines import SMALL_MACHINES, SimulatedHost, refusal_by_chaosity, run_chaosity
 
 RATE = "bandwidth_bytes_per_second"
 LOCAL, REMOTE = "memory=node0+node0+triad", "memory=node1+node0+triad"
@@ -189,23 +186,20 @@ def test_parts_of_a_measured_combination_are_found_alone_and_together(host: Simu
     assert not measured_medians(host.true_table, host.points, twice)
 
 
-def refusal(folder: Path, name: str) -> str:
-    done = CliRunner().invoke(chaosity, ["predict", str(folder), f"--with=memory_bandwidth/{name}"])
-    assert isinstance(done.exception, UserError)
-    return str(done.exception)
-
-
 def test_points_that_cannot_be_predicted_are_refused(
     host: SimulatedHost, folder: Path, tmp_path: Path
 ) -> None:
-    said = refusal(folder, "memory=node0+node9+triad")
+    said = refusal_by_chaosity(
+        "predict", folder, "--with=memory_bandwidth/memory=node0+node9+triad"
+    )
     assert "has no such point; use memory_bandwidth/memory=node0+node" in said
     assert len(said) < 400
     rows = host.true_table.rows
     left = shutil.copytree(folder, tmp_path / "nps1")
     (left / "points/memory_bandwidth" / f"{LOCAL}.json").unlink()
     write_parquet_table(rows[rows["point"] == LOCAL], left / UNMEASURED_FILE)
-    assert "the budget left this point out" in refusal(left, LOCAL)
+    said = refusal_by_chaosity("predict", left, f"--with=memory_bandwidth/{LOCAL}")
+    assert "the budget left this point out" in said
 
 
 HAND_WRITTEN = SMALL_MACHINES / "fleet.yaml"
@@ -221,10 +215,10 @@ def twin(fitted: FittedMachine, tmp_path: Path) -> Path:
     return path
 
 
-def predict(machine: Path, *names: str, more: tuple[str, ...] = ()) -> Any:
-    points = [f"--with=memory_bandwidth/{name}" for name in names]
-    arguments = [f"--machine={machine}", f"--topology={TOPOLOGY}", *points, *more]
-    return CliRunner().invoke(chaosity, ["predict", *arguments])
+def asked(machine: Path, name: str, *more: str) -> list[str]:
+    """The command that asks a description for a load on memory."""
+    given = [f"--machine={machine}", f"--topology={TOPOLOGY}"]
+    return ["predict", *given, f"--with=memory_bandwidth/{name}", *more]
 
 
 def hand_written(folder: Path, **changes: object) -> Path:
@@ -256,7 +250,7 @@ def test_a_file_of_a_fit_predicts_as_the_fit_does(
 def test_faults_of_the_description_count(tmp_path: Path) -> None:
     own = hand_written(tmp_path, faults=[{"fault": "slow_node", "node": 0, "remaining": 0.5}])
     right, slow = (
-        json.loads(predict(path, LOCAL, more=("--json",)).output)["predicted"][0]["value"]
+        json.loads(run_chaosity(*asked(path, LOCAL, "--json")))["predicted"][0]["value"]
         for path in (HAND_WRITTEN, own)
     )
     assert slow == pytest.approx(right / 2, rel=0.01)
@@ -266,19 +260,18 @@ def test_a_changed_number_outside_of_its_interval_is_refused(twin: Path) -> None
     document = yaml.safe_load(twin.read_text())
     document["memory"]["package_bytes_per_second"] = 1e9
     twin.write_text(yaml.safe_dump(document))
-    done = predict(twin, LOCAL)
-    assert isinstance(done.exception, UserError)
-    assert "package_bytes_per_second is 1e+09, but its interval is" in str(done.exception)
-    assert "remove the key fitted" in str(done.exception)
+    said = refusal_by_chaosity(*asked(twin, LOCAL))
+    assert "package_bytes_per_second is 1e+09, but its interval is" in said
+    assert "remove the key fitted" in said
 
 
 def test_missing_numbers_and_points_are_refused(tmp_path: Path) -> None:
-    done = predict(HAND_WRITTEN, "memory=node0+node9+triad")
-    assert "fleet.xml has no such point; use" in str(done.exception)
+    said = refusal_by_chaosity(*asked(HAND_WRITTEN, "memory=node0+node9+triad"))
+    assert "fleet.xml has no such point; use" in said
     own = hand_written(tmp_path, drives=None)
     drive = "--with=storage_bandwidth/storage=node0+drive-0000-01-00-0"
-    done = predict(own, LOCAL, more=(drive,))
-    assert "no drives.read_bytes_per_second" in str(done.exception)
+    said = refusal_by_chaosity(*asked(own, LOCAL, drive))
+    assert "no drives.read_bytes_per_second" in said
 
 
 def test_contradicting_arguments_are_refused(tmp_path: Path) -> None:
@@ -288,6 +281,6 @@ def test_contradicting_arguments_are_refused(tmp_path: Path) -> None:
         [f"--machine={HAND_WRITTEN}", f"--topology={HAND_WRITTEN}"],
         [str(tmp_path), f"--machine={HAND_WRITTEN}"],
     ):
-        done = CliRunner().invoke(chaosity, ["predict", *arguments])
-        assert "--machine needs --topology and --with, and no FOLDER" in str(done.exception)
-    assert "no FOLDER is named" in str(CliRunner().invoke(chaosity, ["predict"]).exception)
+        said = refusal_by_chaosity("predict", *arguments)
+        assert "--machine needs --topology and --with, and no FOLDER" in said
+    assert "no FOLDER is named" in refusal_by_chaosity("predict")
