@@ -56,9 +56,7 @@ class TextLine:
 
     label: str
     values: tuple[str, ...]  # values as text; empty if nothing was measured
-    share: float | None = (
-        None  # length of the bar: value as a share of the best; None without a bar
-    )
+    share: float | None = None  # length of the bar, as a share of the best value; None without
     findings: tuple[int, ...] = ()  # numbers of the findings that name this part
     hover: str = ""
     is_predicted: bool = False

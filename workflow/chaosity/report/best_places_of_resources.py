@@ -1,4 +1,4 @@
-"""The best and the worst place of each resource that an experiment declares, as a table."""
+"""Find the best and the worst place of each resource that an experiment declares."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from chaosity.units import (
     join_with_and,
 )
 
-# Words for levels of the machine and for relations, by their names in the tidy table, in the order
-# of the report's rows.
+# Name of a level or relation in the tidy table -> words for it, in the order of the report's rows.
 _TEXTS = texts_of_yaml_file("report")
 DRIVES: dict[str, str] = _TEXTS["drive_sets"]
 LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
@@ -41,7 +40,7 @@ LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
 
 @dataclass(frozen=True)
 class MeasuredPlace:
-    """A measured value and its place, as text."""
+    """A measured value and its place as texts."""
 
     value: str  # median with unit
     interval: str  # "95 % interval ... to ..., n = 3", or "no interval: n = 1"
@@ -51,23 +50,23 @@ class MeasuredPlace:
 
 @dataclass(frozen=True)
 class BestAndWorstPlace:
-    """A row of the table: one resource at one level, with its best and its worst place."""
+    """A row of the report's table: one resource at one level, with its best and worst place."""
 
     name: str  # name of the resource and the level
     detail: str  # benchmark, kernel and label of the load, and the number of places
-    # best, worst: the best and the worst place; worst is None if there is only one place.
+    # best, worst: the best and the worst place; `worst` is None if there is only one place.
     best: MeasuredPlace
     worst: MeasuredPlace | None
-    # Worst value divided by best value, in per cent, as text; None if there is only one place.
+    # Worst value divided by best value, as text in per cent; None if there is only one place.
     share: str | None
-    places_differ: bool | None  # whether the places differ by more than scatter; None if unknown
+    places_differ: bool | None  # whether places differ by more than noise; None if unknown
 
 
 @dataclass(frozen=True)
 class ResourceLevel:
-    """One resource at one level of the machine, with its rows in each tidy table.
+    """One resource at one level of the machine, with the resource's rows in each tidy table.
 
-    An example is memory bandwidth at the level of one node.
+    For example, the resource is memory bandwidth, and the level is one node.
     """
 
     resource: str  # name of the resource, for example "Memory bandwidth"
@@ -76,24 +75,24 @@ class ResourceLevel:
 
     @property
     def full_name(self) -> str:
-        """Return the name of the resource, followed by the level if it has one."""
+        """Return the name of the resource, and its level if it has one."""
         return ", ".join(filter(None, (self.resource, self.level)))
 
     @cached_property
     def cells(self) -> tuple[pd.DataFrame, ...]:
-        """Return the valid cells of each table, from `summarise_cells`, the best cell first."""
+        """Return the valid cells of each table (see `summarise_cells`), the best cell first."""
         return tuple(map(_cells_best_first, self.tables))
 
     @property
     def load(self) -> str:
-        """Return benchmark, kernel, label and levels of the load, which are equal at all places."""
+        """Return benchmark, kernel, label and levels of the load, which all places share."""
         return _load_text(next(table for table in self.tables if len(table)).rows.iloc[0])
 
 
 def resource_table_rows(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> list[BestAndWorstPlace]:
-    """Return all rows of the table: loads alone by level, then slowdowns of co-running loads."""
+    """Return all rows of the table: loads alone, then slowdowns of co-running loads."""
     levels = resource_levels([measurements], experiments)
     rows = [_best_and_worst_place(level) for level in levels if len(level.cells[0])]
     return rows + _slowdown_rows(measurements)
@@ -102,11 +101,11 @@ def resource_table_rows(
 def resource_levels(
     tables: Sequence[Measurements], experiments: Iterable[Mapping[str, Any]]
 ) -> Iterator[ResourceLevel]:
-    """Yield each resource that the experiments declare, at each of its levels, in order.
+    """Yield each resource that the experiments declare at each of its levels, in order.
 
-    If firmware makes a package a single node, a table has the level of a node only. If a table
-    lacks a level of initiators that another table has, then rows of the first table stand for this
-    level. These rows have as many threads as the level has in the other table.
+    If firmware makes one node of each package, a table has the level of nodes but not of packages.
+    So if a table lacks a level of initiators that another table has, those of its rows are used
+    which have as many threads as the level has in the other table.
     """
     alone = [table.single_load_rows() if len(table) else table for table in tables]
     for experiment in experiments:
@@ -124,7 +123,7 @@ def resource_levels(
 def _declared_rows(
     measurements: Measurements, experiment: str, entry: Mapping[str, Any]
 ) -> Measurements:
-    """Return the rows that an entry of `resources` selects; no rows if they were not measured."""
+    """Return the rows that an entry of `resources` selects; none if they were not measured."""
     keys = {"experiment": experiment, "load": entry["load"], "metric": entry["metric"]}
     found = measurements.where(**keys)
     for column, wanted in entry.get("where", {}).items():
@@ -135,13 +134,13 @@ def _declared_rows(
 
 
 def _position(level: str) -> tuple[int, str]:
-    """Return the sort key of a level: levels of `LEVELS` come first, in the order of `LEVELS`."""
+    """Return the sort key of a level; levels of `LEVELS` come first, in the order of `LEVELS`."""
     known = list(LEVELS)
     return (known.index(level) if level in known else len(known), level)
 
 
 def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
-    """Return each table's rows at a level; without such rows, the rows with as many threads."""
+    """Return each table's rows at a level, or else its rows with as many threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
     if column == "initiator_kind" and len(threads) == 1:
@@ -164,7 +163,7 @@ def _cells_best_first(measurements: Measurements) -> pd.DataFrame:
 def _load_text(row: pd.Series) -> str:
     """Return benchmark, kernel, label and levels of a row's load in words."""
     levels = dict(parse_levels_json(row["load_parameters"]))
-    levels.pop("responder", None)  # the responder is a part of the place
+    levels.pop("responder", None)  # the place names the responder
     named = (row["benchmark"], row["kernel"], row["label"])
     parts = [text.replace("_", " ") for text in named if isinstance(text, str)]
     if size := levels.pop("bytes", None):
@@ -178,7 +177,7 @@ def _load_text(row: pd.Series) -> str:
 
 
 def measured_place(cell: pd.Series) -> MeasuredPlace:
-    """Return the median of a cell, its interval and its place as texts."""
+    """Return the median, the interval and the place of a cell as texts."""
     where = access_in_words(cell["initiator"], cell["target"])
     if responder := parse_levels_json(cell.get("factors")).get("responder"):
         where = access_in_words(cell["initiator"], responder)
@@ -197,7 +196,8 @@ def _place(
 def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
     [measurements], [cells] = level.tables, level.cells
     best, worst, several = cells.iloc[0], cells.iloc[-1], len(cells) > 1
-    # A latency is in per cent too, so that the column has one unit: 250 % is 2.5 times as long.
+    # The share of a latency is in per cent too, so that the column has one unit: 250 % means that
+    # the worst latency is 2.5 times the best.
     share_text = format_percent(worst["median"] / best["median"])
     return BestAndWorstPlace(
         name=level.full_name,
@@ -212,7 +212,7 @@ def _best_and_worst_place(level: ResourceLevel) -> BestAndWorstPlace:
 
 
 def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
-    """Return a row for each metric, with the ratios of co-running loads to the same loads alone."""
+    """Return a row for each metric, with the ratios of co-running loads to these loads alone."""
     ratios = summarise_corun_to_alone_ratios(measurements)
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
@@ -226,7 +226,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
     rows = []
     for key, cells in ratios.groupby(["category", "metric"], sort=False):
         category, metric = map(str, key)
-        if is_percentile(metric):  # percentiles are in figures, not in this table
+        if is_percentile(metric):  # figures have percentiles, this table has not
             continue
         title = cell_group_text(category, metric)
         ordered = cells.sort_values("median", ascending=less_is_better(metric), kind="stable")
@@ -244,7 +244,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
 
 
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
-    """Return ratio, interval and place of a load as texts; the place names co-running loads."""
+    """Return ratio, interval and place of a load as texts; the place also has co-running loads."""
 
     def number(ratio: float) -> str:
         return format_percent(ratio).removesuffix(" %")

@@ -1,9 +1,10 @@
 """Compare all measured configurations of a host: verdicts, a row for each resource, and figures.
 
-All arithmetic is in `compare`. A verdict is on all places of a kind together, since a name such as
-node1 means different places in two configurations. The rows show the best and the worst place of
-each resource, with ratios to the best and the worst place of the first configuration. Figures with
-the key `by_configuration` are drawn. In these figures, a curve is the mean over all places.
+The room `compare` does the arithmetic. A verdict is on all places of a kind together, since a name
+such as node1 means different places in two configurations. Each row shows the best and the worst
+place of a resource, with ratios to the best and the worst place of the first configuration. Figures
+with the key `by_configuration` are drawn with a line for each configuration. In these figures, a
+curve is the mean over all places.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ from chaosity.units import choose_scale, format_count
 def draw_figures_by_configuration(
     experiments: Sequence[Mapping[str, Any]], tables: Mapping[str, Measurements], folder: Path
 ) -> Iterator[FigureFile]:
-    """Yield each figure that at least two configurations have, after its files are written.
+    """Write the files of each figure that at least two configurations have, and yield the figure.
 
-    `tables` is configuration -> measurements. The first is compared with each other configuration.
+    `tables` maps a configuration to its measurements. The first configuration is compared with each
+    other configuration.
     """
     for spec in parse_figure_specs(experiments):
         if spec.by_configuration:
@@ -66,7 +68,7 @@ def draw_figures_by_configuration(
             select = _curves if spec.kind == "curve" else _bars_or_lines
             if found := select(shown, tables):
                 data, sentences = found
-                # Without an experiment, the figure is shown in no section of an experiment.
+                # The figure has no experiment, so no section of an experiment shows the figure.
                 data = replace(data, spec=replace(data.spec, experiment=""))
                 yield write_figure(data, folder, caption=" ".join(sentences))
 
@@ -74,7 +76,7 @@ def draw_figures_by_configuration(
 def _curves(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
-    """Return data with a panel for each line of the figure, and a line for each configuration."""
+    """Return the data of a figure that has a panel for each line, and a line per configuration."""
     selected = data_of_each_configuration(spec, tables)
     if len(selected) < 2:
         return None
@@ -83,10 +85,10 @@ def _curves(
         for name, data in selected.items()
         for line, curve in mean_curves(data).items()
     ]
-    # The rank along the curve identifies a point of the curve in all configurations.
+    # The rank of a point along its curve identifies the point in all configurations.
     rows = pd.concat(curves, ignore_index=True).assign(initiator="all", target="all")
     rows["point"] = rows["rank"].astype(str)
-    # a mean scatters less than its values
+    # The priors are dropped, since a mean scatters less than its values.
     rows = replace_values_and_drop_priors(rows, rows["value"])
     axes: dict[Role, Axis] = {
         "panels": axis_of_texts("traffic", rows["panels"]),
@@ -100,11 +102,11 @@ def _curves(
 def _bars_or_lines(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
-    """Return data with a bar for each x and configuration, or a line for each configuration."""
+    """Return the data of a figure with a bar or a point of a line for each x and configuration."""
     names: list[Level] = [*tables]
     where = {**spec.where, "configuration": names}
     spec = replace(spec, series="configuration", where=where, loss_to=None, cache_steps=False)
-    with suppress(UserError):  # the figure of each single configuration shows the reason
+    with suppress(UserError):  # the report of a configuration shows the reason
         joined = Measurements.concatenated(tables.values())
         data = select_figure_data(spec, joined, Topology())
         if data and len(data.axes["series"].values) > 1:
@@ -115,7 +117,7 @@ def _bars_or_lines(
 def _crossover_sentences(
     points: pd.DataFrame, names: Sequence[str], x_metric: str
 ) -> Iterator[str]:
-    """Yield sentences on each line: how each configuration compares with the first one."""
+    """Yield for each line sentences that compare each configuration with the first one."""
     for line, rows in points.groupby("panels", sort=False):
         own = {name: rows[rows["series"] == name] for name in names}
         for other in names[1:]:
@@ -125,7 +127,7 @@ def _crossover_sentences(
 
 
 def _ratio_sentences(data: FigureData) -> Iterator[str]:
-    """Yield a sentence for each configuration: its ratios to the first, at both ends of lines."""
+    """Yield a sentence on each configuration's ratios to the first one at both ends of lines."""
     first, *others = data.axes["series"].tick_names
     rows = data.measurements[data.measurements["status"] == "valid"]
     values = rows.groupby(["x", "series"], sort=False)["value"]
@@ -142,7 +144,7 @@ def _ratio_sentences(data: FigureData) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class CrossoverVerdict:
-    """How the latencies of two selections compare on one line of a figure."""
+    """The comparison of the latencies of two selections on one line of a figure."""
 
     figure: str  # name of the figure
     line: str  # name of the line, such as a mix of reads and writes
@@ -153,7 +155,7 @@ class CrossoverVerdict:
 def compare_crossovers(
     left: Measurements, right: Measurements, names: tuple[str, str]
 ) -> Iterator[CrossoverVerdict]:
-    """Compare the latencies under load of two selections, for each line of each figure.
+    """Compare the loaded latencies of two selections for each line of each figure.
 
     Only figures that both selections have are compared, and only selections of one host in one
     configuration.
@@ -179,23 +181,23 @@ def compare_crossovers(
 def data_of_each_configuration(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> dict[str, FigureData]:
-    """Return configuration -> data of a figure, except where data is missing or wrong."""
+    """Return configuration -> data of a figure, without configurations that lack valid data."""
     found = {}
     for name, table in tables.items():
-        with suppress(UserError):  # this configuration's own figure shows the reason
+        with suppress(UserError):  # the report of this configuration shows the reason
             if data := select_figure_data(spec, table, Topology()):
                 found[name] = data
     return found
 
 
 def mean_curves(data: FigureData) -> dict[str, pd.DataFrame]:
-    """Return line -> its curve as a mean over the places, see `mean_curve_over_places`."""
+    """Return line -> its mean curve over the places, see `mean_curve_over_places`."""
     lines = data.measurements_of_each_line.groupby("series", sort=False)
     return {str(line): mean_curve_over_places(own) for line, own in lines}
 
 
 def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str) -> str:
-    """Return a clause on how the latencies of two configurations compare.
+    """Return a clause that compares the latencies of two configurations.
 
     An example is "from 402 GB/s (95 % interval 390 to 415, n = 3) on, nps0 has a lower latency than
     nps1". `names` are the names of the configurations, `x_metric` is the metric of the bandwidth.
@@ -205,20 +207,21 @@ def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str
 
 
 _CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
-# Columns that a comparison of places ignores. The loads of a resource are equal. Only responders,
-# which are parts of places, and files in place of drives can differ.
+# Columns that a comparison of places ignores. The loads of a resource are equal, except for
+# responders, which are parts of places, and for files that replace drives.
 _ALREADY_EQUAL = ("load", "asked", "file_backed")
-# Index of the best place, and of the worst place, among the sorted cells of a level.
+# Index of the best place and index of the worst place among the sorted cells of a level.
 _ENDS = (0, -1)
-# The ratios of one configuration: (name of the level, index of the end) -> compared cell.
+# The ratios of one configuration: (name of resource and level, index of best or worst) -> compared
+# cell.
 _Ratios = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
 def configurations_section(run: Run) -> dict[str, Any] | None:
-    """Compare the configurations of the host, and draw the comparison.
+    """Return the comparison of the host's configurations for the page, and draw its figures.
 
-    The configuration of this report is the first column, and has no verdict. Each of `rows` has a
-    cell, or None, for each configuration. The result is None if the configuration of this report
+    The configuration of this report is the first column, and has no verdict. Each row in `rows` has
+    a cell or None for each configuration. The result is None if the configuration of this report
     has no valid value, or if no other configuration has a valid value.
     """
     own = _first_valid_configuration(run.measurements)
@@ -253,7 +256,7 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
 
 
 def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
-    """Return one drawing of all configurations; empty if a file for the drawing is not readable."""
+    """Return one drawing of all configurations; "" if a file that it needs is not readable."""
     machines = []
     with suppress(UserError):
         for path, (name, table) in tables.items():
@@ -278,7 +281,7 @@ def _first_valid_configuration(measurements: Measurements) -> str | None:
 
 
 def _column(measurements: Measurements, path: Path | None, output: Path) -> dict[str, Any]:
-    """Return a configuration: name, days of measurement, and link to its report or None."""
+    """Return a configuration's name, days of measurement, and link to its report (or None)."""
     moments = measurements.rows["measured_at"]
     days = sorted({moment[:10] for moment in moments if isinstance(moment, str)})
     span = " to ".join(dict.fromkeys([*days[:1], *days[-1:]]))
@@ -291,7 +294,7 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> dict
 
 
 def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str, Any]:
-    """Return how another configuration compares with the configuration of this report."""
+    """Return the verdict on another configuration, compared with that of this report."""
     name = str(_first_valid_configuration(other))
     try:
         found = compare_selections(other, own, names=(name, own_name))
@@ -304,9 +307,9 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str,
 
 
 def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
-    """Return ratios of configuration `number` to the first one, at the best and worst places.
+    """Return the ratios of configuration `number` to the first one at best and worst places.
 
-    All ratios are tested together, since some of many ratios are large by chance.
+    All ratios are tested together, since chance makes some of many ratios large.
     """
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
     for level in levels:
@@ -322,7 +325,7 @@ def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
     left, right = (Measurements(pd.concat(side, ignore_index=True)) for side in sides)
     try:
         cells = compare_selections(left, right, by=PLACE, ignore=_ALREADY_EQUAL).cells
-    except UserError:  # one configuration has no positive value
+    except UserError:  # a configuration has no positive value
         return {}
     return {(cell["initiator"], int(cell["target"])): cell for cell in cells.to_dict("records")}
 
@@ -341,7 +344,7 @@ def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | N
 
 
 def _size_text(cells: pd.DataFrame) -> Iterator[str]:
-    """Yield the number of drives of the places or, without drives, the number of threads."""
+    """Yield the number of drives of the places, or for places without drives that of threads."""
     for column, noun in (("drives", "drive"), ("threads", "thread")):
         known = cells[column].dropna().astype(int)
         if not known.empty:
@@ -351,7 +354,7 @@ def _size_text(cells: pd.DataFrame) -> Iterator[str]:
 
 
 def ratio_and_verdict_texts(cell: Mapping[Hashable, Any]) -> dict[str, str]:
-    """Return the ratio of a compared cell as `words`, and its `verdict`, such as better."""
+    """Return the ratio of a compared cell in words, and its verdict, such as "better"."""
     low, high, verdict = cell["low"], cell["high"], str(cell["verdict"])
     if pd.isna(low):
         return {"words": f"{cell['ratio']:.2f} times, no interval: n = 1", "verdict": verdict}

@@ -49,14 +49,14 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """The parts of a record that the report shows; a record is one measurement of one replicate."""
+    """The parts of a record that the report shows; a record is a measurement of a replicate."""
 
-    # experiment, point: names as in the tidy table.
+    # experiment, point: names of experiment and point in the tidy table.
     experiment: str
     point: str
     replicate: int  # number of the replicate
     status: str  # valid or failed
-    # began_at, finished_at: times in UTC, ISO 8601.
+    # began_at, finished_at: start and end of the measurement in UTC (ISO 8601).
     began_at: str
     finished_at: str
     measurement_seconds: float  # see `chaosity.records.record_files.measurement_seconds`
@@ -64,16 +64,16 @@ class RecordSummary:
     commands: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()  # the checks of the verdict
     programs: Mapping[str, str] = field(default_factory=dict)  # name of each program -> its version
-    # (name of a note, target) -> message of the tool, or None if there was no message.
+    # (name of a note, target) -> message of the tool, or None if the tool wrote no message.
     tool_notes: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
-    # The clock of each load, or why the clock is unknown; empty for records of earlier versions.
+    # The clock of each load, or why it is unknown; empty for records of earlier versions.
     clocks: tuple[LoadClock, ...] = ()
 
 
 def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     """Return the summaries of records, sorted by their paths.
 
-    Damaged or incomplete files are left out here, since the tidy table reports them.
+    Damaged or incomplete files are left out, since the tidy table reports them.
     """
     summaries = []
     for path in sorted(paths):
@@ -119,7 +119,7 @@ def _tool_notes(
 
 
 def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
-    """Yield a sentence for each message of a tool in valid runs, with the number of these runs."""
+    """Yield a sentence for each message of a tool in valid records, with the number of records."""
     messages = Counter(
         item
         for summary in summaries
@@ -134,7 +134,7 @@ def unmet_note_sentences(summaries: Sequence[RecordSummary]) -> Iterator[str]:
 
 
 def _read_json(path: Path, parse: Callable[[Any], Parsed], what: str) -> Parsed:
-    """Return the result of `parse` on a JSON file; an error says that the file is not `what`."""
+    """Return `parse` applied to the content of a JSON file; an error says it is not `what`."""
     with malformed_as_user_error(f"the file is not {what}", str(path)):
         return parse(json.loads(read_regular_file(path)))
 
@@ -150,17 +150,17 @@ def read_findings(path: Path) -> Findings:
 
 @dataclass
 class Run:
-    """The results of a host in one configuration; each part is read or computed at its first use.
+    """The results of a host in one configuration; a part is read or computed at its first use.
 
-    A table or findings without a given file are computed from the records.
+    If the file of a table or of the findings is None, its content is computed from the records.
     """
 
-    plan_file: Path  # `plan.json` in the folder of the results
-    output: Path  # the HTML file; links are relative to its folder
+    plan_file: Path  # the file `plan.json` of the results
+    output: Path  # the HTML file of the report; links are relative to its folder
     table_file: Path | None = None  # the tidy table
     history_file: Path | None = None  # the table of values before changes of components
     findings_file: Path | None = None  # output of `chaosity anomalies --json`
-    drawing_file: Path | None = None  # the topology as SVG, drawn by lstopo
+    drawing_file: Path | None = None  # lstopo's drawing of the topology as SVG
     other_tables: tuple[Path, ...] = ()  # tidy tables of the host's other configurations
     config_file: Path = DEFAULT_CONFIG_FILE  # the workflow's config
 
@@ -185,14 +185,14 @@ class Run:
 
     @cached_property
     def config_with_plan_and_notes(self) -> Mapping[str, Any]:
-        """The config of the workflow with the values of the plan, and notes on what is missing."""
+        """The config of the workflow, with values and notes of the plan, and a note on records."""
         note = note_on_records_without_digest(self.folder)
         notes = [*self.plan.get("notes", []), *filter(None, [note])]
         return {**read_yaml(self.config_file), **self.plan.get("config", {}), "notes": notes}
 
     @cached_property
     def measurements(self) -> Measurements:
-        """The tidy table, with the variance that is usual for each kind of cell."""
+        """The tidy table, with a variance prior for each cell."""
         if self.table_file:
             return with_variance_priors(Measurements.read(self.table_file))
         rows = build_tidy_table(self.folder / "points", self.folder)
@@ -200,7 +200,7 @@ class Run:
 
     @cached_property
     def history(self) -> Measurements:
-        """The values before and after changes of components, by period."""
+        """The values before and after changes of components, in periods."""
         points, components = self.folder / "points", self.folder / "components"
         return Measurements.from_table(
             read_parquet_table(self.history_file, HISTORY_COLUMNS)
@@ -210,7 +210,7 @@ class Run:
 
     @cached_property
     def component_histories(self) -> Mapping[str, list[ComponentState]]:
-        """Component -> its states, the earliest first."""
+        """Component -> states of the component, the earliest first."""
         return read_component_histories(self.folder / "components")
 
     @cached_property
@@ -230,19 +230,19 @@ class Run:
 
     @cached_property
     def topology(self) -> Topology:
-        """The topology of the host; empty when it is unknown."""
+        """The topology of the host; empty if it is unknown."""
         return read_topology(self.folder / "topology.json") or Topology()
 
     @cached_property
     def findings(self) -> Findings:
-        """The findings, from `findings.json` or from an analysis of the tidy table."""
+        """The findings from `findings.json`, or else from an analysis of the tidy table."""
         if self.findings_file:
             return read_findings(self.findings_file)
         return analyse_host(self.measurements, host_component_facts(self.topology, self.components))
 
     @cached_property
     def variance_analyses(self) -> list[tuple[AnovaStudy, AnovaResult]]:
-        """The analyses of variance of all experiments, each with a description of its study."""
+        """All analyses of variance of the experiments, each with its study."""
         confidences = {
             each["experiment"]: each.get("confidence", CONFIDENCE) for each in self.experiments
         }
@@ -250,7 +250,7 @@ class Run:
 
     @cached_property
     def record_summaries(self) -> list[RecordSummary]:
-        """The summaries of all records of points that are in the current plan."""
+        """Summaries of the records of all points that the current plan has."""
         files = self.folder.glob("points/*/*.json")
         names = [path.relative_to(self.folder / "points").with_suffix("") for path in files]
         records = (path for name in names for path in self.folder.glob(f"{name}/rep*.json"))
@@ -258,7 +258,7 @@ class Run:
 
     @cached_property
     def left_out(self) -> LeftOutPoints | None:
-        """The points that a budget left out, with their predictions; None without a budget."""
+        """The points that a budget left out, and their predictions; None without a budget."""
         return LeftOutPoints.read(self.folder)
 
     @property
@@ -268,7 +268,7 @@ class Run:
 
     @cached_property
     def figures(self) -> list[FigureFile]:
-        """The figures of all experiments; their files are written at the first use."""
+        """The figures of all experiments, whose files are written at the first use."""
         return draw_figures(
             self.experiments, self.measurements, self.topology, self.figures_folder, self.left_out
         )
@@ -302,7 +302,7 @@ class Run:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the values come from the description of a machine."""
+        """Return whether the values are simulated."""
         return self.measurements.is_simulated
 
     @property
@@ -322,12 +322,12 @@ class Run:
 
     @cached_property
     def skip_text(self) -> str | None:
-        """When and why the last run skipped the host; None if the host was not skipped."""
+        """When and why the last run skipped the host, as text; None if the host was not skipped."""
         skipped = read_skipped_host(self.folder.parent)
         return skipped.skip_time_and_reason if skipped else None
 
     @cached_property
     def coverage_text(self) -> str | None:
-        """A text on how much a budget left out; None without a budget."""
+        """A text on how many points a budget left out; None without a budget."""
         left_out = self.left_out
         return None if left_out is None else left_out.coverage_text(self.measurements)

@@ -1,7 +1,8 @@
 """Write the page of all hosts and configurations, the worst first, and compare equal hosts.
 
-Equal hosts have one processor model and one configuration. Among three or more equal hosts, outlier
-hosts are named. Two equal hosts are compared, but this cannot show which of the two has a fault.
+Equal hosts have the same processor model and the same configuration. Among three or more equal
+hosts, outlier hosts are named. If only two hosts are equal, their comparison cannot show which of
+the two has a fault.
 """
 
 from __future__ import annotations
@@ -51,49 +52,51 @@ from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology, read_topology
 from chaosity.units import format_count
 
-# Columns that no comparison of hosts needs. Without these columns, the tables of 200 hosts take a
-# third less memory.
+# Columns of the tidy table that a comparison of hosts does not need. Without these columns, the
+# tables of 200 hosts take a third less memory.
 _NOT_COMPARED = [
     *("order", "reason", "distance", "seen_nodes", "reference", "label"),
     *("levels", "clock_hertz", "remarks"),
 ]
-# Columns that a comparison requires. Tables of earlier versions can lack other columns.
+# Columns of the tidy table that a comparison of hosts needs. Tables of earlier versions can lack
+# further columns.
 _REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
-# Errors of reading a tidy table: the file is no Parquet file, or columns are missing or wrong.
+# Errors if a file is no Parquet file, or if columns of a tidy table are missing or wrong.
 _NO_TIDY_TABLE = (UserError, ValueError, TypeError)
 
 
 @dataclass(frozen=True)
 class HostStatement:
-    """A sentence on equal hosts, its outlier host or None, and whether it states a problem."""
+    """A sentence on equal hosts, its outlier host (or None), and whether it is a problem."""
 
     text: str
     host: str | None = None
     is_problem: bool = False
 
 
-# The table of hosts has numbers only for deviations of at least this share, since equal hosts often
-# differ by 2 % in some place.
+# The table of hosts shows only deviations of at least this share, since equal hosts often differ by
+# 2 % at some place.
 VISIBLE = 0.03
-# At least this many hosts have a row in the table; other hosts have a row only if they deviate.
+# At least this many hosts have a row in the table of hosts; each further host has a row only if it
+# deviates.
 _LEAST_ROWS = 24
 
 
 @dataclass(frozen=True)
 class HostsByResources:
-    """A table of hosts by resources: first the outlier hosts, then the slowest hosts."""
+    """A table of hosts by resources, with the outlier hosts first, then the slowest hosts."""
 
     groups: tuple[tuple[str, int], ...]  # name and number of columns of each group of resources
     resources: tuple[ResourceSpeeds, ...]  # the columns
-    # For each row: the name of the host, and the index of the host in `speeds` and `clear` of each
-    # column.
+    # For each row, the name of the host, and the index of the host in the `speeds` and `clear` of
+    # each column.
     rows: tuple[tuple[str, int], ...]
-    # Hosts without a row, since all their deviations are too small to be visible.
+    # Hosts that have no row, since all their deviations are too small to be shown.
     hosts_without_row: tuple[str, ...] = ()
 
     @classmethod
     def of_hosts(cls, found: OutlierHosts) -> HostsByResources:
-        """Return the table of the hosts of a comparison."""
+        """Return the table of all hosts of a comparison."""
 
         def rank(row: tuple[str, int]) -> tuple[int, float]:
             own = [resource.speeds[row[1]] for resource in found.resources]
@@ -113,7 +116,7 @@ class HostsByResources:
         return cls(tuple(groups.items()), found.resources, tuple(shown), tuple(calm))
 
     def deviating_resources(self, host: str) -> list[tuple[ResourceSpeeds, float]]:
-        """Return the resources in which a host clearly deviates, the largest deviation first."""
+        """Return (resource, deviation) for each clear deviation of a host, the largest first."""
         number = dict(self.rows)[host]
         own = [(each, each.speeds[number]) for each in self.resources if each.clear[number]]
         known = [(each, speed) for each, speed in own if speed is not None and each.place]
@@ -122,15 +125,15 @@ class HostsByResources:
 
 @dataclass(frozen=True)
 class _EqualHostGroup:
-    """Hosts that should be equal, and what their comparison found."""
+    """Hosts that should be equal, and the result of their comparison."""
 
-    # configuration, processor: the same for all these hosts; processor is None if unknown.
+    # configuration, processor: those of all hosts of the group; `processor` is None if unknown.
     configuration: str
     processor: str | None
     host_count: int  # number of hosts, including hosts that could not be compared
     # Statements on the hosts; statements on outlier hosts come first.
     statements: tuple[HostStatement, ...]
-    hosts_by_resources: HostsByResources | None = None  # None if a comparison needs more hosts
+    hosts_by_resources: HostsByResources | None = None  # None if too few hosts
 
     @property
     def outlier_hosts(self) -> frozenset[str]:
@@ -138,11 +141,11 @@ class _EqualHostGroup:
         return frozenset(statement.host for statement in self.statements if statement.host)
 
     def slow_parts(self, host: str) -> set[str]:
-        """Return the parts of a host that are clearly slower than in equal hosts.
+        """Return the parts of a host that are clearly slower than the parts of equal hosts.
 
         The result has names of components, or texts such as "drives of node3". A link such as
-        package0->package1 is named only if no other part is slow, since links to a slow part look
-        slow, too.
+        package0->package1 is named only if no other part is slow, since a link to a slow part seems
+        slow too.
         """
         parts, links = set(), set()
         for resource, speed in (
@@ -161,11 +164,11 @@ def compare_equal_hosts(
     summaries: Mapping[Path, ReportSummary],
     checks: Mapping[Path, NightlyChecks | None] | None = None,
 ) -> list[_EqualHostGroup]:
-    """Compare the hosts of each configuration, processor model and group of equal hosts.
+    """Compare the hosts that have the same configuration, processor model and group of equal hosts.
 
-    `summaries` is path of a ``summary.json`` -> content of the file. `checks` is folder of such a
-    file -> nightly checks of the host. If this folder has no readable tidy table, then a statement
-    says so, and the host is not compared.
+    `summaries` maps the path of each ``summary.json`` to the content of the file. `checks` maps the
+    folder of a ``summary.json`` to the nightly checks of the host. If the folder has no readable
+    tidy table, a statement says so, and the host is not compared.
     """
     groups: dict[tuple[str, str, str], dict[str, Path]] = defaultdict(dict)
     for path, summary in summaries.items():
@@ -208,7 +211,7 @@ def _compare_group(
 
 
 def _first_topology(folders: Iterable[Path]) -> Topology | None:
-    """Return the first topology that can be read: equal hosts have equal topologies."""
+    """Return the first readable topology, since equal hosts have equal topologies."""
     for folder in folders:
         with suppress(UserError):
             if topology := read_topology(folder / "topology.json"):
@@ -219,19 +222,19 @@ def _first_topology(folders: Iterable[Path]) -> Topology | None:
 def _statements_on_normal_values(
     tables: Mapping[str, Measurements], processor: str | None, topology: Topology | None
 ) -> Iterator[HostStatement]:
-    """Yield comparisons with published values, since all equal hosts can have the same fault."""
+    """Yield comparisons with published values, since equal hosts can all have the same fault."""
     for each in compare_with_published_values(tables.values(), processor, topology):
         text = text_of_macro("overview", "normal", each=each, hosts=len(tables))
         yield HostStatement(f"{text[:1].upper()}{text[1:]}.", is_problem=each.is_clearly_worse)
 
 
 def _read_table(folder: Path) -> Measurements | str:
-    """Return the tidy table of a folder, or a clause on why its host cannot be compared."""
+    """Return the tidy table in a folder, or a clause on why its host cannot be compared."""
     path = folder / MEASUREMENTS_FILE
     if not path.exists():
         return f"it has no {MEASUREMENTS_FILE}"
     try:
-        # Only valid rates and times are compared.
+        # Only valid values of rates and times are compared.
         measurements = Measurements.read(path).performance_rows().valid_rows()
         if measurements.rows[_REQUIRED].isna().any(axis=None):
             raise ValueError("a required column has no value")
@@ -245,7 +248,7 @@ def _read_table(folder: Path) -> Measurements | str:
 
 
 def _shared(column: pd.Series) -> NDArray[np.object_]:
-    """Return a column in which equal texts are one object, to save memory in a large fleet."""
+    """Return a column whose equal texts are one object, to save memory in a large fleet."""
     codes, values = pd.factorize(column)
     texts = [sys.intern(value) if type(value) is str else value for value in values]
     return np.array([*texts, None], dtype=object)[codes]
@@ -266,7 +269,7 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 def _statements_on_outliers(
     found: OutlierHosts, heat: HostsByResources, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
-    """Yield the sentences of a comparison; sentences on outlier hosts come first, with details."""
+    """Yield the sentences of a comparison; first, with details, the sentences on outlier hosts."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.deviating_resources(host.host)
@@ -277,18 +280,19 @@ def _statements_on_outliers(
 
 
 _SEVERITIES = (FINDING, *SEVERITIES)
-# A page has at most this many drawings. If it has more rows, only the worst hosts have drawings.
+# The page has at most this many drawings. If the page has more rows, only the worst hosts have
+# drawings.
 _MOST_DRAWN = 24
 
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A row of the page of all hosts: a host in one configuration."""
+    """A row of the page of all hosts, on a host in one configuration."""
 
-    # Summary of the host's report; for a host that was never measured, a summary without values.
+    # Summary of the host's report. The summary of a host that was never measured has no values.
     summary: ReportSummary
     link: str | None  # link to the report; None without a report
-    # Time and reason if the last run skipped the host, otherwise None.
+    # When and why the last run skipped the host; None if it did not skip the host.
     skipped: SkippedHost | None
     is_outlier: bool = False  # whether the host differs from equal hosts
     checks: NightlyChecks | None = None  # nightly checks of the host; None without checks
@@ -303,7 +307,7 @@ class OverviewRow:
 
     @property
     def severity(self) -> str:
-        """Return the worst severity: in the report, of the checks, or among equal hosts."""
+        """Return the worst severity of the report, the checks, and the comparison of hosts."""
         found = [self.worst_problem.severity]
         found += [PROBLEM] if self.is_outlier else []
         found += [WARNING] if self.checks and self.checks.needs_attention else []
@@ -311,7 +315,7 @@ class OverviewRow:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """Return the key that sorts rows: skipped hosts, then outlier hosts, then by severity."""
+        """Return the sort key of rows: skipped hosts, then outlier hosts, then by severity."""
         return self.skipped is None, not self.is_outlier, _SEVERITIES.index(self.severity)
 
     def best_value(self, resource: str, level: str) -> BestValue | None:
@@ -322,18 +326,18 @@ class OverviewRow:
 
 @dataclass(frozen=True)
 class ResourceColumn:
-    """A column of the overview: one resource at one level of the machine, such as one node."""
+    """A column of the overview: a resource at a level of the machine, such as one node."""
 
     number: int  # number of the resource on the page, from 0
     resource: str
     level: str
-    load: str  # benchmark, kernel and levels of the load; several loads if rows differ
-    unit: str  # unit of all values; "" if units differ: then each value has a unit
+    load: str  # benchmark, kernel and levels of the load, or of several loads
+    unit: str  # unit of all values; "" if each value has another unit
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The content of the page of all hosts: its rows, and the groups of equal hosts.
+    """The content of the page of all hosts, with its rows and the groups of equal hosts.
 
     `worst_problem_sentence` is the worst problem of all hosts.
     """
@@ -346,7 +350,7 @@ class Overview:
 
     @cached_property
     def columns(self) -> tuple[ResourceColumn, ...]:
-        """Return a column for each resource and level; the levels of a resource are together."""
+        """Return a column for each resource and level; levels of one resource are neighbours."""
         found: dict[str, dict[str, list[BestValue]]] = {}
         for row in self.rows:
             for resource, own in row.summary.resources.items():
@@ -373,10 +377,10 @@ class Overview:
 
 
 def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
-    """Write the page of all hosts into an HTML file in the folder of all hosts.
+    """Write the page of all hosts as an HTML file `output` in the folder of all hosts.
 
-    `summaries` are the paths of the `summary.json` of each report. A skipped host can have no
-    summary. A damaged summary is named on standard error and left out.
+    `summaries` has the path of the `summary.json` of each report. A skipped host can lack a
+    summary. A message on standard error names each damaged summary, which is left out.
     """
     read: dict[Path, ReportSummary] = {}
     for path in sorted(set(summaries)):
@@ -400,7 +404,7 @@ def _row(
     output: Path,
     checks: NightlyChecks | None,
 ) -> OverviewRow:
-    """Return the row of the page of all hosts for one report."""
+    """Return the row for one report in the page of all hosts."""
     html = path.with_name("report.html")
     link = path_relative_to_report(html, output) if html.exists() else None
     equal = [group for group in groups if summary.host in group.outlier_hosts]
@@ -430,7 +434,7 @@ def _worst_first(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
 
 
 def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
-    """Yield the rows: few rows all get drawings; of many rows, only the worst get drawings."""
+    """Yield the rows with drawings; of many rows, only the worst have drawings."""
     worst = _SEVERITIES.index(PROBLEM)
     for number, row in enumerate(rows):
         is_bad = _SEVERITIES.index(row.severity) <= worst
@@ -441,7 +445,7 @@ def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
 
 
 def _drawing(row: OverviewRow) -> str:
-    """Return the drawing of a row's machine; empty if a file for the drawing is not readable."""
+    """Return the drawing of a row's machine; "" if a file that it needs is not readable."""
     if row.folder is None or not (row.folder / MEASUREMENTS_FILE).exists():
         return ""
     with suppress(*_NO_TIDY_TABLE):
@@ -455,7 +459,7 @@ def _drawing(row: OverviewRow) -> str:
 
 
 def _sentence(rows: Iterable[OverviewRow]) -> str:
-    """Return a sentence on the worst problem of all hosts; a skipped host is the worst."""
+    """Return a sentence on the worst problem of all hosts; a skipped host is the worst problem."""
     wrong = sorted(
         (row for row in rows if row.skipped or row.severity != OK),
         key=lambda row: (row.summary.host, row.summary.configuration),

@@ -1,7 +1,7 @@
-"""Write a report: the page with all sections in the order of reading, and all other files.
+"""Write a report: the page with all sections in the order of reading, and further files.
 
 For each section, a function in a module of this folder returns data of the run, and a template in
-``templates/report`` shows these data. The files of a report are the figures, ``report.html``,
+``templates/report`` shows the data. The files of a report are the figures, ``report.html``,
 ``summary.json`` and ``summary.txt``.
 """
 
@@ -56,13 +56,13 @@ from chaosity.text_templates import texts_of_yaml_file
 
 FINDING = "finding"
 _MOST_LINES = 3
-# Levels of which a host has several places, such as one node.
+# Levels at which a host has several places: several nodes, several drives.
 _REPEATED = (LEVELS["node"], LEVELS["drive"])
 
 
 @dataclass(frozen=True)
 class ProblemAndSeverity:
-    """A problem and its severity: finding, problem, warning, note, unknown or (no problem) ok."""
+    """A problem and its severity: finding, problem, warning, note, unknown, or ok for none."""
 
     severity: str
     text: str
@@ -70,7 +70,7 @@ class ProblemAndSeverity:
 
 @dataclass(frozen=True)
 class BestValue:
-    """The best value of a resource at one level, with its place, as text."""
+    """The best value of a resource at one level, and its place, as texts."""
 
     level: str
     value: str
@@ -80,24 +80,25 @@ class BestValue:
 
 @dataclass(frozen=True)
 class ReportSummary:
-    """The summary of a host in one configuration; its JSON is the content of ``summary.json``."""
+    """The summary of a host in one configuration, which ``summary.json`` has as JSON."""
 
-    # host, configuration: names as in the tidy table.
+    # host, configuration: names of the host and the configuration in the tidy table.
     host: str
     configuration: str
     measured: str  # when the host was measured, as text
-    worst: tuple[ProblemAndSeverity, ...]  # the worst problems, the worst first
-    points: dict[str, int]  # number of points by status: valid, failed, missing
-    # Resource -> best values at one node or drive and at the largest level. Without these two
-    # levels, best values at all levels.
+    worst: tuple[ProblemAndSeverity, ...]  # the worst problems, beginning with the worst
+    points: dict[str, int]  # status (valid, failed, missing) -> number of points
+    # Resource -> best values at the level of one node or drive and at the largest level, or at all
+    # levels if these two levels are missing.
     resources: dict[str, tuple[BestValue, ...]]
-    # What was tested and what was not, if usable results have no findings; otherwise "".
+    # What was tested for anomalies and what was not, if usable results have no findings; otherwise
+    # "".
     tested: str = ""
     left_out: str | None = None  # when and why the last run skipped the host, or None
 
     @classmethod
     def from_file(cls, path: Path) -> ReportSummary:
-        """Return the summary in a file.
+        """Return the summary that a file has.
 
         Raises:
             UserError: the file is not a summary.
@@ -113,7 +114,7 @@ class ReportSummary:
 
 
 def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
-    """Return the summary of a run; `problems` has the findings and checks of the run."""
+    """Return the summary of a run; `problems` has its findings and checks."""
     return ReportSummary(
         host=run.host,
         configuration=run.configuration_name,
@@ -127,7 +128,7 @@ def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
 
 
 def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
-    """Return at most `_MOST_LINES` findings and problems, the worst first."""
+    """Return the worst findings and problems, at most `_MOST_LINES`, the worst first."""
     lines = [ProblemAndSeverity(FINDING, finding.title) for finding in found.findings]
     lines += [
         ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in found.problems
@@ -136,14 +137,14 @@ def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
 
 
 def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
-    """Return lines that say: simulated or not, left out by a budget, problems, and tests made."""
+    """Return lines on simulation, on points that a budget left out, on problems, and on tests."""
     notices = (run.measuring_time_text if run.is_simulated else None, run.coverage_text)
     worst = [f"{each.severity}: {each.text}" for each in summary.worst if each.severity != OK]
     return [*filter(None, notices), *worst, *filter(None, [summary.tested])]
 
 
 def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
-    """Return status -> number of points; a point with one failed replicate counts as failed."""
+    """Return status -> number of points; a point with any failed replicate counts as failed."""
     counts = {"valid": 0, "failed": 0, "missing": 0}
     for statuses in rows.groupby(["experiment", "point"])["status"].agg(set):
         counts[next(each for each in ("failed", "missing", "valid") if each in statuses)] += 1
@@ -153,7 +154,7 @@ def _points_by_status(rows: pd.DataFrame) -> dict[str, int]:
 def _best_values(
     measurements: Measurements, experiments: Iterable[Mapping[str, Any]]
 ) -> dict[str, tuple[BestValue, ...]]:
-    """Return resource -> best values, at the levels that `ReportSummary.resources` needs."""
+    """Return resource -> its best values at the levels that `ReportSummary.resources` has."""
     found: dict[str, dict[str, BestValue]] = {}
     for level in resource_levels([measurements], experiments):
         if len(level.cells[0]):
@@ -164,7 +165,7 @@ def _best_values(
 
 
 def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
-    """Return the values at one node or drive and at the largest level, or else at all levels."""
+    """Return the values at one node or drive and at the largest level, or else all values."""
     repeated = next((name for name in _REPEATED if name in values), None)
     if repeated is None:
         return values.values()
@@ -175,13 +176,13 @@ def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
 class NightlyChecks:
     """A summary of the nightly checks of a host."""
 
-    # check_count, last_check_time: number of checks, and time of the last check in UTC.
+    # check_count, last_check_time: number of checks, and end of the last check in UTC.
     check_count: int
     last_check_time: str
-    # (Point, loss as a share) for each point with a clear loss in the last check.
+    # (point, loss as a share) for each point that has a clear loss in the last check.
     clear_losses: tuple[tuple[str, float], ...] = ()
-    lasting_losses: tuple[LastingLoss, ...] = ()  # losses up to the last check, the largest first
-    error: str | None = None  # why the series cannot be read, or None
+    lasting_losses: tuple[LastingLoss, ...] = ()  # losses that last until now, the largest first
+    error: str | None = None  # why the checks cannot be read, or None
 
     @property
     def needs_attention(self) -> bool:
@@ -190,7 +191,7 @@ class NightlyChecks:
 
 
 def nightly_checks_of_folder(folder: Path) -> NightlyChecks | None:
-    """Return a summary of the checks in ``results/HOST/CONFIGURATION``; None without checks."""
+    """Return a summary of the nightly checks in ``results/HOST/CONFIGURATION``, or None."""
     try:
         rows = read_series(folder)
         steps = tuple(lasting_losses(rows))
@@ -217,19 +218,19 @@ class Section:
     title: str
     template: str
     data: Any
-    figures: tuple[FigureSection, ...] = ()  # the table of contents lists them below the section
+    figures: tuple[FigureSection, ...] = ()  # figures that the table of contents lists
 
 
 @dataclass(frozen=True)
 class ReportPage:
-    """The content of a report's page: what the head of the page shows, and all sections."""
+    """The content of a report's page: the values for the head of the page, and all sections."""
 
     run: Run
-    machine_drawing: str  # the machine as SVG, with the findings in it
+    machine_drawing: str  # the drawing of the machine as SVG, with its findings
     problems: ProblemsSection
     sections: tuple[Section, ...]
     version: str = __version__
-    folded = ("environment", "methodology")  # sections that a click opens
+    folded = ("environment", "methodology")  # sections that are closed until a click
 
     @property
     def figures_folder(self) -> str:
@@ -242,7 +243,7 @@ class ReportPage:
 
 
 def report_page(run: Run) -> ReportPage:
-    """Return the content of the page of a run, after drawing its figures."""
+    """Draw the figures of a run, and return the content of its page."""
     shown = numbered_findings(run.findings.anomalies)
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
@@ -251,7 +252,7 @@ def report_page(run: Run) -> ReportPage:
 
 
 def _files(run: Run) -> Facts:
-    """Return description of a file -> its path relative to the report, for the existing files."""
+    """Return description of a file -> path relative to the report, for existing files."""
     files = {
         name: path
         for name, path in texts_of_yaml_file("report")["files"].items()
@@ -261,7 +262,7 @@ def _files(run: Run) -> Facts:
     return {**files, "Figures as SVG, PNG and CSV": f"{folder}/"}
 
 
-# Id, title and template of each section, and the function that returns the section's data. If the
+# Id, title and template of a section, and the function that returns the section's data. If the
 # function returns None, the section is omitted.
 _Row = tuple[str, str, str, Callable[[Run], Any]]
 _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
@@ -292,7 +293,7 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
 
 
 def _sections(run: Run) -> Iterator[Section]:
-    """Yield all sections that have something to show, without the first section (problems)."""
+    """Yield all sections that have data, without the first section (problems)."""
     for name, title, template, section in _BEFORE_EXPERIMENTS:
         if (data := section(run)) is not None:
             yield Section(name, title, template, data)
@@ -306,7 +307,7 @@ def _sections(run: Run) -> Iterator[Section]:
 
 
 def write_report(run: Run) -> list[str]:
-    """Write the page of a run, its figures and its ``summary.json``; return the lines to print.
+    """Write page, figures and ``summary.json`` of a run; return the lines of `terminal_lines`.
 
     See `terminal_lines` for the lines.
     """
@@ -320,7 +321,7 @@ def write_report(run: Run) -> list[str]:
 
 
 def has_outdated_skip_note(folder: Path) -> bool:
-    """Return whether a report contradicts ``left_out.json`` on when the host was skipped."""
+    """Return whether a report and ``left_out.json`` contradict each other on a skip of the host."""
     reported = None
     with suppress(UserError):
         reported = ReportSummary.from_file(folder / "summary.json").left_out
@@ -329,9 +330,9 @@ def has_outdated_skip_note(folder: Path) -> bool:
 
 
 def rewrite_reports_of_host(host: Path, *, stale_only: bool) -> None:
-    """Write all reports of a host (``results/<host>``) again.
+    """Write all reports in ``results/<host>`` again.
 
-    With `stale_only`, only reports whose note on a skip of the host is wrong are written.
+    With `stale_only`, only those reports are written whose note on a skip of the host is wrong.
     """
     for html in sorted(host.glob("*/report.html")):
         folder = html.parent

@@ -1,4 +1,4 @@
-"""The section on problems: findings of the analysis, checks of results and host, failed points."""
+"""Make the section on problems: findings, checks of results and host, and failed points."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from chaosity.units import format_count, format_percent, join_with_and
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
-# A check that fails in more than this share of the records is a warning, otherwise a note.
+# If a check fails in more than this share of the records, the result is a warning, otherwise a
+# note.
 _WARNING_SHARE = 0.2
 # The report warns if clocks of nodes differ by more than this share. Clocks of equal nodes differ
-# by 1 or 2 %, and a limit of power or heat costs more.
+# by 1 or 2 %, and a limit of power or temperature costs more.
 _CLOCK_DIFFERENCE = 0.03
-# If a host has more nodes than this, the report shows only the lowest and the highest clock.
+# If a host has more nodes than this number, the report shows only the lowest and highest clock.
 _MOST_NODES = 8
 # The report shows at most this many findings; findings.json has all findings.
 MOST_FINDINGS = 8
@@ -40,11 +41,11 @@ _MOST_FAILED = 200
 
 @dataclass(frozen=True)
 class ResultCheck:
-    """The result of one check of a run's values, records or host."""
+    """The result of one check of the values, the records or the host of a run."""
 
     name: str  # name of the check, in two or three words
-    # One of SEVERITIES: problem (a result is missing or wrong), warning (results are valid, but
-    # with a limit), note, unknown (this machine does not report the value), ok.
+    # One of SEVERITIES: problem (a result is missing or wrong), warning (results are valid within
+    # limits), note, unknown (this machine does not report the value), ok.
     severity: str
     text: str  # the result, as a clause without a full stop
     advice: str | None = None  # what a user can do, or None
@@ -52,7 +53,7 @@ class ResultCheck:
 
 
 def check_results(run: Run) -> list[ResultCheck]:
-    """Return all checks of a run's values, records and host, the worst first."""
+    """Return the results of all checks of a run's values, records and host, the worst first."""
     rows, found = run.measurements.rows, run.findings
     broken = [figure.problem for figure in run.figures if figure.problem]
     usable = not found.unusable
@@ -73,7 +74,7 @@ def check_results(run: Run) -> list[ResultCheck]:
 
 
 def _normal_values(run: Run) -> list[ResultCheck]:
-    """Return a check for each published value of the host's processor that can be compared."""
+    """Return a check result for each comparable published value of the host's processor."""
     model = run.system_facts.get("cpu_model") or run.topology.cpu_model
     return [
         _check(
@@ -86,7 +87,7 @@ def _normal_values(run: Run) -> list[ResultCheck]:
 
 
 def _check(name: str, severity: str, **values: object) -> ResultCheck:
-    """Return a check with its texts in ``templates/texts/report.yaml``, filled with `values`."""
+    """Return a check result; its texts are in ``templates/texts/report.yaml``."""
     texts = texts_of_yaml_file("report")["checks"][name]
     wrong = severity in (PROBLEM, WARNING)
     advice, link = (texts.get(key) if wrong else None for key in ("advice", "link"))
@@ -131,7 +132,7 @@ def _drives(rows: pd.DataFrame) -> ResultCheck:
 
 
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
-    """Yield a check for each setting of the host that affects measured values."""
+    """Yield a check result for each setting of the host that affects measured values."""
     hypervisor = system.get("hypervisor")
     limits = topology_to_json(topology)["restrictions"].items()
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in limits if value)
@@ -139,7 +140,7 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
     governors = frequency["governors"] if frequency else []
     governor = " and ".join(map(str, governors)) or None
     mode, balancing = (settings.get(key) for key in ("transparent_huge_pages", "numa_balancing"))
-    # Setting -> (value, or None if the host does not report the setting; whether the value is good)
+    # Setting -> (value, or None if the host does not report it; whether the value is good)
     states: dict[str, tuple[object, bool]] = {
         "Virtual machine": (hypervisor, not hypervisor),
         "Processors and nodes": (listed, not topology.is_restricted),
@@ -156,14 +157,14 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
 
 def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
     most = rows.groupby("experiment", sort=False)["replicate"].max()
-    # A cell with one replicate has an interval if similar cells show the scatter.
+    # A cell with one replicate has an interval if the scatter of similar cells is known.
     known = set(rows.loc[rows.get("prior_cells", pd.Series(0, rows.index)) > 0, "experiment"])
     if single := [name for name in most.index[most == 1] if name not in known]:
         yield _check("Replicates", WARNING, single=single, experiments=len(most))
 
 
 def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield a check that compares the median clocks of nodes while loads run on all their cores."""
+    """Yield a result that compares the median clocks of nodes while all their cores run loads."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
     known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
@@ -188,7 +189,7 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
 
 
 def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
-    """Yield a result for each check that some records did not pass, unless it decides validity."""
+    """Yield a result for each check that some records failed, if it does not decide validity."""
     details: dict[str, dict[bool | None, list[str]]] = {}
     for summary in summaries:
         for check in summary.checks:
@@ -217,7 +218,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
 
 
 def _anomaly_search(findings: Findings) -> ResultCheck:
-    """Return a check that says what was tested for anomalies, and what was not tested."""
+    """Return a result that says what was tested for anomalies, and what was not tested."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
         return ResultCheck("Anomalies", UNKNOWN, text)
@@ -235,7 +236,7 @@ def _anomaly_search(findings: Findings) -> ResultCheck:
 
 @dataclass(frozen=True)
 class ShownFinding:
-    """A finding as the report shows it."""
+    """The texts of a finding in the report."""
 
     title: str  # the finding in one sentence
     text: str  # evidence: size of the loss, confidence, comparable cells
@@ -248,16 +249,16 @@ class ProblemsSection:
     """The content of the section on problems: findings, suspicions and checks."""
 
     findings: tuple[ShownFinding, ...]
-    omitted: int  # number of findings that only findings.json has
+    omitted: int  # number of findings that are only in findings.json
     suspicions: tuple[ShownFinding, ...]
     problems: tuple[ResultCheck, ...]  # checks that are not ok, the worst first
     passed: tuple[ResultCheck, ...]
-    # What was tested and what was not, if usable results have no findings; else "".
+    # What was tested for anomalies and what was not, if usable results have no findings; else "".
     no_problems: str
 
 
 def problems_section(run: Run) -> ProblemsSection:
-    """Return the content of the section on problems of a run."""
+    """Return the content of the section on the problems of a run."""
     found, checks = run.findings, check_results(run)
     text = no_problems_text(found.checked, found.untested, found.detectable_loss_percent)
     return ProblemsSection(
@@ -286,19 +287,19 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
 
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
-    """Return the anomalies with a number in the report, in order; at most `MOST_FINDINGS`."""
+    """Return the anomalies that have a number in the report, in order, at most `MOST_FINDINGS`."""
     return [anomaly for anomaly, _ in _first_findings_with_similar(anomalies)]
 
 
 def _first_findings_with_similar(
     anomalies: Sequence[Anomaly],
 ) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Return the findings that the report shows; the second of a pair are similar to the first."""
+    """Return the shown findings, each with the similar findings that were merged into it."""
     return merge_similar_contention(anomalies)[:MOST_FINDINGS]
 
 
 def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
-    """Return the anomalies in a folder's findings.json; an empty result without this file.
+    """Return the anomalies in a folder's findings.json; none if the file is missing.
 
     Raises:
         UserError: the file is not an output of ``chaosity anomalies --json``.
@@ -310,9 +311,10 @@ def read_anomalies(folder: Path) -> tuple[Anomaly, ...]:
 
 
 def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly, list[Anomaly]]]:
-    """Merge contention that is similar in several nodes; return all anomalies, the worst first.
+    """Return all anomalies, the worst first, each with similar contention in other nodes.
 
-    Contention in several nodes is one finding, since the design of the processor is its one cause.
+    Similar contention in several nodes becomes one finding, since the design of the processor is
+    its only cause.
     """
     merged: list[tuple[Anomaly, list[Anomaly]]] = []
     for anomaly in anomalies:
@@ -327,7 +329,7 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
 
 
 def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
-    """Return the name of the figure with most of an anomaly's cells; None if no figure has one."""
+    """Return the name of the figure with most cells of an anomaly; None if no figure has any."""
     rows = anomaly.rows_of_cells(run.measurements)[["point", "initiator", "target"]]
     cells = set(rows.itertuples(index=False, name=None))
     places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
@@ -343,16 +345,16 @@ def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
 
 
 def load_in_words(row: Mapping[Hashable, Any]) -> str:
-    """Return a load and its places in words: "memory (triad), node 0 to the memory of node 1"."""
+    """Return a load with its places in words: "memory (triad), node 0 to the memory of node 1"."""
     kernel = f" ({row['kernel']})" if isinstance(row.get("kernel"), str) else ""
     return f"{row['load']}{kernel}, {access_in_words(row['initiator'], row['target'])}"
 
 
 def failed_points_section(run: Run) -> dict[str, Any] | None:
-    """Return the first failed points and the number of omitted ones; None if no point failed.
+    """Return the first failed points and the number of further ones; None if no point failed.
 
-    Each point has the command lines of its loads in the first failed replicate, and the command
-    that measures this replicate again.
+    Each point comes with the command lines of its loads in the first failed replicate, and with the
+    command that measures this replicate again.
     """
     rows = run.measurements.rows
     by_replicate = {

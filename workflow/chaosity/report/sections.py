@@ -1,7 +1,7 @@
-"""The sections of a report's page: figures, experiments, the machine and its changes.
+"""Make sections of a report's page: figures, experiments, the machine and its changes.
 
-Each analysis of variance of an experiment begins with a sentence for readers who do not know F
-tests. The table of the variation and the levels of each factor follow.
+The text on an analysis of variance begins with a sentence for readers who do not know F tests. The
+table of the variation and the levels of each factor follow.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from chaosity.text_templates import (
 from chaosity.topology.devices import accelerator_texts
 from chaosity.units import format_count, group_thousands, join_with_and, metric_in_words
 
-# A figure with more marks than this number is shown as PNG. An SVG of so many marks takes a browser
-# about a second, and makes the page a megabyte larger.
+# A figure with more marks than this number is shown as PNG. To show an SVG with more marks takes a
+# browser about a second, and the SVG makes the page a megabyte larger.
 _MOST_INLINE_MARKS = 3000
-# Pixels on a screen for a point of a figure. Figures have the size of print, and are 25 % larger on
-# a screen, which is farther away.
+# Pixels on a screen for a typographic point of a figure. The sizes of figures are made for paper.
+# On a screen, which is farther away, figures are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
 _CODE = re.compile(r"`([^`]+)`")
-# Finds the width in the view box of an SVG, which is the figure's width in points.
+# Finds the third number in the view box of an SVG, which is the figure's width in points.
 _VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 
@@ -83,9 +83,9 @@ class FigureSection:
 
 
 def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
-    """Return a figure for a page; the files of the figure are in `folder`.
+    """Return a figure for a page; `folder` has the files of the figure.
 
-    The drawing is the SVG or, for a figure with very many marks, the PNG.
+    The drawing is the SVG, or the PNG if the figure has very many marks.
     """
     if not (figure.svg and figure.png):
         return FigureSection(figure, None, 0)
@@ -98,14 +98,13 @@ def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
 
 
 def path_relative_to_report(path: Path, output: Path) -> str:
-    """Return the URL of a path, relative to the folder of the page `output`."""
-    # A colon in a folder's name is quoted, since a browser would read it as the end of a URL's
-    # scheme.
+    """Return a path as a URL that is relative to the folder of the page `output`."""
+    # A colon in a folder's name is quoted, since to a browser a colon ends the scheme of a URL.
     return quote(Path(os.path.relpath(path, output.parent)).as_posix(), safe="/+=,~")
 
 
 def svg_as_image(data: bytes, description: str, where: str) -> str:
-    """Return an SVG of another program as an HTML image, in which no script can run.
+    """Return another program's SVG as an HTML image, in which no script can run.
 
     Raises:
         UserError: the bytes are not an SVG document; the error names the file `where`.
@@ -120,9 +119,9 @@ def _image(kind: str, data: bytes, description: str) -> str:
 
 
 def text_as_html(value: object) -> object:
-    """Return a text as HTML; return a value that is no text, such as a drawing, unchanged.
+    """Return a text as HTML, and any other value, such as a drawing, unchanged.
 
-    A number and its per cent sign stay on one line, and so do "n =" and its value. Words in
+    No line ends between a number and its per cent sign, or between "n =" and its value. Words in
     backticks are shown as code.
     """
     if type(value) is not str:
@@ -133,7 +132,7 @@ def text_as_html(value: object) -> object:
 
 
 def render_page(template: str, **values: object) -> str:
-    """Return the HTML of a filled page template; texts are escaped, drawings inserted unchanged."""
+    """Return the HTML of a page template; texts are escaped, and drawings inserted unchanged."""
     return _environment().get_template(template).render(**values)
 
 
@@ -153,19 +152,20 @@ def _environment() -> Environment:
 
 
 _TEXTS = "variance_analysis"
-# If the relation explains less than this share of the variation, the text does not name the share.
+# The text says how much of the variation the relation explains only from this percentage on.
 _RELATION_FROM_PERCENT = 50.0
-# If there are more combinations of levels than this number, the page only counts them.
+# If an interaction has more combinations of levels than this number, the page only counts them.
 _MOST_COMBINATIONS = 24
 
 
 def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
-    """Yield what the page shows of each analysis of variance of an experiment.
+    """Yield the values that the page shows of each analysis of variance of an experiment.
 
     `sentence` is the conclusion. `remote` is a text that compares remote with local values, or
-    None. `terms` has the rows of the table of variation, except the row of the total. `levels` has
+    None. `terms` has the rows of the table of variation, without the row of the total. `levels` has
     the rows of each factor. `interactions` has the rows of each significant or important
-    interaction. If these rows are too many, `omitted` has their number instead.
+    interaction. If a factor or interaction has too many rows, it has their number `omitted`
+    instead.
     """
     for study, analysis in run.variance_analyses:
         if study.experiment == experiment:
@@ -199,7 +199,7 @@ def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
 
 
 def _words(name: str) -> str:
-    """Return the words for a column: the title of an axis of this column, or the name in words."""
+    """Return the words for a column: the title that its axis has, or else its name in words."""
     title = str(
         texts_of_yaml_file("axes")["titles"].get(name, name.replace("_", " ").replace(".", " "))
     )
@@ -207,14 +207,14 @@ def _words(name: str) -> str:
 
 
 def _readable(sentence: str, study: AnovaStudy) -> str:
-    """Return a sentence with words for the names of factors, and with multiplication signs."""
+    """Return a sentence in which factors have words as names, and x is a multiplication sign."""
     for name in study.factors:
         sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words(name), sentence)
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
 def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
-    """Return a text that compares remote with local values; None if the study has no relation."""
+    """Return a text that compares remote with local values; None if the study lacks one of them."""
     contrast, share = (
         study.contrast_of_remote_against_local(analysis),
         study.percent_explained_by_relation(analysis),
@@ -235,14 +235,14 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
 
 
 def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str, Any]]:
-    """Yield the significant or important interactions of two factors, with the rows to show."""
+    """Yield the significant or important interactions of two factors, with their rows."""
     for name in [term.name for term in analysis.terms if term.significant or term.important]:
         if own := [each for each in analysis.interactions if each.term == name]:
             yield {"name": _readable(name, study), **_few(own, _MOST_COMBINATIONS)}
 
 
 def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
-    """Return the rows of a factor's levels if they are few, and a text on its widest difference."""
+    """Return the rows of a factor's levels if they are few, and a text on the widest difference."""
     own = [each for each in analysis.effects if each.factor == factor]
     pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
@@ -253,17 +253,17 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, 
 
 
 def _few(rows: list[Any], most: int) -> dict[str, Any]:
-    """Return at most `most` rows as `rows`; if there are more, only their number as `omitted`."""
+    """Return `rows`, or if there are more than `most` rows, only their number as `omitted`."""
     few = len(rows) <= most
     return {"rows": rows if few else [], "omitted": 0 if few else len(rows)}
 
 
 def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the page shows of an experiment; `document` is the YAML of the experiment.
+    """Return the values that the page shows of an experiment, whose YAML is `document`.
 
-    `without_points` has the titles of figures for which this machine has no points. `broken` is
-    title -> error, for figures that could not be drawn. `remarks` has the metrics without a value,
-    each with the reason, and the messages of tools in valid runs.
+    `without_points` has the titles of figures for which this machine has no points. `broken` maps
+    the title of each figure that could not be drawn to the error. `remarks` has the metrics without
+    a value, each with the reason, and the messages of tools in valid records.
     """
     name = document["experiment"]
     rows = run.measurements.where(experiment=name).rows
@@ -281,9 +281,9 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
-    """Yield a line for each load and each reason why metrics have no value in valid rows."""
+    """Yield a line for each load and each reason why metrics of valid rows have no value."""
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
-    metrics: dict[tuple[str, str], list[str]] = {}  # load and reason -> metrics
+    metrics: dict[tuple[str, str], list[str]] = {}  # (load, reason) -> metrics
     for key, group in without.groupby(["load", "metric"], sort=False):
         load, metric = map(str, key)
         total = ((rows["load"] == load) & (rows["metric"] == metric)).sum()
@@ -293,21 +293,21 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
         yield f"{join_with_and([*dict.fromkeys(names)])} of {load}: not measured: {reason}"
 
 
-# `Facts` is name -> value, `FactGroups` is part of the host -> name -> value.
+# `Facts` maps a name to a value. `FactGroups` maps a part of the host to its facts.
 Facts = dict[str, str]
 FactGroups = dict[str, Facts]
-# The report gives the precision that this share of the cells reaches, and the worst precision.
+# The report has the precision that at least this share of the cells reach, and the worst precision.
 _MOST_CELLS = 0.9
 
 
 def fill_fact_templates(templates: Mapping[str, str], **values: object) -> Facts:
-    """Return name of a fact -> filled template, for each template with a non-empty result."""
+    """Return name of a fact -> its filled-in template, without empty results."""
     texts = {name: fill_text_template(template, **values) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text}
 
 
 def machine_section(run: Run) -> dict[str, Any]:
-    """Return what the page shows of the machine: facts, nodes, drives, and lstopo's drawing.
+    """Return the values for the page on the machine: facts, nodes, drives, lstopo's drawing.
 
     Raises:
         UserError: the drawing is not an SVG file.
@@ -332,7 +332,7 @@ def machine_section(run: Run) -> dict[str, Any]:
 
 
 def host_state_section(run: Run) -> FactGroups:
-    """Return the versions of all programs, and all values of the component "system"."""
+    """Return the versions of all programs, and all facts of the component "system"."""
     groups: dict[str, dict[str, object]] = {"general": {}}
     for key, value in run.system_facts.items():
         if isinstance(value, Mapping):
@@ -352,7 +352,7 @@ def host_state_section(run: Run) -> FactGroups:
 
 
 def _programs(run: Run) -> Facts:
-    """Return program -> its version, or all versions if records have different versions."""
+    """Return program -> its version, or several versions if records differ."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     for programs in (
         run.system_facts.get("tools"),
@@ -375,7 +375,7 @@ def methods_section(run: Run) -> Facts:
     known = cells[cells["precision"].notna()]
     moderated, tested = known[known["prior_cells"] > 0], cells["outliers"].notna()
     checks = [check for summary in summaries for check in summary.checks if check["decisive"]]
-    # "memory: pages" and "storage: pages" are the same check of different loads.
+    # "memory: pages" and "storage: pages" are one check of two loads, so the load is removed.
     checked = Counter(check["name"].split(": ")[-1] for check in checks)
     passed = Counter(check["name"].split(": ")[-1] for check in checks if check["passed"])
     replicates = rows.groupby("experiment", sort=False)["replicate"]
@@ -395,7 +395,8 @@ def methods_section(run: Run) -> Facts:
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        # The methods show `chaosity explain` of one row as an example. A valid row is preferred.
+        # The section on methods has `chaosity explain` of one row as an example, if possible of a
+        # valid row.
         explained=rows.sort_values(
             "status", key=lambda status: status != "valid", kind="stable"
         ).iloc[0],
@@ -420,13 +421,13 @@ def methods_section(run: Run) -> Facts:
 
 
 def _range_text(values: pd.Series) -> str:
-    """Return the lowest and the highest whole number: "3 to 8"; empty without values."""
+    """Return the lowest and the highest whole number as text: "3 to 8"; "" without values."""
     ends = [] if values.empty else [int(values.min()), int(values.max())]
     return " to ".join(map(str, dict.fromkeys(ends)))
 
 
 def _stopping_rules(run: Run) -> Facts:
-    """Return category -> its stopping rule in words, for each measured category."""
+    """Return category of loads -> stopping rule in words, for each measured category."""
     measured = set(run.measurements.rows["category"].dropna())
     return {
         f"Stopping rule, {category.replace('_', ' ')}": fill_text_template(
@@ -437,22 +438,23 @@ def _stopping_rules(run: Run) -> Facts:
     }
 
 
-# The report shows at most this many changes, the newest; the files of components have all changes.
+# The report shows at most this many changes, the newest first; the files of components have all.
 _MOST_CHANGES = 4
-# The table of a change has at most this many largest losses, and as many largest gains.
+# The table of a change has at most this many points with the largest losses, and at most as many
+# with the largest gains.
 _MOST_POINTS = 6
-# Component -> its states, see `components.read_component_histories`.
+# Component -> states of the component, see `components.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]
 
 
 def component_changes_section(run: Run) -> dict[str, Any] | None:
-    """Return the changes of components with values before and after a change; None without such.
+    """Return the changes of components, with values before and after each change, or None.
 
-    The newest change is first. `lowest` and `highest` have the points with the largest losses and
-    gains. `omitted` is the number of points, or of changes, that are not shown. `not_comparable` is
+    The newest change comes first. `lowest` and `highest` have the points with the largest losses
+    and gains. `omitted` is the number of points or changes that are not shown. `not_comparable` is
     the number of points whose definition also changed.
     """
-    # The package `compare` cannot be used here, since each cell has its own two periods.
+    # The room `compare` cannot be used here, since different cells have different periods.
     cells = compare_neighbouring_periods(run.history)
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
@@ -465,7 +467,7 @@ def component_changes_section(run: Run) -> dict[str, Any] | None:
 def _change(
     changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
 ) -> dict[str, Any]:
-    """Return a change: the components that changed together, and the points measured again."""
+    """Return a change: the components that changed together, and the points with new values."""
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
     lowest = list(map(_changed_point, comparable.to_dict("records")))
     number, highest = len(lowest), list[Any]()
@@ -487,7 +489,7 @@ def _change(
 def _changed_component(
     name: str, before: str | None, after: str | None, states: Sequence[ComponentState]
 ) -> dict[str, Any]:
-    """Return a component's name, what happened to it and when, and its changed values."""
+    """Return a component's name, what happened to the component and when, and its new values."""
     contents = {state.since: dict(state.content or {}) for state in states}
     old, new = contents.get(str(before), {}), contents.get(str(after), {})
     moments = [f"{at[:16].replace('T', ' ')} UTC" if at else "an unknown time"
@@ -505,7 +507,7 @@ def _changed_component(
 
 
 def _effect_sentence(rows: pd.DataFrame) -> str:
-    """Return a text on how many values increased, decreased or did not change, and how much."""
+    """Return a text on how many values increased, decreased or did not change, and by how much."""
     if rows.empty:
         return "No point of the changed component has valid values before and after the change."
     low, high = rows["ratio_low"], rows["ratio_high"]
@@ -523,7 +525,7 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
 
 
 def _changed_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
-    """Return a cell's values before and after a change, and the ratio after / before."""
+    """Return a cell's values before and after a change, and their ratio (after / before)."""
     before, after = (
         Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})
         for side in ("before", "after")
