@@ -1,4 +1,4 @@
-"""Start Ansible's programs, and read its inventory, which alone describes hosts.
+"""Start Ansible's programs, and read the hosts from Ansible's inventory.
 
 Ansible itself reads the inventory and evaluates its values, so groups, variables, expressions and
 vaults have the same meaning as in the playbooks.
@@ -26,20 +26,21 @@ from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repos
 from chaosity.errors import UserError, check_name_is_allowed, malformed_as_user_error
 from chaosity.topology.topology_sources import LIVE
 
-# Prefix of the workflow's own variables; all others belong to the roles and to Ansible.
+# Prefix of the variables that the workflow reads; all other variables are for the roles and for
+# Ansible.
 _PREFIX = "chaosity_"
-# The template that Ansible evaluates, and the variable with the folder of runner and kernels. This
-# variable also counts as a connection variable.
+# The template that Ansible evaluates, and the variable that names the folder of the runner and of
+# the kernels. This variable also counts as a connection variable.
 _VALUES = ROOT / "templates/inventory_values.j2"
 _OWN_FOLDER = "chaosity_directory"
-# A value of a variable that says how to connect.
+# The value of a connection variable, which says how to connect to a host.
 Variable = str | int | float | bool
-# This text in `chaosity_topology` of a simulated host stands for the run's configuration.
+# In `chaosity_topology` of a simulated host, this text stands for the configuration of the run.
 CONFIGURATION = "{configuration}"
 # The name of a host is also the name of a folder, and a part of commands and of Snakemake's rules.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
-# A parent process shares Ansible's answer as a file in memory: the environment variable with the
-# path of this file, and the name of the file.
+# A parent process shares Ansible's answer with its child processes as a file in memory. The two
+# values are the environment variable with the path of this file, and the name of the file.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
@@ -49,7 +50,8 @@ class InventoryHost:
 
     name: str  # name of the host in the inventory
     variables: HostVariables  # variables of the host that begin with ``chaosity_``
-    # Connection to the host, and paths of the programs there; for this machine only "local".
+    # Variables of the connection to the host, and paths of the programs there; for this machine
+    # only the connection "local".
     connection_variables: Mapping[str, Variable] = field(default_factory=dict)
 
     @property
@@ -60,7 +62,7 @@ class InventoryHost:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the host is simulated: its records come from a description."""
+        """Return whether the host is simulated, so that its records come from a description."""
         return "chaosity_simulated" in self.variables
 
     @property
@@ -73,7 +75,8 @@ class InventoryHost:
         """Return how commands reach the host: ``local`` or ``ssh``.
 
         Raises:
-            UserError: the host has another connection of Ansible's, which is not supported.
+            UserError: the host has another type of connection, which Ansible supports but this
+                workflow does not.
         """
         variable = self.connection_variables.get("ansible_connection", "ssh")
         given = str(variable).removeprefix("ansible.builtin.")
@@ -88,8 +91,8 @@ class InventoryHost:
 def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     """Return host -> variables that the workflow needs, as Ansible evaluates them.
 
-    A process keeps Ansible's answer, since Ansible takes a second for a thousand hosts. A child
-    process uses the answer that its parent process shares.
+    A process keeps Ansible's answer for later calls, since Ansible takes a second for a thousand
+    hosts. A child process uses the answer that its parent process shares.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it or evaluate a value.
@@ -102,11 +105,12 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     expression = f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_VALUES))}) }}}}"
     command = [
         *(*ansible_command("ansible"), "--inventory", inventory, "--playbook-dir", str(ROOT)),
-        # The action connects to no host. It runs for a host of the inventory, since only then does
-        # Ansible evaluate connections that depend on variables such as `inventory_dir`.
+        # The action `debug` connects to no host. The action runs for a host of the inventory, since
+        # only then does Ansible evaluate connections that depend on variables such as
+        # `inventory_dir`.
         *("all[0]", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": expression})),
     ]
-    # The answer may hold passwords, so it must not be in a log.
+    # Ansible's answer may contain passwords, so Ansible must not write it to a log.
     own = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_LOG_PATH": os.devnull}
     answer = subprocess.run(
         command,
@@ -114,15 +118,15 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        # In a session of its own, Ansible has no terminal on which it could wait for a password.
+        # In a new session, Ansible has no terminal on which it could wait for a password.
         start_new_session=True,
     )
-    # ansible.cfg makes it an error if no file can be parsed. But in a folder that others can write,
-    # Ansible ignores ansible.cfg, and only prints this message.
+    # With ansible.cfg, Ansible exits with an error if it can parse no file. But in a folder that
+    # others can write, Ansible ignores ansible.cfg, and only prints "Unable to parse".
     if answer.returncode or "Unable to parse" in answer.stderr:
         raise _unreadable(answer.stderr + answer.stdout, inventory)
     found: dict[str, dict[str, Any]] = {}
-    if not answer.stdout.strip():  # an inventory without hosts
+    if not answer.stdout.strip():  # the inventory has no hosts
         return found
     with malformed_as_user_error("Ansible prints no values", inventory):
         values = json.loads(answer.stdout[answer.stdout.index("{") :])["msg"] or ""
@@ -132,10 +136,11 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
 
 
 def _unreadable(errors: str, inventory: str) -> UserError:
-    """Return the error for an inventory, with the file and reason in what Ansible printed."""
-    # Ansible's last line on a value names the place of this value. Ansible tries to read a file
-    # with several plugins, and prints for each plugin why this failed. Only the reason of the
-    # plugin for the file's format helps. Ansible gives no line numbers for a JSON file.
+    """Return the error for an inventory that Ansible could not read, from what Ansible printed."""
+    # The last line that Ansible prints on a value names the place of this value. Ansible tries to
+    # read a file with several plugins, and prints for each plugin why the plugin failed. Only the
+    # reason of the plugin for the file's format helps. Ansible gives no line numbers for a JSON
+    # file.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
     if "Task failed" in errors and values:
         reason, source, line = values[-1]
@@ -179,9 +184,9 @@ def share_inventory_with_child_processes(inventory: str) -> None:
 def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
     """Return the evaluated inventory that a parent process shares in memory.
 
-    The result is None if no parent process shares this inventory. On another machine, for example
-    in a Slurm job, the path in the environment leads to no file or to a file of another program.
-    The result is None in this case, too.
+    The result is None if no parent process shares this inventory. The result is also None on
+    another machine, for example in a Slurm job, where the path in the environment leads to no file
+    or to a file of another program.
     """
     path = Path(os.environ.get(_SHARED_ANSWER_VARIABLE, "/"))
     try:
@@ -194,7 +199,7 @@ def _read_shared_answer(inventory: str) -> dict[str, Any] | None:
 
 
 def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[InventoryHost]:
-    """Return the hosts of an inventory (a file or folder) with `wanted` names, or all if empty.
+    """Return the hosts of an inventory (a file or folder) with the names `wanted`, by default all.
 
     Raises:
         UserError: a wanted host is unknown, the inventory has no host, or a variable is wrong.
@@ -236,15 +241,15 @@ def ansible_command(program: str) -> list[str]:
     active. The command sets a locale with UTF-8, because Ansible refuses any other locale.
 
     Raises:
-        UserError: Ansible is not installed, or this user lacks a home folder or an account. For the
-            last two, Ansible's own error would not name the cause.
+        UserError: Ansible is not installed, or this user lacks a home folder or an account.
+            Ansible's error for a user without home folder or account would not name the cause.
     """
     beside = Path(sys.executable).with_name(program)
     found = str(beside) if beside.exists() else shutil.which(program)
     if found is None:
         raise UserError(f"{program} is not installed", remedy="run make in the repository")
     own = Path(os.environ.get("ANSIBLE_HOME") or "~/.ansible")
-    with suppress(RuntimeError):  # this user has neither HOME nor an account
+    with suppress(RuntimeError):  # the user has neither the variable HOME nor an account
         own = own.expanduser()
     existing = next(folder for folder in (own, *own.parents) if folder.exists())
     if not own.is_absolute() or not os.access(existing, os.W_OK):

@@ -70,9 +70,11 @@ from chaosity.topology.topology_sources import LIVE, read_description
 
 T = TypeVar("T")
 _DESCRIPTION_FILE = "description.json"
-# lstopo may take two minutes on a host with a slow driver; the tools' versions take seconds.
+# Longest time in which a host describes itself. lstopo may take two minutes on a host with a slow
+# driver; printing the versions of the tools takes seconds.
 _DESCRIBE_SECONDS = 180
-# Number of hosts that are discovered at the same time. Each needs one waiting process here.
+# Number of hosts that are discovered at the same time. For each of these hosts, one process waits
+# on the controller.
 _HOSTS_AT_ONCE = 16
 _PROVISION = "run ansible-playbook provision.yml"
 _LET_SUDO = (
@@ -100,7 +102,8 @@ def checked_tool_versions_and_hashes(
 ) -> dict[str, str]:
     """Return tool -> text with the tool's version and hash on a host.
 
-    `needs` are the required tools, `seen` the same tools on the host, in the same order.
+    `needs` are the required tools; `seen` has the facts of the same tools on the host, in the same
+    order.
 
     Raises:
         UserError: a tool is missing or too old; the error says how to install it.
@@ -109,7 +112,7 @@ def checked_tool_versions_and_hashes(
     for need, tool in zip(needs, seen, strict=True):
         name, version = need["program"], tool["version"] or ""
         if tool["path"] is None and need.get("optional"):
-            continue  # only the points of this tool fail, and their records have the reason
+            continue  # only the points of this tool fail, and give the reason in their records
         if tool["path"] is None:
             raise UserError("the program is not installed", name, need["install"])
         oldest = need.get("at_least")
@@ -122,7 +125,8 @@ def checked_tool_versions_and_hashes(
 
 def _slurm_transport(host: InventoryHost, config: Config) -> TransportCommands:
     """Return the commands that start the runner on a node of Slurm, as a job in the queue."""
-    # The job runs the programs of this installation, on a file system that the node shares.
+    # The job runs the programs of this installation, which is on a file system that the node can
+    # read.
     name, nodes = slurm_node_name(host.name, host.variables), list_slurm_nodes()
     where = f"host {host.name}"
     if name not in nodes:
@@ -154,7 +158,7 @@ def _request_description(
     path: Path,
     queue_seconds: float = 0,
 ) -> FactsForDiscovery:
-    """Ask a host to describe itself, save the answer to `path`, and return the facts in it."""
+    """Ask a host to describe itself, save its answer to `path`, and return the facts."""
     command, environment = runner_command_line(transport, "--describe"), None
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
@@ -175,7 +179,7 @@ def _request_description(
         text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
         if re.match(r"sudo: |Sorry, user", last):
             raise UserError(text, where, _LET_SUDO)
-        # The last error of the runner may already end with a remedy.
+        # The last error of the runner may already name a remedy after a semicolon.
         raise UserError(text, where, None if "; " in last else _PROVISION)
     write_atomically(path, answer.stdout)
     facts = cast(FactsForDiscovery, read_description(path))
@@ -202,11 +206,11 @@ def _ask_live_host(
 def find_unready_hosts(
     hosts: Sequence[InventoryHost], config: Config, results: Path
 ) -> dict[str, UserError]:
-    """Return host -> error, for hosts that already lack something before they are rebooted.
+    """Return host -> error for each host that lacks something; hosts are asked before a reboot.
 
-    Hosts are asked at the same time. Their descriptions are written below `results`, and
-    ``left_out.json`` of an unready host has the reason. Simulated hosts are not asked. Nodes of
-    Slurm are not asked either, because their answer would wait in the queue.
+    All hosts are asked at the same time. Their descriptions are written below `results`, and
+    ``left_out.json`` of a host that lacks something has the reason. Simulated hosts are not asked.
+    Nodes of Slurm are not asked either, because their answers would wait in the queue.
     """
     benchmarks = load_benchmark_of_each_category(config).values()
     needs = [benchmark.document["needs"] for benchmark in benchmarks]
@@ -223,9 +227,10 @@ def find_unready_hosts(
 def _do_for_hosts(
     work: Callable[[InventoryHost], T], hosts: Sequence[InventoryHost], results: Path
 ) -> tuple[list[T], dict[str, UserError]]:
-    """Do some work for several hosts at the same time.
+    """Call `work` for several hosts at the same time.
 
-    Returns the results of the work, and host -> error for each host that is skipped.
+    Returns the results of the calls, and host -> error for each host whose call failed; these hosts
+    are skipped.
     """
 
     def work_or_skip(host: InventoryHost) -> tuple[list[T], dict[str, UserError]]:
@@ -271,8 +276,8 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
     if file:
         machine = read_machine_description(path_as_given_or_in_repository(file), topology)
         topology = firmware_topology(machine, topology, host.name, datetime.now(UTC).date())
-        # The description is part of the system component, so a change of the description makes the
-        # workflow measure again.
+        # The description of a simulated machine is part of its system component, so a change of the
+        # description makes the workflow measure again.
         programs = [document.get("simulation") for document in documents]
         tools = {"simulated machine": json_fingerprint([machine, programs])}
         live_facts = {"transport": {"kind": SIMULATED, "way": [], "runner": []}}
@@ -309,7 +314,8 @@ def _json_text(document: object) -> str:
 def needs_no_connection(host: InventoryHost, config: Config) -> bool:
     """Return whether a host needs neither SSH nor Slurm.
 
-    Such a host is this machine, or is known only from a file with its topology.
+    A host needs no connection if it is this machine, or if it is known only from a file with its
+    topology.
     """
     live, local = host.topology_source == LIVE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
@@ -324,7 +330,7 @@ def discover_hosts(
 
     `inventory` are the hosts to discover; by default the hosts that the config names. The files of
     discovery are written below `results`; by default the folder that the config names. Several
-    hosts are discovered at the same time. ``left_out.json`` of a skipped host has the reason, too.
+    hosts are discovered at the same time. ``left_out.json`` of a skipped host also has the error.
 
     Raises:
         UserError: the inventory is wrong, or no host could be discovered.

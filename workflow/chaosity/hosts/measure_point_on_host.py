@@ -1,11 +1,11 @@
 """Measure one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
 
 A rule of the workflow runs this command on the controller. If the host is this machine, the command
-calls the runner directly. Otherwise, the command starts ``chaosity-run`` on the host over SSH,
-writes the point to the standard input of the runner, reads the record from its standard output, and
-saves the record on this machine atomically. If the connection is lost during a measurement, the
-host is marked as skipped. The host's other points then fail at once, and the next run measures
-these points.
+measures the point in its own process. Otherwise, the command starts ``chaosity-run`` on the host
+over SSH, writes the point to the standard input of the runner, reads the record from its standard
+output, and saves the record on this machine atomically. If the connection is lost during a
+measurement, the host is marked as skipped. The other points of a skipped host fail at once, and the
+next run measures these points.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from chaosity.result_folders import read_skipped_host, write_skipped_host_note
 from chaosity.runner.guardian_process import kill_this_process_and_descendants
 from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measure_point
 
-# Time that a measurement may take beyond the point's own limit, to wait for another measurement on
-# the host, to touch the memory, and to connect.
+# Time in seconds that a measurement may take in addition to the time limit of its point. In this
+# time, the measurement connects, waits for another measurement on the host, and touches the memory.
 EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
 # Interval in seconds at which a measurement checks that the process of `--below` still exists.
 _ALIVE_SECONDS = 1.0
-# Exit statuses: NO_RECORD if the point has no record, HOST_LOST if the whole host is skipped.
+# Exit statuses: NO_RECORD if only this point has no record, HOST_LOST if its host is skipped.
 NO_RECORD, HOST_LOST = 1, 3
 
 
@@ -67,7 +67,8 @@ class DiscoveredHostDocument(TypedDict):
     source: str
     transport: TransportCommands
     boot_id: NotRequired[str | None]
-    equal_hosts: NotRequired[str]  # only hosts with the same text are compared as equal hosts
+    # Hosts are compared as equal hosts only if they have the same text.
+    equal_hosts: NotRequired[str]
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -86,7 +87,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def _connection_failure(transport: TransportCommands) -> str | None:
-    """Return the reason if the host does not answer; None if it answers."""
+    """Return the reason why the host does not answer; None if it answers."""
     command = runner_command_line(transport, "--help")
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -134,7 +135,7 @@ def _say(text: str) -> None:
 
 def _simulate(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on the simulated host whose results are in `folder`."""
-    # This slow import is here, so that a measurement of a real host does not import the simulation.
+    # The import of the simulation is slow, so a measurement of a real host leaves it out.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
 
     model = open_machine_model(folder / point["configuration"], point["host"])
@@ -158,8 +159,8 @@ def measure_replicate(
 ) -> Record:
     """Measure one replicate of a point on its host and return the record.
 
-    `host` is from ``host.json``, `folder` is ``results/HOST``. `spent_before` matters only on this
-    machine, see `measure_point`.
+    `host` is from ``host.json``, `folder` is ``results/HOST``. `spent_before` is only used if the
+    host is this machine, see `measure_point`.
 
     Raises:
         HostLostOrChangedError: the host no longer answers.
@@ -170,7 +171,7 @@ def measure_replicate(
         return _measure_over_ssh(transport, point, replicate)
     if transport["kind"] == SIMULATED:
         return _simulate(point, replicate, folder)
-    # The host is this machine; with Slurm, it is the node on which this process runs.
+    # The host is this machine; with Slurm, this process already runs on the node that is measured.
     return measure_point(point, replicate, spent_before=spent_before)
 
 

@@ -1,6 +1,6 @@
 """Make the command line that runs the runner on a host: locally, over OpenSSH or through Slurm.
 
-OpenSSH keeps one connection per host open. Ansible's own variables configure OpenSSH, and
+OpenSSH keeps one connection per host open. Ansible's connection variables configure OpenSSH, and
 ssh_config(5) explains the options of OpenSSH. OpenSSH always checks the host's key, and refuses an
 unknown or changed key.
 """
@@ -21,17 +21,18 @@ from chaosity.errors import UserError
 
 LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
 # Default folders of the programs that provisioning installs. If the user who logs in runs the
-# programs, the folder is the first, below the home folder; if root runs them, it is the second.
-# roles/inventory/vars/main.yml has the same rule.
+# programs, the folder is HOME_DIRECTORY below the home folder; if root runs the programs, the
+# folder is ROOT_DIRECTORY. roles/inventory/vars/main.yml has the same rule.
 HOME_DIRECTORY, ROOT_DIRECTORY = ".local/share/chaosity", "/opt/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
-# OpenSSH uses the first of two equal options. So these options overrule those of the inventory.
+# OpenSSH uses the first of two equal options, so REQUIRED_OPTIONS overrule options of the
+# inventory.
 REQUIRED_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
-    "ControlPersist": "300",  # seconds; the next point begins long before
+    "ControlPersist": "300",  # in seconds; the next point begins long before this time
 }
-# The inventory may overrule these options.
+# Options of OpenSSH that the inventory may overrule.
 DEFAULT_OPTIONS = {
     "BatchMode": "yes",  # never ask for a password, since nobody watches a run
     "ConnectTimeout": "10",
@@ -39,7 +40,7 @@ DEFAULT_OPTIONS = {
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
 }
-# OpenSSH's own exit status after a connection error; other statuses are from the remote program.
+# Exit status of OpenSSH after a connection error; other statuses are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 # Text in OpenSSH's messages -> cause of the error. In each cause, "it" means the host.
@@ -62,15 +63,16 @@ class TransportCommands(TypedDict):
     """The commands that reach a host and start the runner there, as host.json has them."""
 
     kind: str  # `LOCAL`, `SSH`, `SLURM` or `SIMULATED`
-    way: list[str]  # the command that runs a program on the host; empty for this machine
+    # First words of a command that runs a program on the host; empty for this machine.
+    way: list[str]
     runner: list[str]  # the command that starts the runner on the host
 
 
 def runner_command_line(transport: TransportCommands, *arguments: str) -> list[str]:
-    """Return the runner's command line with these arguments, for a process without a shell.
+    """Return the words of the command that starts the runner with some arguments, without a shell.
 
-    OpenSSH passes the command as one text to a shell on the host. So the words of a command for
-    OpenSSH are quoted for that shell.
+    OpenSSH passes the command as one text to a shell on the host, so each word of a command for
+    OpenSSH is quoted for this shell.
     """
     words = [*transport["runner"], *arguments]
     return [*transport["way"], *([shlex.join(words)] if transport["kind"] == SSH else words)]
@@ -110,8 +112,9 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
         str(variables.get(f"ansible_ssh_{which}_args") or "") for which in ("common", "extra")
     )
     address = str(variables.get("ansible_host") or name)
-    # If OpenSSH's %C were the socket's name, two hosts of the inventory with the same address but
-    # different keys or options would share a connection and one check of the host key.
+    # The name of the socket is a hash of the complete command. If the name were OpenSSH's %C, two
+    # hosts of the inventory with the same address but different keys or options would share a
+    # connection and one check of the host key.
     own = hashlib.sha256(repr((name, address, port, user, key, extra)).encode()).hexdigest()[:16]
     return [
         "ssh",
@@ -129,8 +132,8 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
 def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
     """Return the transport of a host that is reached over OpenSSH.
 
-    `variables` are the host's ``ansible_*``, with their meaning in Ansible's ssh connection, and
-    the paths of the roles `runner` and `kernels`.
+    `variables` are the variables ``ansible_*`` of the host, with their meaning in Ansible's ssh
+    connection, and the paths that the roles `runner` and `kernels` use.
 
     Raises:
         UserError: OpenSSH's client is not installed.
@@ -154,7 +157,7 @@ def _is_true(value: object) -> bool:
 def ssh_command_with_password(
     command: Sequence[str], password: str
 ) -> tuple[list[str], dict[str, str]]:
-    """Return a command that opens the connection with a password, and its environment variables.
+    """Return a command that connects with a password, and the environment variables for it.
 
     No argument list contains the password. OpenSSH calls ``chaosity-askpass``, which prints the
     password from an environment variable. Later commands use the same open connection, and need no
@@ -171,7 +174,7 @@ def ssh_command_with_password(
 
 
 def print_password() -> None:
-    """Print the password from the environment variable; OpenSSH calls this as a program."""
+    """Print the password from the environment variable; OpenSSH runs this function as a program."""
     print(os.environ.get(PASSWORD_VARIABLE, ""))
 
 
@@ -185,7 +188,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def put_own_programs_first_in_path(root: Path = _ROOT) -> None:
-    """Put this installation's programs at the start of the search path.
+    """Put the programs of this installation at the start of the search path.
 
     Rules call `chaosity` and `snakemake`, and measurements call the kernels in ``build/kernels``.
     """

@@ -1,4 +1,4 @@
-"""Place the pages of any running program, check the placement, and search for the best placement.
+"""Place the pages of a running program, check the placement, and search for the best placement.
 
 This Python package is copied to hosts with the runner and uses the standard library alone.
 """

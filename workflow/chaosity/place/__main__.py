@@ -1,6 +1,6 @@
 """The command line ``chaosity-place --policy uniform_all --workers 0-1 -- PROGRAM ARGUMENT ...``.
 
-It runs a program with its pages on the nodes that a policy names.
+The command runs a program with its pages on the nodes that a policy selects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RATE_HELP = (
 
 
 def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
-    """Return the parser of the command line; hosts have argparse, but not Click."""
+    """Return the parser of the command line, made with argparse, because hosts may lack Click."""
     parser = argparse.ArgumentParser(
         prog=name,
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
@@ -58,7 +58,8 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
     add("--search", action="store_true", help=SEARCH_HELP)
     add("--rate", default="samples", metavar="SOURCE", help=RATE_HELP)
     add("--report", type=Path, metavar="FILE", help="JSON file for the result of the placement")
-    # Only the runner uses --settle; it waits for the line that says that the placement has settled.
+    # Only the runner uses --settle. With --settle, the program prints a line when its pages no
+    # longer move, and the runner waits for this line.
     add("--settle", action="store_true", help=argparse.SUPPRESS)
     add("--root", type=Path, default=lock_files.ROOT, help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -74,7 +75,7 @@ def _parse_node_list(text: str, where: str) -> tuple[int, ...]:
 
 
 def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
-    """Return the placement request that a parsed command line makes.
+    """Return the placement request that a parsed command line describes.
 
     Raises:
         UserError: a list has the wrong form.

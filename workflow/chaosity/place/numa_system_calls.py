@@ -1,4 +1,4 @@
-"""Make system calls for memory policies by ctypes, since the standard library has none of them.
+"""Make system calls for memory policies by ctypes, since the standard library lacks these calls.
 
 The numbers are from ``unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``, which later
 architectures share. The calls are explained in set_mempolicy(2), move_pages(2), prctl(2).
@@ -15,9 +15,9 @@ from collections.abc import Collection, Sequence
 
 from chaosity.errors import UserError
 
-# <linux/mempolicy.h>
+# The numbers of the memory policies are from <linux/mempolicy.h>.
 DEFAULT, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 3, 6
-_MOVE = 1 << 1  # MPOL_MF_MOVE: only pages that no other process uses
+_MOVE = 1 << 1  # MPOL_MF_MOVE moves only pages that no other process uses
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _GENERIC = {"set_mempolicy": 237, "move_pages": 239}
 _NUMBERS = {
@@ -31,7 +31,7 @@ _WORD_BITS = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
 def _call(name: str, *arguments: object) -> None:
-    """Make a system call; if the kernel refuses, raise an `OSError` with the kernel's reason."""
+    """Make a system call; if the kernel refuses it, raise an `OSError` with the kernel's reason."""
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None:
         raise UserError(f"the system call number of {name} on {platform.machine()} is unknown")
@@ -41,7 +41,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
-    """Set this thread's memory policy, which threads and programs that it starts inherit.
+    """Set the memory policy of this thread and of threads and programs that it starts later.
 
     Raises:
         OSError: the kernel lacks the mode, or this process must not use one of the nodes.
@@ -52,13 +52,13 @@ def set_mempolicy(mode: int, nodes: Collection[int] = ()) -> None:
     words = (ctypes.c_ulong * (max(nodes) // _WORD_BITS + 1))()
     for node in nodes:
         words[node // _WORD_BITS] |= 1 << node % _WORD_BITS
-    # The kernel reads one bit less than the given number of bits.
+    # The kernel reads one bit less than `maxnode` says, so `maxnode` is one larger.
     bits = ctypes.c_ulong(len(words) * _WORD_BITS + 1)
     _call("set_mempolicy", ctypes.c_long(mode), words, bits)
 
 
 def supports_policy(mode: int, nodes: Collection[int]) -> bool:
-    """Return whether the kernel accepts a memory policy for these nodes; set it for a moment."""
+    """Return whether the kernel accepts a memory policy for some nodes, by a short trial."""
     try:
         set_mempolicy(mode, nodes)
     except OSError as error:
@@ -74,8 +74,9 @@ def move_pages(
 ) -> array.array[int]:
     """Move each page of a process to its node, and return the node of each page.
 
-    In the result, a number below 0 is the kernel's error for this page, such as -ENOENT for an
-    absent page. If `nodes` is None, no page moves. The array `addresses` has the type code "Q".
+    If a number in the result is below 0, it is the kernel's error for this page, such as -ENOENT
+    for an absent page. If `nodes` is None, no page moves. The array `addresses` has the type code
+    "Q".
 
     Raises:
         OSError: the process has ended or belongs to another user.

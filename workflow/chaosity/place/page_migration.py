@@ -25,14 +25,16 @@ from chaosity.runner.observed_state import (
     read_file_if_present,
 )
 
-# Smaller mappings are not placed: with fewer than 256 pages, shares are less precise than half a
-# per cent. Stacks and data of libraries are smaller.
+# Size in bytes of the smallest mapping that is placed. In a mapping with fewer than 256 pages,
+# shares would be less precise than half a per cent. Stacks and data of libraries are smaller than
+# this size.
 SMALLEST_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# Pages per system call. A call takes some tens of milliseconds; between two calls, this process can
-# handle signals.
+# Number of pages per system call. A call takes some tens of milliseconds; between two calls, this
+# process can handle signals.
 _BATCH = 1 << 14
-# VmRSS does not include reserved huge pages (HugetlbPages), so both fields are added.
+# The resident memory is the sum of two fields, since VmRSS does not include reserved huge pages
+# (HugetlbPages).
 _RESIDENT = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
 _HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
@@ -44,17 +46,17 @@ class MemoryArea:
     pid: int
     begin: int
     end: int
-    block_bytes: int  # size of the huge page or base page that moves as a whole
-    # Bytes per address in a system call: a huge page has one address, a transparent huge page has
-    # many.
+    block_bytes: int  # size of a huge page or base page, which moves as one block
+    # Bytes per address in a system call: a reserved huge page has one address, but a transparent
+    # huge page has many addresses.
     page_bytes: int
-    bytes_by_node: Mapping[int, int]  # bytes on each node
-    single_bytes: int = 0  # bytes that are in base pages instead of blocks of `block_bytes`
+    bytes_by_node: Mapping[int, int]  # node -> bytes of the area on this node
+    single_bytes: int = 0  # bytes of the area in base pages instead of blocks of `block_bytes`
 
 
 @dataclass(frozen=True)
 class EqualSizedBlocks:
-    """Blocks of an area that have the same size, with the address of each.
+    """Blocks of an area that have the same size, with the address of each block.
 
     `nodes` has the node of each block; a number below 0 means that the block is on no node.
     """
@@ -93,7 +95,7 @@ def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     for found in counted:
         begin, page = int(found.address, 16), found.page_bytes
         if begin not in ends_and_huge_bytes:
-            continue  # the mapping was removed meanwhile
+            continue  # the program has just removed the mapping
         end, huge = ends_and_huge_bytes[begin]
         huge = huge if page == PAGE_BYTES else 0
         block = int(read_file_if_present(_HUGE_PAGE_SIZE) or PAGE_BYTES) if huge else page
@@ -109,7 +111,7 @@ def _counts(found: MemoryMapping, mapping: str | None) -> bool:
 
 
 def _ends_and_huge_bytes(pid: int) -> dict[int, tuple[int, int]]:
-    """Return first address of each mapping -> its end, and its bytes in transparent huge pages."""
+    """Return first address of a mapping -> its end, and its bytes in transparent huge pages."""
     found, begin, end = dict[int, tuple[int, int]](), 0, 0
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         first, _, rest = line.partition(" ")
@@ -124,7 +126,8 @@ def _ends_and_huge_bytes(pid: int) -> dict[int, tuple[int, int]]:
 def resident_bytes(pid: int) -> int:
     """Return the bytes of resident memory of a process and its descendants, see proc_pid_status(5).
 
-    Reading these counts is much cheaper than `find_memory_areas`, since the kernel maintains them.
+    The kernel maintains the counts of resident memory, so reading them is much faster than
+    `find_memory_areas`.
     """
     kib = 0
     for process in process_and_descendants(pid):
@@ -145,10 +148,10 @@ def page_shares_by_node(by_node: Mapping[int, int]) -> dict[int, float]:
 
 
 def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float]) -> int:
-    """Move as few blocks as possible until each node has its share; return how many were moved.
+    """Move as few blocks as possible until each node has its share; return how many blocks moved.
 
-    Large blocks move first; smaller blocks then correct deviations below the size of large blocks.
-    Among groups of the same block size, the group with the fewest blocks moves first.
+    Large blocks move first; then smaller blocks correct deviations that are below the size of a
+    large block. Among groups of the same block size, the group with the fewest blocks moves first.
     """
     placed: Counter[int] = Counter()
     seen = moved = 0
@@ -167,10 +170,11 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
 
 
 def find_movable_blocks(area: MemoryArea) -> list[EqualSizedBlocks]:
-    """Return the blocks of an area in groups: huge pages, and single pages if there are any.
+    """Return the blocks of an area in groups: huge pages, and single base pages if any exist.
 
     Single pages are usually only at both ends of an area, where a huge page does not fit. If single
-    pages are elsewhere, each page is located, which takes seconds for each 10 GiB.
+    pages are elsewhere, the node of each page of the area is read, which takes seconds for each 10
+    GiB.
     """
     size, page = area.block_bytes, area.page_bytes
     begin = min(-(-area.begin // size) * size, area.end)
@@ -213,7 +217,7 @@ def _separate_huge_pages(
 
 
 def _locate_blocks(area: MemoryArea, size: int, addresses: Sequence[int]) -> EqualSizedBlocks:
-    """Return the blocks at these addresses, with their nodes."""
+    """Return the blocks at some addresses, with the node of each block."""
     where = array.array("i")
     for first in range(0, len(addresses), _BATCH):
         batch = array.array("Q", addresses[first : first + _BATCH])
@@ -255,7 +259,9 @@ def plan_block_moves(
     for index, node in enumerate(present_nodes):
         if node in surplus:
             credit[node] += surplus[node]
-            if credit[node] >= now[node]:  # every now/surplus-th block of the node
+            # Choose every (now / surplus)-th block, so that moved blocks are spread evenly over the
+            # area.
+            if credit[node] >= now[node]:
                 credit[node] -= now[node]
                 plan.append((index, next(destinations)[1]))
     return plan

@@ -1,11 +1,11 @@
-"""Plan a placement of pages: its policy, the share of each node, and the kernel's method.
+"""Plan a placement of pages: its policy, the share of each node, and the method of the kernel.
 
-docs/how-to/place-a-program.md explains each policy. The functions read and write shares as text,
-shift them to other nodes, and convert them to whole numbers or weights. Hosts get a copy of this
-module.
+docs/how-to/place-a-program.md explains each policy. The functions of this module read and write
+shares as text, shift them to other nodes, and convert them to whole numbers or weights. Hosts get a
+copy of this module.
 
-A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If a policy
-cannot express the shares, pages are moved after they were touched (`move_pages(2)`).
+A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If a memory
+policy cannot express the wanted shares, pages are moved after they were touched (`move_pages(2)`).
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ from chaosity.runner.observed_state import (
 
 @dataclass(frozen=True)
 class PlacementPolicy:
-    """A policy: on which nodes the pages may lie, by which shares, and whether they move later."""
+    """A policy says on which nodes pages may lie, by which shares, and whether pages move later."""
 
     uses_all_nodes: (
         bool  # whether pages may lie on every memory node, not only on the workers' nodes
     )
     shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
-    # Whether pages move while the program runs, to nodes that are not known in advance.
+    # Says whether pages move while the program runs, to nodes that are not known in advance.
     settles: bool = False
     searched: bool = False  # whether a search moves the pages
 
 
 UNIFORM = "uniform"
-# Names of measured weights, and of policies. CANONICAL uses the bandwidth that the slowest
-# worker gets from each node alone; CONTENDED uses the bandwidth while all workers run.
+# Names of weights from measurements, and of the policies with these weights. CANONICAL uses the
+# bandwidth that the slowest worker gets from each node while no other worker runs; CONTENDED uses
+# this bandwidth while all workers run.
 CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, _AUTONUMA, UNIFORM_WORKERS = "first_touch", "autonuma", "uniform_workers"
 POLICIES = {
     FIRST_TOUCH: PlacementPolicy(uses_all_nodes=False, shares=None),
     UNIFORM_WORKERS: PlacementPolicy(uses_all_nodes=False, shares=UNIFORM),
     "uniform_all": PlacementPolicy(uses_all_nodes=True, shares=UNIFORM),
-    # First touch; then the kernel moves pages to the nodes whose threads use them.
+    # The policy autonuma begins with first touch; then the kernel moves each page to the node whose
+    # threads use the page.
     _AUTONUMA: PlacementPolicy(uses_all_nodes=False, shares=None, settles=True),
     CANONICAL: PlacementPolicy(uses_all_nodes=True, shares=CANONICAL),
     CONTENDED: PlacementPolicy(uses_all_nodes=True, shares=CONTENDED),
-    # BWAP: begins with the canonical (or uniform) weights and searches for the best placement while
-    # the program runs, before it is measured.
+    # The two policies of BWAP begin with the canonical or uniform weights, and search for the best
+    # placement while the program runs, before it is measured.
     "bwap": PlacementPolicy(uses_all_nodes=True, shares=CANONICAL, settles=True, searched=True),
     "bwap_uniform": PlacementPolicy(
         uses_all_nodes=True, shares=UNIFORM, settles=True, searched=True
@@ -63,19 +65,20 @@ POLICIES = {
 }
 
 
-# Range of the kernel's weights for interleaving: a byte, without 0.
+# Smallest and largest weight of the kernel for interleaving: a byte, but not 0.
 SMALLEST, LARGEST = 1, 255
-# A node gets as many consecutive pages as its weight says. With a weight of 255, a megabyte lies on
-# one node, and less memory is not spread at all. So small weights are preferred. Small weights may
-# change a share by 2 %; the measurements behind the weights scatter as much.
+# Largest error of a share that is accepted for small weights. A node gets as many consecutive pages
+# as its weight says. With a weight of 255, a megabyte lies on one node, and less memory is not
+# spread at all, so small weights are better. The measurements from which the weights are computed
+# scatter by 2 %, too.
 _ACCEPTED_ERROR = 0.02
-# Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The limit is a bit
-# larger because of binary rounding: three times 0.33 is slightly below 0.99.
+# Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The tolerance is
+# slightly above 0.01 because of binary rounding: three times 0.33 is slightly below 0.99.
 _SUM_TOLERANCE = 0.01 + 1e-9
 
 
 def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
-    """Return the same share for each node, as interleaving without weights does."""
+    """Return the same share for each node, as interleaving without weights gives it."""
     listed = sorted(set(nodes))
     return dict.fromkeys(listed, 1.0 / len(listed))
 
@@ -111,7 +114,8 @@ def format_shares(shares: Mapping[int, float]) -> str:
 def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[int, int]:
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
-    This is the method of largest remainders. No amount may be below 0 (see `attainable_amounts`).
+    The function uses the method of largest remainders. No amount may be below 0;
+    `attainable_amounts` makes such amounts.
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -123,10 +127,11 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
 
 
 def attainable_amounts(count: int, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return node -> amount that the node gets if nodes with too much give nothing back.
+    """Return node -> amount that the node gets, when no node can give back what it already has.
 
-    The same number is subtracted from each node's wanted amount, but no result is below 0. So the
-    largest missing amount is as small as possible (projection onto a simplex; Duchi et al. 2008).
+    The same number is subtracted from each node's wanted amount, but no result is below 0.
+    Subtracting the same number keeps the largest missing amount as small as possible (projection
+    onto a simplex; Duchi et al. 2008).
 
     `count` is the sum of all wanted amounts; an amount is below 0 if the node already has too much.
     """
@@ -145,16 +150,17 @@ def shift_shares_to_workers(
     """Shift shares from the other nodes to the workers, for programs that depend on latency.
 
     Data-to-worker proximity (DWP) is BWAP's only parameter. BWAP's tuner goes in steps from the
-    canonical weights to all pages on the workers. Each step keeps the ratios between the workers'
-    shares, and the ratios between the other nodes' shares (github.com/gureya/bwap,
-    `place_pages_weighted_s`). Here `dwp` is the share of the other nodes' pages that is shifted.
+    canonical weights to all pages on the workers. Each step keeps the ratios of the shares among
+    the workers, and the ratios of the shares among the other nodes (github.com/gureya/bwap,
+    `place_pages_weighted_s`). In this function, `dwp` is the part of the other nodes' shares that
+    is shifted.
 
     `weights` are shares that add up to 1. With `dwp` 1, no pages are left on the other nodes.
 
     Raises:
         UserError: `dwp` is outside 0 to 1, or no worker has memory and `dwp` is above 0.
     """
-    if not 0.0 <= dwp <= 1.0:  # also true for NaN
+    if not 0.0 <= dwp <= 1.0:  # the condition is also true for NaN
         remedy = "use a number from 0 (canonical weights) to 1 (all pages on the workers)"
         raise UserError(f"{dwp:g} is not a data-to-worker proximity", remedy=remedy)
     if dwp == 0.0:
@@ -171,7 +177,7 @@ def shift_shares_to_workers(
 
 
 def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]:
-    """Return the smallest weights from 1 to 255 whose shares are within 2 % of the best possible.
+    """Return the smallest weights (1 to 255) whose shares are within 2 % of the best possible ones.
 
     Only ratios of the shares count; a node with a share of 0 gets no weight. The second result is
     the largest error of a node's share, relative to that share.
@@ -208,8 +214,8 @@ def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, floa
     return max(page_share_deviations(wanted, seen).values(), default=0.0)
 
 
-# Methods that put a share of the pages on each node. If no shares are wanted, the method is
-# KERNEL_DECIDES.
+# Methods that put a share of the pages on each node. KERNEL_DECIDES is the method if no shares are
+# wanted.
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
@@ -229,16 +235,17 @@ class PlacementRequest:
     shares: Mapping[int, float] | None = None
     cpus: frozenset[int] | None = None  # processing units; None for all units of the workers
     method: str = AUTO  # one of `METHODS`
-    # Whether to search for the best data-to-worker proximity while the program runs.
+    # Says whether to search for the best data-to-worker proximity while the program runs.
     search: bool = False
-    # Whether to print a line when the search, or the kernel's moves, have ended. The runner waits
-    # for this line after the program's ready line, and uses only samples after it.
+    # Says whether to print a line when the search has ended, or when the kernel moves no more
+    # pages. The runner waits for this line after the program's ready line, and uses only samples
+    # after this line.
     settle: bool = False
     rate: str = (
         "samples"  # how the program's rate is read, see `placement_search.rate_source_from_option`
     )
     report: Path | None = None  # path of the file for the result
-    root: Path = ROOT  # folder that holds `proc` and `sys`
+    root: Path = ROOT  # folder that contains `proc` and `sys`
 
 
 @dataclass(frozen=True)
@@ -262,7 +269,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
     Raises:
         UserError: this host cannot meet the request.
     """
-    # On a kernel without NUMA, all memory is on node 0.
+    # On a kernel without NUMA, all memory and all units count as node 0.
     listed = read_file_if_present(request.root / "sys/devices/system/node/has_memory") or "0"
     memory = set(parse_cpu_list(listed))
     cpus = _find_worker_cpus(request)
@@ -296,7 +303,7 @@ def plan_placement(request: PlacementRequest) -> PlacementPlan:
 
 
 def _find_worker_cpus(request: PlacementRequest) -> frozenset[int]:
-    """Return the units on which the program runs; a unit that must not be used is an error."""
+    """Return the units on which the program runs; raise an error for a unit that is not allowed."""
     allowed = os.sched_getaffinity(0)
     by_node = read_cpus_by_node(request.root / "sys/devices/system/node") or {0: allowed}
     for worker in request.workers:
@@ -364,12 +371,12 @@ def _choose_method(
         read_file_if_present(request.root / name) == value for name, value in settings.items()
     )
     writable = all(os.access(request.root / name, os.W_OK) for name in settings)
-    # Moving pages changes no kernel setting, so it works without root.
+    # Moving pages changes no kernel setting, so the method MOVE_PAGES works without root.
     return WEIGHTED_INTERLEAVE if are_set or writable else MOVE_PAGES
 
 
 def _weighted_interleave_obstacle(root: Path, nodes: tuple[int, ...]) -> str | None:
-    """Return why the kernel cannot interleave by weights; None if it can."""
+    """Return the reason why the kernel cannot interleave by weights; None if it can."""
     files = (f"{WEIGHTS}/node{node}" for node in nodes)
     missing = next((name for name in files if read_file_if_present(root / name) is None), None)
     if missing:

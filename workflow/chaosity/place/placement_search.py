@@ -1,10 +1,10 @@
-"""Settle a placement while the program runs: by a search, or by waiting until AutoNUMA is done.
+"""Improve a placement while the program runs: search, or wait until AutoNUMA moves no more pages.
 
-The search follows BWAP's tuner (Gureya et al., IPDPS 2020). The search begins with the given shares
-and moves pages towards the workers step by step, as long as the program gets faster. Rates scatter,
-so a step counts only if 95 % intervals show that the step is better or worse. A doubtful step and
-the best step are measured again in turns, so that a drift of the machine affects both steps. The
-program's rate comes from its output or from a processor counter.
+The search follows BWAP's tuner (Gureya et al., IPDPS 2020). The search begins with the given
+shares. Step by step, the search moves pages towards the workers as long as the program gets faster.
+Rates scatter, so a step counts as better or worse only if the 95 % intervals of the rates show it.
+A doubtful step and the best step are measured again in turns, so that a drift of the machine
+affects both steps. The program's rate comes from its output or from a processor counter.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from chaosity.runner import event_counters
 from chaosity.runner.metric_values import Samples, common_time_span, rate_in_window, rate_precision
 from chaosity.runner.tool_output import parse_event_line
 
-# The step of the data-to-worker proximity (0 to 1), as in BWAP.
+# The data-to-worker proximity (0 to 1) grows by this number in each step, as in BWAP.
 STEP = 0.1
-# How often a doubtful step and the best step are measured again.
+# Largest number of times that a doubtful step and the best step are measured again.
 ROUNDS = 2
-# A step that is better by this many intervals is not measured again. Machines drift between two
-# measurements by more than the scatter within one measurement.
+# A step that is better by this number of half widths of the interval is not measured again. The
+# number is above 1, because machines drift between two measurements by more than the scatter within
+# one measurement.
 CLEAR = 2.0
-# The search ends after this many consecutive steps that are not clearly better than the best step.
+# Number of consecutive steps, not clearly better than the best step, that end the search.
 PATIENCE = 2
-# Time between two observations of where the pages are. The kernel scans a program's memory at most
-# once per second, the first time after one second (numa_balancing_scan_delay_ms,
+# Time between two observations of the nodes of the pages. The kernel scans a program's memory at
+# most once per second, and first after one second (numa_balancing_scan_delay_ms,
 # scan_period_min_ms).
 OBSERVATION_INTERVAL_SECONDS = 1.0
-# Pages are at rest when, over this many observations, no node's share changed by more than this
-# part of all pages.
+# Pages are at rest if, in the last OBSERVATIONS_AT_REST observations, the share of each node
+# changed by at most LARGEST_CHANGE_AT_REST.
 OBSERVATIONS_AT_REST, LARGEST_CHANGE_AT_REST = 4, 0.01
-# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. Because the
-# point's other loads wait meanwhile, the program is measured after this time in any case.
+# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. The other loads
+# of the point wait meanwhile, so the program is measured after this time even if pages still move.
 LONGEST_SECONDS = 20.0
 
 
@@ -67,12 +68,12 @@ class _DwpStep:
 
     @property
     def median_rate(self) -> float:
-        """Return the median of the rates; a single disturbed measurement hardly changes it."""
+        """Return the median of the rates, which a single disturbed measurement hardly changes."""
         return statistics.median(rate.value for rate in self.rates)
 
     @property
     def rate_half_width(self) -> float:
-        """Return half the width of the 95 % interval of the mean of independent measurements."""
+        """Return half the width of the 95 % interval of the mean of the measured rates."""
         squares = sum((rate.value * rate.relative_half_width) ** 2 for rate in self.rates)
         return math.sqrt(squares) / len(self.rates)
 
@@ -93,9 +94,9 @@ class DwpSearch:
     """Search for the data-to-worker proximity (DWP) with the highest rate.
 
     `rate` measures the program's rate with the present placement, or raises a `TimeUpError`, which
-    ends the search. `move_to` moves the program's pages to a DWP. `best`, the best step so far, is
-    also valid after the search was interrupted. `settled` says whether the search was completed,
-    and `present_dwp` is the DWP of the pages now.
+    ends the search. `move_to` moves the program's pages to a DWP. `best` is the best step so far,
+    and stays valid if the search is interrupted. `settled` says whether the search was completed,
+    and `present_dwp` is the DWP according to which the pages now lie.
     """
 
     def __init__(self, rate: Callable[[], MeasuredRate], move_to: Callable[[float], None]) -> None:
@@ -107,7 +108,7 @@ class DwpSearch:
 
     def find_best_dwp_and_move_pages(self) -> float:
         """Search, move the program to the best DWP found, and return that DWP."""
-        with contextlib.suppress(TimeUpError):  # the best step so far stays
+        with contextlib.suppress(TimeUpError):  # the time is over, so the best step so far is used
             self._climb()
             self.settled = True
         self._go_to(self.best.dwp if self.best else 0.0)
@@ -127,8 +128,8 @@ class DwpSearch:
 
     def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
         """Compare a step with the best step; measure both again if the difference is not clear."""
-        # A step that looks worse is measured again too: if the search stopped because of a short
-        # disturbance, the program would stay slow for the rest of its run.
+        # A step that looks worse is also measured again. If a short disturbance ended the search,
+        # the program would stay slow for the rest of its run.
         if _compare_steps(tried, best, CLEAR) > 0:
             return 1
         for _ in range(ROUNDS):
@@ -156,13 +157,13 @@ class DwpSearch:
 class AutonumaSettling:
     """Wait until the kernel (AutoNUMA) moves no more pages of the program."""
 
-    seconds: float = 0.0  # time waited in seconds
-    settled: bool = False  # whether the kernel stopped moving pages within `seconds`
+    seconds: float = 0.0  # time in seconds that was waited
+    settled: bool = False  # says whether the kernel moved no more pages after `seconds`
 
     def wait_until_pages_rest(
         self, let_program_run: Callable[[float], bool], observe: Callable[[], Mapping[int, float]]
     ) -> None:
-        """Observe a running program's pages until they rest, at most for `LONGEST_SECONDS`.
+        """Observe a program's pages until they no longer move, at most for `LONGEST_SECONDS`.
 
         `let_program_run` lets the program run for some seconds, and returns False when it has
         ended. `observe` returns node -> present share of the pages.
@@ -184,16 +185,17 @@ class AutonumaSettling:
 
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
-# Keys of a sample's times; another key has the amount.
+# Keys of the two times in a sample; another key has the amount.
 _TIMES = ("begin_ns", "end_ns")
-# A measurement ends when half its 95 % interval is below 1 %, but not before half a second, because
-# caches and TLBs must recover after a move of pages. After 5 s the measurement ends with any
-# interval; if a comparison of steps is not clear, the search measures again.
+# A measurement of the rate ends when the half width of its 95 % interval is below 1 %. It takes at
+# least half a second, because caches and TLBs must recover after a move of pages. It ends after 5 s
+# with any interval; if a comparison of steps is not clear, the search measures again.
 PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
-# A program whose rate has no interval after this time reports too seldom: an interval needs 20
-# samples.
+# Time in seconds after which a program whose rate has no interval yet reports too seldom. An
+# interval needs 20 samples.
 HOPELESS_SECONDS = 60.0
-# Interval between two readings of the counter; 20 readings give an interval.
+# Time between two readings of the instruction counter; the 95 % interval of a rate needs 20
+# readings.
 READ_SECONDS = 0.02
 
 
@@ -214,7 +216,7 @@ class RateSource:
         """Handle a line of the program's output, received at `now` on the monotonic clock."""
 
     def add_progress_until_now(self) -> None:
-        """Add the progress since the last call; a source that reads lines does nothing here."""
+        """Add the progress since the last call; a source that reads lines has nothing to add."""
 
     def close_source(self) -> None:
         """Close the source."""
@@ -231,7 +233,7 @@ class SampleSource(RateSource):
         self.key = key
 
     def read_line(self, text: str, now: float) -> None:
-        """Add the sample in a line, if the line has a sample with its begin and end."""
+        """Add the sample in a line, if the line contains a sample with a begin and an end."""
         sample = parse_event_line(text, "sample") or {}
         amounts = (
             name
@@ -242,7 +244,7 @@ class SampleSource(RateSource):
             begin, end = (sample[name] * 1e-9 for name in _TIMES)
             self.series.append((begin, end, float(sample[self.key or next(amounts)])))
         except (ValueError, KeyError, TypeError, StopIteration):
-            return  # not a sample of this form
+            return  # the line contains no sample in the form above
 
 
 class LineSource(RateSource):
@@ -293,7 +295,7 @@ class InstructionSource(RateSource):
 
 
 def check_rate_source(text: str) -> None:
-    """Check, before the program runs, that its rate can be read from the source that a text names.
+    """Check, before a program runs, that its rate can be read from the source that a text names.
 
     Raises:
         UserError: see `rate_source_from_option`.

@@ -1,4 +1,4 @@
-"""Run a program with placed pages: start it, move and observe pages, search, report."""
+"""Run a program with placed pages: start it, move and observe its pages, and write a report."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ from chaosity.runner.tool_output import parse_event_line
 # Signals that this process passes on to the program. SIGKILL cannot be passed on; if it ends this
 # process, the kernel kills the program too.
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
-# A terminal sends these signals to its whole foreground group, so also to the program.
+# Signals that a terminal sends to all processes of its foreground group, so also to the program.
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT")
 _CHUNK = 1 << 16
-# This line tells the runner that the placement has settled; the runner uses only samples after it.
+# This line tells the runner that the pages of the program no longer move; the runner uses only
+# samples after this line.
 _SETTLED = b'{"event":"settled"}\n'
 
 
@@ -48,22 +49,24 @@ class _ChildProgram:
     """The program of a placement request while it runs.
 
     With `by_line`, the output of the program goes to a pseudo-terminal, because C programs write
-    each line at once only to a terminal. `at_ready` is called with the `mapping` in the program's
-    ready line; each of `listeners` is called with each line and its time in monotonic seconds. The
-    exit status `status` and the running time `seconds` are None while the program runs.
+    each line at once only to a terminal. `at_ready` is called with the value of `mapping` in the
+    program's ready line; each function in `listeners` is called with each line and the time of the
+    line in monotonic seconds. The exit status `status` and the running time `seconds` are None
+    while the program runs.
     """
 
     def __init__(self, command: Sequence[str], plan: PlacementPlan, by_line: bool) -> None:
         self.command, self.plan = command, plan
-        # A terminal sends its input only to its foreground process group, so a program that may
-        # read from the terminal stays in this process's group.
+        # A terminal sends its input only to its foreground process group. So a program that may
+        # read from the terminal stays in the group of this process.
         self.own_group = not sys.stdin.isatty()
         self.by_line = by_line or sys.stdout.isatty()
         self.at_ready: Callable[[str | None], None] | None = None
         self.listeners: list[Callable[[str, float], None]] = []
         self.status: int | None = None
         self.seconds: float | None = None
-        self.must_settle = False  # whether the program is ready and must settle
+        # Says whether the program is ready and its pages must still come to rest.
+        self.must_settle = False
         self._rest = b""
 
     def start_program(self) -> None:
@@ -72,8 +75,8 @@ class _ChildProgram:
         Raises:
             UserError: the program is missing or cannot be run.
         """
-        # Block signals until the handlers exist: without them, a signal would end this process
-        # alone.
+        # Signals are blocked until their handlers exist, since without a handler, a signal would
+        # end this process but not the program.
         numbers = {signal.Signals[name] for name in _PASSED_ON}
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
@@ -89,7 +92,7 @@ class _ChildProgram:
                 self.command,
                 stdout=writing,
                 preexec_fn=self._prepare,
-                close_fds=False,  # the program inherits all files, such as a lock
+                close_fds=False,  # the program inherits all open files, such as a lock
                 process_group=0 if self.own_group else None,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -107,17 +110,17 @@ class _ChildProgram:
             signal.signal(signal.Signals[name], handler)
 
     def _output(self) -> tuple[int, int]:
-        """Return both ends of a terminal if output is wanted line by line, else of a pipe."""
+        """Return both ends of a terminal if the output is wanted line by line, else of a pipe."""
         if not self.by_line:
             return os.pipe()
         reading, writing = pty.openpty()
         attributes = termios.tcgetattr(writing)
-        attributes[1] &= ~termios.OPOST  # do not add carriage returns
+        attributes[1] &= ~termios.OPOST  # the terminal must not add carriage returns
         termios.tcsetattr(writing, termios.TCSANOW, attributes)
         return reading, writing
 
     def _prepare(self) -> None:
-        """Set up the child before the program starts; the program's children inherit the setup."""
+        """Set up the child process before it starts the program, which inherits the setup."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         numa_system_calls.die_with_parent()
         numa_system_calls.set_mempolicy(self.plan.mode, self.plan.nodes)
@@ -133,7 +136,7 @@ class _ChildProgram:
     def let_program_run(self, seconds: float) -> bool:
         """Pass output on for `seconds`; return whether the program still runs.
 
-        Returns early when the program is ready and its placement has to settle.
+        The function returns early when the program is ready and its pages must still come to rest.
         """
         limit = time.monotonic() + seconds
         while self.status is None:
@@ -149,7 +152,7 @@ class _ChildProgram:
         return self.status is None
 
     def print_that_placement_settled(self) -> None:
-        """Print a line that says that the placement has settled."""
+        """Print the line that says that the pages no longer move."""
         if self.status is None:
             self._write(_SETTLED)
 
@@ -157,7 +160,8 @@ class _ChildProgram:
         """Collect the exit status after the whole output has been passed on."""
         code = self.process.wait()
         self.seconds = time.monotonic() - self.began
-        self.status = 128 - code if code < 0 else code  # the exit status that a shell reports
+        # A shell reports this exit status for a program that a signal ended.
+        self.status = 128 - code if code < 0 else code
         if self.output is not None:
             self._write(self._rest)
         self._close_output()
@@ -170,7 +174,7 @@ class _ChildProgram:
             self.output = None
 
     def _relay_output(self) -> None:
-        """Pass on the program's output: whole lines, and begun lines that cannot be events."""
+        """Pass on the program's output: complete lines, and begun lines that cannot be events."""
         assert self.output is not None
         try:
             chunk = os.read(self.output, _CHUNK)
@@ -211,7 +215,7 @@ def _check_program_exists(command: Sequence[str]) -> None:
     """Check that the command names a program that exists.
 
     Raises:
-        UserError: no program is named, or it is not found.
+        UserError: the command names no program, or the program is not found.
     """
     if not command:
         raise UserError(
@@ -221,25 +225,27 @@ def _check_program_exists(command: Sequence[str]) -> None:
         raise UserError("the command is not an executable program on this host", command[0])
 
 
-# Pages are moved if a node's share deviates by more than this, so that memory touched a little
-# later does not exceed the tolerance.
+# Pages are moved if the share of a node deviates by more than this number. The number is below the
+# accepted deviation, so that a little memory touched later does not exceed the accepted deviation.
 AIM = 0.005
-# The pages are first observed soon, because programs may end soon. The interval then doubles,
-# because the kernel walks all page tables for an observation. Pages may be touched late, so the
-# observations go on to the end.
+# The pages are first observed soon, because programs may end soon. After each observation, the
+# interval doubles, because the kernel walks all page tables for an observation. The program may
+# touch pages late, so observations go on to its end.
 FIRST_OBSERVATION_SECONDS, LONGEST_INTERVAL_SECONDS = 0.02, 5.0
-# Largest share of a processor's time for observations. The share is larger after memory has grown,
-# because new pages may be misplaced until the next observation.
+# Largest share of a processor's time that observations may take. The share is larger after the
+# memory of the program has grown, because new pages may be on wrong nodes until the next
+# observation.
 OBSERVING_SHARE, OBSERVING_SHARE_OF_GROWN_MEMORY = 0.02, 0.1
-# Memory that grew by less than this part between two observations counts as complete, so that the
-# search can begin.
+# The search begins when the program's memory is complete, which means that it grew by less than
+# this part between two observations.
 GROWTH = 0.02
-# A search before the measurement ends after half of the time that the runner gives a load to get
-# ready; the other half is for touching the memory and for moves.
+# Longest time of a search before the measurement: half of the time in which a load must be ready.
+# In the other half, the program touches its memory and pages are moved.
 SETTLE_SECONDS = READY_SECONDS / 2
-# Smallest weight of a node in a search, because the kernel has no weight 0.
+# Smallest share of a node in a search; a share of 0 would need the weight 0, which the kernel
+# lacks.
 _LEAST_SHARE = 1e-3
-# Exit status when the program ended well, but its pages were not on the wanted nodes.
+# Exit status if the program ended with status 0, but its pages were not on the wanted nodes.
 NOT_PLACED = 3
 
 
@@ -281,14 +287,14 @@ class _PlacementSession:
         return self._exit_status()
 
     def _place_at_ready(self, mapping: str | None) -> None:
-        """Place the memory of a program that is ready, before its ready line is passed on."""
+        """Place the memory of a program that is ready, before the runner gets the ready line."""
         if mapping or self.plan.settle:
             self.mapping = mapping
             self._observe_and_move()
             self._write_report()
 
     def _watch_pages(self, searching: bool = False) -> None:
-        """Observe and move the pages until the program or, with `searching`, a search has ended."""
+        """Observe and move the pages until the program ends or, with `searching`, a search ends."""
         delay = FIRST_OBSERVATION_SECONDS
         source: placement_search.RateSource | None = None
         if searching:
@@ -302,14 +308,14 @@ class _PlacementSession:
                 if source:
                     return
             if self.mapping and not source and self.wanted is not None:
-                delay = LONGEST_INTERVAL_SECONDS  # the memory is complete and placed
+                delay = LONGEST_INTERVAL_SECONDS  # the measured memory is complete and placed
                 continue
             before = sum(self.bytes_by_node.values())
             self._observe_and_move()
             now = sum(self.bytes_by_node.values())
             complete = self.mapping or now - before <= GROWTH * now
-            # If the placement must settle, the search begins after the ready line; without a ready
-            # line, it begins after the program's first progress.
+            # With --settle, the search begins after the ready line. If a program prints no ready
+            # line, the search begins after the program's first progress.
             runs = not self.plan.settle or (source and source.series)
             if source and now and complete and runs:
                 self._search_dwp(source)
@@ -319,7 +325,8 @@ class _PlacementSession:
     def _wait_for_observation(self, seconds: float) -> bool:
         """Wait until the pages must be observed again; return False if the program has ended.
 
-        Pages are observed after `seconds`, after memory grew, or when the program must settle.
+        Pages are observed after `seconds`, after the program's memory grew, or when the program is
+        ready and its pages must come to rest.
         """
         now = time.monotonic()
         soonest, until = now + self.cost / OBSERVING_SHARE_OF_GROWN_MEMORY, now + seconds
@@ -334,9 +341,9 @@ class _PlacementSession:
         return False
 
     def _settle(self, source: placement_search.RateSource | None) -> None:
-        """Let the program run until its pages rest, then print a line that tells the runner."""
-        # With a `source` of the program's rate, a search moves the pages; else the kernel moves
-        # them.
+        """Let the program run until its pages no longer move, then print a line for the runner."""
+        # If a `source` of the program's rate is given, a search moves the pages; else the kernel
+        # moves the pages.
         self.program.must_settle = False
         if source is not None:
             self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
@@ -360,7 +367,8 @@ class _PlacementSession:
         self.cost = time.thread_time() - began
         seen = page_migration.page_bytes_by_node(areas)
         if not seen:
-            return  # no memory yet, or the program has just ended: the last observation stays valid
+            # The program has no memory yet or has just ended, so the last observation stays valid.
+            return
         self.bytes_by_node = seen
         self.emulator = self.emulator or read_emulator(pid)
         if self.wanted is None or not self.plan.moves:
@@ -417,7 +425,7 @@ class _PlacementSession:
 
     @property
     def _reason(self) -> str | None:
-        """Return why pages may be on wrong nodes; None if they are placed as wanted."""
+        """Return the reason why pages may be on wrong nodes; None if no page is on a wrong node."""
         if not self.bytes_by_node:
             status = self.program.status
             end = f" before it ended with status {status}" if status is not None else ""
@@ -488,7 +496,7 @@ class _PlacementSession:
 
     def _exit_status(self) -> int:
         """Return the program's exit status, or `NOT_PLACED` if it is 0 and pages are misplaced."""
-        if self.program.status:  # the program's own messages explain more
+        if self.program.status:  # the messages of a failed program explain more than this error
             return self.program.status
         search = f"the search did not end: {self.search_problem}" if self.search_problem else None
         for message in filter(None, (self._reason, search)):
@@ -508,15 +516,16 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
         remedy = "name a file in a writable folder"
         raise UserError("the folder of the report is not writable", str(request.report), remedy)
     plan = page_placement.plan_placement(request)
-    # A benchmark names one source of the rate for all its policies, but only policies with a search
-    # read it. So without a search, a host that cannot count instructions is no error.
+    # A benchmark names one source of the rate for all its policies, but only a search reads the
+    # rate. So a host that cannot count instructions is an error only for policies with a search.
     if plan.search or request.rate != placement_search.INSTRUCTIONS:
         placement_search.check_rate_source(request.rate)
-    # The program inherits the processing units of this process. On other units, this process would
-    # disturb co-running loads. Besides, a runner requires that all processes of a load stay on the
-    # load's units.
+    # This process first moves to the processing units of the program, which inherits these units.
+    # On other units, this process would disturb co-running loads, and the runner requires that all
+    # processes of a load stay on the load's units.
     os.sched_setaffinity(0, plan.cpus)
-    # During a search, the kernel's weights change with the pages, for memory that is touched later.
+    # During a search, the kernel's weights change with the shares, so that memory that is touched
+    # later follows the same shares.
     varied = [name for name in plan.settings if plan.search and name.startswith(WEIGHTS)]
     with hold_kernel_settings(plan.settings, request.root, varied) as held:
         return _PlacementSession(request, plan, held).run_program_to_end()
