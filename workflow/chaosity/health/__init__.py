@@ -1,1 +1,1 @@
-"""Check a host in less than a minute against the map that was measured of it."""
+"""Check a host in less than a minute against its map, which is the results of a complete run."""

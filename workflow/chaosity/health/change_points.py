@@ -1,11 +1,11 @@
 """Find the nights at which a series of values changes, and how certain each date is.
 
 A series is divided into segments. Each segment is a level or a straight line (a drift). The
-division has the smallest sum of squared distances plus a penalty for each segment: optimal
-partitioning (Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is the
-exact minimum, and does not depend on chance. PELT (Killick and others, 2012) finds the same
-minimum, but is faster only if changes are many. Libraries with PELT have only one kind of segment,
-so they would show a drift as a staircase of changes.
+division has the smallest sum of squared distances plus a penalty for each segment. The method is
+optimal partitioning (Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is
+the exact minimum, and does not depend on chance. PELT (Killick and others, 2012) finds the same
+minimum, but is faster only if a series has many changes. Libraries with PELT allow only one kind of
+segment, so they would show a drift as a staircase of changes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,25 @@ from chaosity.statistics.estimates import MAD_TO_DEVIATION
 Numbers = NDArray[np.float64]
 Positions = int | NDArray[np.int_]
 
-# Penalties for each segment, and for the slope of a line, in variances of a value. With these
-# penalties, a healthy host with 57 values has less than one false change in a year (`make bench
-# BENCH_ARGUMENTS=history`).
+# Penalties for each segment, and for the slope of a line, in units of the variance of a value. With
+# these penalties, a healthy host with 57 values has less than one false change in a year (`make
+# bench BENCH_ARGUMENTS=history`).
 _PENALTY, _SLOPE_PENALTY = 18.0, 14.0
-# A change that lasts for fewer nights is not reported, so two disturbed nights are not a change. A
-# drift must last for a month.
+# Fewest nights of a change and of a drift that are reported. So two disturbed nights are not a
+# change, and a drift must last for a month.
 LEAST_NIGHTS, _LEAST_DRIFT = 3, 28
-# A value farther from the running median than this many standard deviations is replaced by a value
-# at this distance, so a single disturbed night is not a change. The second number is the number of
-# nights in the running median.
+# Largest distance of a value from the running median in standard deviations, and number of nights
+# in the running median. A value farther away is replaced by a value at this distance, so a single
+# disturbed night is not a change.
 _CLIP, _MEDIAN_NIGHTS = 3.5, 7
-# Standard deviation from night to night that is assumed at first, and the number of nights that
-# this assumption weighs. Runs of a machine differ by 1 to 2 % from boot to boot.
+# Assumed standard deviation from night to night before any check, and the number of nights as which
+# this assumption counts. Runs of a machine differ by 1 to 2 % from boot to boot.
 _NIGHTLY, _NIGHTLY_COUNTS = 0.015, 8
-# Limit of the date's interval: how much larger the sum of squares may be, in variances, with the
-# change at another night instead of the best night. In 95 of 100 series the true night is below
-# this limit. The limit is twice the 95 % point of the larger of two exponential variables, which
-# are the maxima of a random walk to either side (Yao 1987).
+# Limit for the 95 % interval of the date of a change. The interval contains all nights at which the
+# change gives a sum of squares that exceeds the smallest sum by at most this number of variances.
+# In 95 of 100 series, the true night is in this interval. The limit is twice the 95 % point of the
+# larger of two exponential variables, which are the maxima of a random walk to either side (Yao
+# 1987).
 _DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
 
 
@@ -52,16 +53,17 @@ class Segment:
     # begin, end: positions of the first value in the segment, and of the first value after it.
     begin: int
     end: int
-    # first, last: fitted values at both ends. They differ only in a drift.
+    # first, last: fitted values at both ends. These two values differ only in a drift.
     first: float
     last: float
-    # For each position in the series, how much worse the fit would be if the segment began there,
-    # in variances. Infinite where no segment can begin. Empty for the first segment.
+    # For each position in the series: how much larger the sum of squares, in variances, would be if
+    # the segment began there. The number is infinite where no segment can begin. The first segment
+    # has no numbers.
     excess: Numbers
 
     @property
     def is_drift(self) -> bool:
-        """Return whether the values of the segment drift."""
+        """Return whether the fitted values of the segment drift."""
         return self.first != self.last
 
     @property
@@ -79,10 +81,11 @@ def date_interval(excess: Numbers) -> tuple[int, int]:
 def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segment]:
     """Return the segments of a series of logarithms, the oldest first.
 
-    `days` has the time of each value in days, ascending.
+    `days` contains the time of each value in days, in ascending order.
     """
     raw, x = np.array(values), np.array(days) - days[0]
-    steps = np.diff(raw)  # a change moves only one difference, so it hardly adds variance
+    # A change of level affects only one difference, so it hardly adds variance.
+    steps = np.diff(raw)
     total = _NIGHTLY_COUNTS * _NIGHTLY**2 + len(steps) * variance_from_neighbour_differences(steps)
     variance = total / (_NIGHTLY_COUNTS + len(steps))
     middle = median_filter(raw, _MEDIAN_NIGHTS, mode="mirror")
@@ -104,7 +107,7 @@ def find_segments(values: Sequence[float], days: Sequence[float]) -> list[Segmen
 
 
 def _best_partition(sums: _RunningSums, number: int) -> list[tuple[int, int, bool]]:
-    """Return begin, end and whether a line fits, for each segment of `number` values."""
+    """Return, for each segment of `number` values: begin, end, and whether it is a line."""
     costs, is_line = np.full(number + 1, np.inf), np.zeros(number + 1, bool)
     costs[0], before = -_PENALTY, np.zeros(number + 1, int)
     for end in range(min(LEAST_NIGHTS, number), number + 1):
@@ -125,7 +128,7 @@ def variance_from_neighbour_differences(differences: ArrayLike) -> float:
     """Return the variance of values from the differences of neighbours; 0 without differences.
 
     A difference of two values has twice the variance of one value. Distances from the median would
-    give a far too small variance for three to five values, since these lie closer to their own
+    give a far too small variance for three to five values, since few values are closer to their
     median than to the true value.
     """
     sizes = np.abs(differences)
@@ -133,7 +136,7 @@ def variance_from_neighbour_differences(differences: ArrayLike) -> float:
 
 
 class _RunningSums:
-    """Sums that give the squared distances of any part of a series to its mean or fitted line."""
+    """Sums that give the squared distances of a part of a series from its mean or fitted line."""
 
     def __init__(self, x: Numbers, y: Numbers, variance: float) -> None:
         self.x, self.variance = x, variance
@@ -141,12 +144,12 @@ class _RunningSums:
         self.sums = np.concatenate([np.zeros((6, 1)), np.cumsum(parts, axis=1)], axis=1)
 
     def _moments(self, begin: Positions, end: Positions) -> tuple[Numbers, ...]:
-        """Return the means of x and y, and the sums of xx, xy and yy about these means."""
+        """Return the means of x and y in a part, and the sums of xx, xy and yy about them."""
         n, x, y, xx, xy, yy = np.atleast_2d(self.sums[:, end].T - self.sums[:, begin].T).T
         return x / n, y / n, xx - x * x / n, xy - x * y / n, np.maximum(yy - y * y / n, 0.0)
 
     def cost(self, begin: Positions, end: Positions, is_line: bool) -> Numbers:
-        """Return the sum of squared distances from the mean or the line, in variances."""
+        """Return the sum of squared distances of a part from its mean or line, in variances."""
         *_, xx, xy, yy = self._moments(begin, end)
         if is_line:
             explained = np.divide(xy * xy, xx, out=np.zeros_like(yy), where=xx > 0.0)

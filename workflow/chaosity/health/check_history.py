@@ -1,8 +1,8 @@
 """Keep the values of a host's checks, and find when the host became slower and what changed.
 
-The series of a point has its values in order of time. A series is divided where its level changed.
-Changes of several points that can be of the same night are reported as one change, with the
-component that explains all of them.
+The series of a point contains its values in order of time. A series is divided at the nights at
+which its level changed. If changes of several points can have happened in the same night, they are
+reported as one change, with the component that explains all of them.
 """
 
 from __future__ import annotations
@@ -64,14 +64,15 @@ COLUMNS = [
     "limit",
     "clear",
 ]
-# Largest size of the file. With 150 bytes a line and 60 lines a night, this is about 80 years.
+# Largest size in bytes of the file with a series of checks. With 150 bytes a line and 60 lines a
+# night, this size is reached in about 80 years.
 _MOST_BYTES = 2**28
 _REMEDY = "move the file away, and the next check begins a new file"
 _SECONDS_A_DAY = 86400.0
-# Days whose checks count for the comparison with equal hosts. Before, a host can have been
-# repaired.
+# Number of days whose checks are compared with equal hosts. Earlier values can be from before a
+# repair of a host.
 _DAYS = 14
-# Bytes that surely hold the lines of 14 nights. A check measures about 60 points.
+# Number of bytes that surely contain the lines of 14 nights. A check measures about 60 points.
 _NEWEST_BYTES = 2**18
 
 
@@ -93,7 +94,7 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
             text = stream.readline()
             if stream.seek(0, os.SEEK_END) - len(text) > newest_bytes:
                 stream.seek(-newest_bytes, os.SEEK_END)
-                stream.readline()  # skip the rest of a row
+                stream.readline()  # skip the rest of a row whose first part was not read
             else:
                 stream.seek(len(text))
             text += stream.read()
@@ -135,8 +136,9 @@ def earlier_normal_values(
 ) -> dict[PointKey, list[float]]:
     """Return experiment and point -> values of earlier checks that were neither slow nor disturbed.
 
-    `mapped_at` has the time of each point's last measurement in the map. Checks before this time
-    are left out: they were compared with another map, for example from before a repair.
+    `mapped_at` contains the time of each point's last measurement in the map. Checks before this
+    time are left out, since they were compared with an earlier map, for example from before a
+    repair.
     """
     found: dict[PointKey, list[float]] = {}
     for row in rows:
@@ -151,14 +153,14 @@ def recent_values(
 ) -> RecentValues:
     """Return experiment and point -> values of the checks in the two weeks before a moment.
 
-    The same values count as in `earlier_normal_values`.
+    Only values count that were neither slow nor disturbed, as in `earlier_normal_values`.
     """
     first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
     return earlier_normal_values([row for row in rows if row["time"] >= first], mapped_at)
 
 
 def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues]:
-    """Return, for each host equal to that of `folder`, the values of two weeks before a moment.
+    """Return, for each host equal to the host of `folder`, the values of two weeks.
 
     Equal hosts have the same processor model, are in the same configuration, and have results below
     the same folder.
@@ -170,8 +172,8 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
         other = path.parent
         is_equal = built_like[0] is not None and processor_model_and_group(other) == built_like
         if other != folder and is_equal and _is_simulated_host(other) == is_simulated:
-            # A series that cannot be read must not stop this check. The page of all hosts reports
-            # it.
+            # A series of another host that cannot be read must not stop this check. The page of all
+            # hosts reports the unreadable series.
             with suppress(UserError):
                 found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
     return [values for values in found if values]
@@ -188,7 +190,8 @@ def append_check(
     """Append the values of a check to the series of a folder, and write all records of the check.
 
     The records are written first, and all lines of the series in a single write. So a killed check
-    leaves no part of its lines in the series. `moment` is when the check began, in UTC.
+    leaves either all or none of its lines in the series. `moment` is the time in UTC at which the
+    check began.
     """
     path = folder / RECORDS_FOLDER / f"{time_in_file_name(moment)}.json.gz"
     write_atomically(path, gzip.compress(json.dumps(records).encode(), mtime=0))
@@ -198,8 +201,8 @@ def append_check(
         writer.writerow(COLUMNS)
     for value in values:
         tonight = value.tonight
-        # Values that other programs disturbed are marked, as they would widen the scatter and hide
-        # a loss.
+        # Values that other programs disturbed are marked, since they would widen the scatter and
+        # hide a loss.
         clear = "yes" if tonight.is_clear else "disturbed" if value.disturbed else "no"
         numbers = (f"{each:.6g}" for each in (value.expected, tonight.loss, tonight.limit))
         measured = (repr(value.value), len(value.values))
@@ -212,9 +215,10 @@ def append_check(
         os.close(handle)
 
 
-# Fewest checks of a series. In a shorter series, a few odd nights would be most of the values.
+# Fewest checks in a series whose changes are searched. In a shorter series, a few unusual nights
+# would be most of the values.
 _FEWEST_CHECKS = 7
-# If the last median is worse than the best running median by less than this, no loss is reported.
+# Smallest reported loss of the last running median, compared with the best running median.
 _LIKELY = 0.9 * LEAST_REPORTED_LOSS_OF_CHECK
 _TABLE = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
@@ -229,10 +233,12 @@ class ValueSeries:
     """The values of one metric of a point over time, while the same component was in place."""
 
     check: CheckPoint  # the point, the metric and the components
-    times: tuple[str, ...]  # when each check began, in UTC, ascending
-    values: tuple[float, ...]  # in the metric's unit
-    segments: tuple[Segment, ...]  # parts without a change, see `find_segments`
-    replaced: str | None  # the replacement that begins the series, as text; None without one
+    times: tuple[str, ...]  # UTC times at which the checks began, ascending
+    values: tuple[float, ...]  # value of each check, in the metric's unit
+    segments: tuple[Segment, ...]  # the parts of the series between changes, see `find_segments`
+    # Text on the replacement of a component with which the series begins; None without a
+    # replacement.
+    replaced: str | None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -241,13 +247,13 @@ class ValueSeries:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the fitted values at the beginning and at the end."""
+        """Return the fitted values at the beginning and at the end of the series."""
         return math.exp(self.segments[0].first), math.exp(self.segments[-1].last)
 
 
 @dataclass(frozen=True)
 class _Event:
-    """A step between the checks `earliest` and `last`, or a drift from `earliest` to `last`."""
+    """A change: a step between the checks `earliest` and `last`, or a drift between both."""
 
     series: ValueSeries
     # before, after: fitted values before and after the step, or at both ends of the drift.
@@ -260,12 +266,12 @@ class _Event:
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """Return whether the event is a drift, and whether the values are worse afterwards."""
+        """Return whether the change is a drift, and whether the values are worse after it."""
         return self.is_drift, (self.after < self.before) != less_is_better(self.series.check.metric)
 
     @property
     def judged(self) -> CheckedValue:
-        """Return the change as a judged value: the loss of the worse against the better side."""
+        """Return the change as a judged value: the worse side, compared with the better side."""
         worse, better = (self.after, self.before) if self.kind[1] else (self.before, self.after)
         return CheckedValue(self.series.check, (worse,), better, 0.0)
 
@@ -274,33 +280,37 @@ class _Event:
 class Change:
     """A change of one or several values that a component explains."""
 
-    # Names of components; several if any one explains the values; none if most of the host changed.
+    # Names of components. If several components are named, each of them alone can explain the
+    # values. No component is named if most values of the host changed.
     parts: tuple[str, ...]
-    # Series, value before and value after the change; the largest change first.
+    # Each changed series with its value before and its value after the change; the largest change
+    # first.
     values: tuple[tuple[ValueSeries, float, float], ...]
-    is_worse: bool  # whether the values are worse afterwards
-    is_drift: bool  # whether the values drift from `since` to `last` instead of one step
+    is_worse: bool  # says whether the values are worse after the change
+    # Says whether the values drift from `since` to `last`, instead of changing in one step.
+    is_drift: bool
     since: str  # the first check after the change
     # first, last: 95 % interval of the date, as the times of two checks.
     first: str
     last: str
-    components: tuple[str, ...]  # changes of components around this date, as texts
+    components: tuple[str, ...]  # texts on changes of components around the date of the change
 
 
 @dataclass(frozen=True)
 class CheckHistory:
-    """Result of a host's checks: values over time, their changes, and changes of components."""
+    """What a host's checks show: values over time, changes of values, and changes of components."""
 
     series: tuple[ValueSeries, ...]  # the series of all points
-    changes: tuple[Change, ...]  # the newest first
-    # Time of the first check after each change of components, and the change as text; oldest first.
+    changes: tuple[Change, ...]  # changes of values, the newest first
+    # Time of the first check after each change of components, and a text on the change; the oldest
+    # first.
     component_changes: tuple[tuple[str, str], ...]
-    unknown: tuple[str, ...]  # checked points that are no longer in the plan
-    is_simulated: bool  # whether the host does not exist
+    unknown: tuple[str, ...]  # points that were checked, but are no longer in the plan
+    is_simulated: bool  # says whether the host is simulated, so that it does not exist
 
     @property
     def times_of_checks(self) -> list[str]:
-        """Return when each check began, ascending."""
+        """Return the times at which the checks began, ascending."""
         return sorted({time for each in self.series for time in each.times})
 
     @property
@@ -310,9 +320,9 @@ class CheckHistory:
         return list(found.values())
 
     def sentences(self) -> list[str]:
-        """Return a sentence for each change and replaced component, and on what was checked."""
+        """Return sentences on each change, each replaced component, and the number of checks."""
         times = self.times_of_checks
-        # Dates are shown as days, or with times if a day has several checks.
+        # A date is shown as a day, or as a day with the time if a day has several checks.
         letters = 10 if len({time[:10] for time in times}) == len(times) else 16
         texts = [
             text_of_macro(
@@ -343,15 +353,16 @@ class CheckHistory:
     def table(self) -> pd.DataFrame:
         """Return a row for each value: time, place, value, fitted value, segment and change.
 
-        Only the first row after a change has values in the columns of the change. These are the
-        change of the value in per cent, the 95 % interval of the date, the components that explain
-        the change, and how components changed then. A drift is in the row where it begins, and its
-        interval ends at the end of the drift.
+        Only the first row after a change has values in the columns of the change. The columns of
+        the change contain the change of the value in per cent, the 95 % interval of the date, the
+        components that explain the change, and changes of components around the date. A drift is in
+        the row in which it begins, and its interval ends at the end of the drift.
         """
         written: dict[tuple[int, str], list[object]] = {}
         for change in self.changes:
             for series, before, after in change.values:
-                # The common date of a change can lie between two checks of this value.
+                # The date of a change that several values share can lie between two checks of this
+                # value.
                 at = min(bisect_left(series.times, change.since), len(series.times) - 1)
                 written[id(series), series.times[at]] = [
                     *("drift" if change.is_drift else "step", 100.0 * (after / before - 1.0)),
@@ -377,15 +388,15 @@ class LastingLoss:
     """A loss of a point that began between two checks and lasts until the end of the series."""
 
     point: str  # the point whose values became worse
-    since: str  # UTC time of the first check after the step, or when the drift began
-    loss: float  # how much worse, as a share: 0.1 is 10 % less bandwidth, or 10 % more latency
+    since: str  # UTC time of the first check after the step, or of the first check in the drift
+    loss: float  # the loss as a share: 0.1 is 10 % less bandwidth, or 10 % more latency
 
 
 def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     """Return the losses that last until the end of a series of checks, the largest first.
 
-    The page of all hosts shows these losses. `rows` has the result of `read_series`. The points of
-    the plan are not needed.
+    The page of all hosts shows these losses. `rows` is the result of `read_series`. The function
+    does not need the points of the plan.
 
     Raises:
         UserError: a time does not have the form of ISO 8601.
@@ -393,11 +404,12 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
     found = []
     for (_, point, metric), values in _values_of_points(rows).items():
         sign = 1.0 if less_is_better(metric) else -1.0
-        logs = [sign * math.log(value) for value in values.values()]  # a larger number is worse
+        # With this sign, a larger number is worse for each metric.
+        logs = [sign * math.log(value) for value in values.values()]
         if len(logs) < _FEWEST_CHECKS:
             continue
-        # Most series have no loss at their end. For these, this test saves the search for changes,
-        # which takes 40 ms for a year of checks.
+        # Most series have no loss at their end. For series without a loss, this test saves the
+        # search for changes, which takes 40 ms for a year of checks.
         if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
             continue
         segments = find_segments(logs, _days_of_times(values))
@@ -460,7 +472,7 @@ def read_check_history(folder: Path) -> CheckHistory:
 
 
 def _component_words(difference: tuple[str, str]) -> str:
-    """Return a change as text with the component's name, or without it if the system changed."""
+    """Return a text on a change, with the name of the component unless the system changed."""
     name, text = difference
     return text if name == SYSTEM_COMPONENT else f"{name} {text}"
 
@@ -468,7 +480,7 @@ def _component_words(difference: tuple[str, str]) -> str:
 def _series_of_parts(
     check: CheckPoint, values: dict[str, float], log: ComponentLog
 ) -> Iterator[ValueSeries]:
-    """Yield the series of a point: one series for each component that was in place."""
+    """Yield the series of a point: one series for each component that was in use in turn."""
     replaced = sorted(
         (since, f"{part} was replaced, {words}")
         for part in check.parts
@@ -486,7 +498,7 @@ def _series_of_parts(
 
 
 def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
-    """Yield all changes that are large enough to matter."""
+    """Yield the changes of several series that are large enough to be reported."""
     for own in series:
         found = []
         for before, after in pairwise(own.segments):
@@ -506,7 +518,7 @@ def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Chang
     groups: list[list[_Event]] = []
     for event in sorted(_events(series), key=lambda each: (each.kind, each.earliest, each.last)):
         group = groups[-1] if groups else []
-        # Changes are merged only if all of them can have been at the same time.
+        # Changes are merged only if all of them can have happened in the same night.
         same = group and group[0].kind == event.kind and event.earliest < min(e.last for e in group)
         if same and all(event.series is not each.series for each in group):
             group.append(event)
@@ -526,7 +538,7 @@ def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Chang
 
 
 def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog) -> Change:
-    """Return the change of some values by one component, with the common date of the values."""
+    """Return the change of several values by one component, with the date that they share."""
     times = sorted({time for event in events for time in event.series.times})
     is_drift, is_worse = events[0].kind
     if is_drift:

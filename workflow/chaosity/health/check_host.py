@@ -1,4 +1,4 @@
-"""Measure the points of a check on a host within a limited time, and judge the values."""
+"""Measure the points of a check of a host within a limited time, and judge the values."""
 
 from __future__ import annotations
 
@@ -71,28 +71,29 @@ from chaosity.store.tidy_table_from_records import read_points, status_and_value
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import read_topology
 
-# Time of a check. Slurm ends a HealthCheckProgram after 60 s, so ten seconds are left for start,
-# end and a slow measurement.
+# Time of a check in seconds. Slurm kills a HealthCheckProgram after 60 s, so ten seconds remain for
+# start, end and a slow measurement.
 CHECK_SECONDS = 50.0
-# Share of this time for measuring each point once. The rest is for measuring slow values again.
+# Share of the time of a check in which each point is measured once. In the remaining time, slow
+# values are measured again.
 _FIRST_SHARE = 0.85
-# A host is busy if other programs use more than this share of its processors.
+# A host counts as busy if other programs use more than this share of its processors.
 _MOST_BUSY_SHARE = 0.10
 _BUSY_MEASURED_SECONDS = 1.0
-# Longest wait for a host's description of itself, which takes a second. A check has no time to wait
-# for a driver that hangs.
+# Longest time in seconds that a check waits for a host to describe itself. A description takes a
+# second, unless a driver hangs, and a check has no time to wait for this driver.
 _DESCRIBE_SECONDS = 10.0
-# Number of undisturbed measurements that judge a slow value.
+# Number of undisturbed measurements with which a slow value is judged.
 REPLICATES_OF_SLOW_VALUE = 3
-# Largest number of measurements of one point. If too many of them were disturbed by other programs,
-# a loss is only a warning.
+# Largest number of measurements of one point. If other programs disturbed too many of these
+# measurements, a loss is only a warning.
 MOST_REPLICATES = 6
 
 MAP_REMEDY = "measure the host first, for example with make run; the check compares with this map"
 
 
 class HostBusyError(UserError):
-    """An error: somebody uses the host, so a check would disturb them and give wrong values."""
+    """Another program uses the host, so a check would disturb it and give wrong values."""
 
 
 @dataclass
@@ -101,18 +102,19 @@ class HostCheckResult:
 
     host: str  # name of the host
     moment: str  # when the check began, in UTC
-    seconds: float = 0.0  # how long it took
+    seconds: float = 0.0  # duration of the check
     values: list[CheckedValue] = field(default_factory=list)  # all measured values
-    # Points for which the time was too short.
+    # points that were not measured, because the time was too short
     left_for_next_check: list[CheckPoint] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # point -> why it has no valid value
+    # Point -> the reason why it has no valid value.
+    failed: dict[str, str] = field(default_factory=dict)
     # Components that were not checked because this user may not read them.
     unreadable: list[str] = field(default_factory=list)
-    is_simulated: bool = False  # whether the host does not exist
+    is_simulated: bool = False  # says whether the host is simulated, so that it does not exist
 
     @property
     def status(self) -> int:
-        """Return the exit status: 0 for fine, 1 for a warning, 2 for a fault."""
+        """Return the exit status of the check: 0 for fine, 1 for a warning, 2 for a fault."""
         return max(exit_status_of_values(self.values), 1 if self.failed else 0)
 
     @property
@@ -121,7 +123,7 @@ class HostCheckResult:
         return suspected_parts(self.values)
 
     def gauges(self, end_seconds: float) -> Iterable[tuple[str, str, dict[str, str], float]]:
-        """Yield name, help text, labels and value of each gauge for Prometheus.
+        """Yield the name, help text, labels and value of each gauge for Prometheus.
 
         `end_seconds` is the end of the check in seconds since 1970.
         """
@@ -147,7 +149,7 @@ def measure_and_judge(
     measure: Callable[[CheckPoint, int], tuple[float | None, bool]],
     has_time: Callable[[CheckPoint], bool],
 ) -> list[CheckedValue]:
-    """Measure each point once, and slow points again; return all values with expected values.
+    """Measure each point once, and slow points again; return the values and the expected values.
 
     Disturbed measurements of a slow point count only if fewer than three measurements are
     undisturbed.
@@ -155,11 +157,11 @@ def measure_and_judge(
     Args:
         points: the points.
         expectation: the values to expect from the map and from earlier checks.
-        measure: function that measures a replicate (1, 2, ...) of a point. It returns the value
-            (None if not valid), and whether other programs disturbed the measurement.
+        measure: function that measures a replicate (1, 2, ...) of a point. The function returns the
+            value (None if not valid), and whether other programs disturbed the measurement.
         has_time: function that returns whether there is time for another measurement of a point.
     """
-    # Point -> its values; each value has a mark whether it was disturbed.
+    # Point -> its values; each value has a mark that says whether other programs disturbed it.
     taken: dict[PointKey, list[tuple[float, bool]]] = {}
 
     def judged(check: CheckPoint) -> CheckedValue:
@@ -170,7 +172,8 @@ def measure_and_judge(
         return expectation.judge(check, used, len(taken), disturbed=not enough)
 
     def is_open(value: CheckedValue, replicate: int) -> bool:
-        # A point that was slow once is measured three times, so its median has three values.
+        # A point that was slow in its first measurement is measured three times, so its median has
+        # three values.
         begun = len(value.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
         complete = len(value.values) >= REPLICATES_OF_SLOW_VALUE and not value.disturbed
         return begun or (value.tonight.is_clear and not complete)
@@ -189,7 +192,7 @@ def measure_and_judge(
 class HostCheck:
     """A check of the host whose map is in ``results/HOST/CONFIGURATION``.
 
-    `with_equal_hosts` says whether recent checks of equal hosts are compared too.
+    `with_equal_hosts` says whether values are also compared with recent checks of equal hosts.
 
     Raises:
         UserError: the folder has no map.
@@ -224,12 +227,12 @@ class HostCheck:
         hosts = Counter(chain(time_of_last_check_by_point(self.series), *self.equals))
         medians = {key: value.median for key, value in known.items()}
         chosen = choose_check_points(points, medians, topology, hosts)
-        # On a remote host, the check has the same user as the map, and this user could read all
-        # drives.
+        # A check of a remote host logs in as the user who measured the map, and this user could
+        # read all drives.
         here = self.transport in (LOCAL, SLURM)
         self.points = [check for check in chosen if not here or may_read_drives(check)]
         self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
-        # Time of the measurements so far: the planned time and the spent time.
+        # The planned time and the spent time of all measurements so far.
         self.planned = self.spent = 0.0
         self.records: list[Record] = []
         if not self.points:
@@ -243,21 +246,22 @@ class HostCheck:
         *,
         ignore_load: bool = False,
     ) -> HostCheckResult:
-        """Measure the points, judge and store the values, and return the result of the check.
+        """Measure the points, judge the values, store them, and return the result of the check.
 
         Args:
-            seconds: time of the check, counted from reading the map on.
+            seconds: time of the check, which begins when the map is read.
             progress: function that is called with the name of each point before its measurement.
-            ignore_load: whether to check the host even if other programs use it.
+            ignore_load: says whether to check the host even if other programs use it.
 
         Raises:
             HostBusyError: somebody uses the host.
             UserError: no measurement is valid, or the host is lost.
         """
         if self.transport == SSH:
-            # Discovery made this folder, but a reboot can have emptied /tmp since then.
+            # Discovery made the folder for sockets in /tmp, but a reboot can have emptied /tmp
+            # since then.
             control_socket_folder()
-        if self.transport in (LOCAL, SLURM):  # this machine is checked
+        if self.transport in (LOCAL, SLURM):  # the checked host is this machine
             self._refuse_another_machine()
             if not ignore_load:
                 refuse_busy_host(lock_files.lock_file_path(lock_files.MEASURING))
@@ -309,8 +313,8 @@ class HostCheck:
     def _refuse_another_machine(self) -> None:
         """Raise a UserError if the map was measured on another machine.
 
-        The map of a Slurm node can be read on all nodes. A reboot since the map was measured is no
-        reason to refuse: the runner verifies nodes and drives.
+        The map of a Slurm node can be read on all nodes. A reboot since the map was measured is
+        accepted, because the runner verifies nodes and drives.
         """
         for path in self.folder.glob("*/*/rep*.json"):
             with suppress(ValueError):
@@ -326,11 +330,12 @@ class HostCheck:
     def _measure(self, check: CheckPoint, replicate: int) -> Record:
         """Measure a point, keep its record and return it; raise a UserError if the host is lost."""
         began = time.monotonic()
-        # A check has no random order, so all its replicates are at position 0. The record keeps one
-        # position: replicates are counted over all nights.
+        # The points of a check have no random order, so all replicates have the position 0. The
+        # record gets only one position, because replicates are counted over all nights.
         point: Point = {**check.point, "orders": [0] * replicate}
         try:
-            before = spent_processor_seconds()  # also includes the time of earlier points
+            # The difference also includes the time of earlier points.
+            before = spent_processor_seconds()
             results = self.folder.resolve().parent
             record = measure_replicate(self.host, point, replicate, results, before)
         except (HostLostOrChangedError, ValueError) as error:
@@ -342,13 +347,13 @@ class HostCheck:
 
 
 def _present_components(host: DiscoveredHostDocument, folder: Path) -> Components | None:
-    """Return the components that a host has now; None if it does not describe itself in time."""
+    """Return the present components of a host; None if the host does not answer in time."""
     transport = host["transport"]
     with suppress(OSError, subprocess.SubprocessError, UserError):
         if transport["kind"] == SIMULATED:
             topology = read_topology(folder / "topology.json")
             return make_component_documents(topology) if topology else None
-        if transport["kind"] == SLURM:  # this program runs on the node itself
+        if transport["kind"] == SLURM:  # with Slurm, this program runs on the node that is checked
             transport = {**transport, "way": []}
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             subprocess.run(
@@ -364,7 +369,7 @@ def _present_components(host: DiscoveredHostDocument, folder: Path) -> Component
 
 
 def _points_of_plan(folder: Path) -> list[Point]:
-    """Return the points of ``results/HOST/CONFIGURATION``, the experiments in the plan's order."""
+    """Return the points of ``results/HOST/CONFIGURATION``, with experiments in the plan's order."""
     plan = folder / "plan.json"
     with malformed_as_user_error("the file is not the plan.json of a host", str(plan), MAP_REMEDY):
         names = [*json.loads(plan.read_text(encoding="utf-8"))["experiments"]]
@@ -387,7 +392,7 @@ def may_read_drives(check: CheckPoint) -> bool:
 
 
 def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
-    """Return experiment and point -> what the map says about the first metric of the point."""
+    """Return experiment and point -> the value of the point's first metric in the map."""
     found: dict[PointKey, MapValue] = {}
     for row in cells.drop_duplicates(["experiment", "point"]).to_dict("records"):
         value = MapValue(float(row["median"]), int(row["n"]), float(row["variance"]))
@@ -397,7 +402,7 @@ def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
 
 
 def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, str | None, bool]:
-    """Return the value of a record (or None), why it is None, and whether it was disturbed."""
+    """Return the value of a record or None, the reason for None, and whether it was disturbed."""
     outcome = status_and_values_of_record(record)
     if outcome.status != VALID:
         return None, outcome.reason, False
@@ -409,7 +414,7 @@ def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, s
 def refuse_busy_host(lock: Path, seconds: float = _BUSY_MEASURED_SECONDS) -> None:
     """Refuse the check of this machine if a measurement runs here or other programs use it.
 
-    `lock` is the lock file of measurements. The function watches the use of the processors for
+    `lock` is the lock file of measurements. The function observes the use of the processors for
     `seconds` seconds.
 
     Raises:

@@ -1,18 +1,19 @@
-"""Choose the points of a check, and judge values by the map, earlier checks and equal hosts.
+"""Choose the points of a check, and compare values with the map, earlier checks and equal hosts.
 
-A load of one node against one node or one drive shows the whole loss by a fault of this node or
-drive. If several such loads use the same part, the load that moves most data or waits longest is
-chosen. The part, and not a core or a cache, limits this load most often. So the values of the map
-decide which points are chosen, and not a list of experiments.
+A check measures loads of one node against one node or one drive, because their values show the
+complete loss by a fault of this node or drive. If several of these loads use the same part, the
+load that moves most data or waits longest is chosen, because the part limits this load more often
+than a core or a cache does. So the values of the map decide which points are chosen, and not a list
+of experiments.
 
-The logarithm of a value divided by the map's median scatters for three reasons. A single
-measurement scatters, which the replicates of the map show. The median is not exact. And sessions
-differ, which earlier checks show. A loss is clear if it exceeds this scatter by so much that a
-healthy host with a check every night has one false alarm a year over all its values.
+The logarithm of a value divided by the map's median scatters for three reasons. Single measurements
+scatter, as the replicates of the map show. The median of the map is not exact. Sessions differ, as
+earlier checks show. A loss is clear if it exceeds this scatter so far that a healthy host, checked
+every night, has one false alarm a year over all its values.
 
 The mean of several nights shows a loss that the scatter of a single night hides. So the last checks
-are also compared with the first checks after the map, because a slow drift does not change the
-first checks.
+together are also compared with the first checks after the map, which a slow drift has not yet
+changed.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE, lost_share,
 from chaosity.store.measurements import WORKING_SET, is_performance_metric, less_is_better
 from chaosity.topology.topology_model import Topology
 
-# Limits for the time of a load in a check, which is shorter than in the map. Below 0.4 s, a load
-# has too few samples for an interval.
+# Shortest and longest time in seconds of a load in a check, which are below the times in the map.
+# In less than 0.4 s, a load has too few samples for an interval.
 _MIN_SECONDS, _MAX_SECONDS = 0.4, 0.6
-# Seconds for starting a load and writing its record. The estimated time of a point lacks them.
+# Seconds for starting a load and writing its record, which are not in the estimated time of a
+# point.
 OVERHEAD_SECONDS = 0.25
 
-# If the smaller of two medians of a map is at least this share of the larger, one part limits both
-# loads.
+# If the smaller of two medians in a map is at least this share of the larger median, the same part
+# limits both loads.
 _NEARLY_EQUAL = 0.97
 
 
@@ -52,7 +54,7 @@ _NEARLY_EQUAL = 0.97
 class CheckPoint:
     """A point of a check."""
 
-    point: Point  # point of the map; once chosen, with a shorter stopping rule
+    point: Point  # a point of the map; a chosen point has a shorter stopping rule
     load: Load  # the only load of the point
     metric: str  # the metric that is judged
     # Names of the components that limit the load: a node, a drive, or a path such as node0->node4.
@@ -75,7 +77,7 @@ def choose_check_points(
     topology: Topology,
     popularity: Mapping[PointKey, int] = MappingProxyType({}),
 ) -> list[CheckPoint]:
-    """Return a point for each part and kind of load, first local ones and drives, then paths.
+    """Return a point for each part and kind of load: first local memory and drives, then paths.
 
     Args:
         points: the points of the map, in the order of its plan.
@@ -84,8 +86,8 @@ def choose_check_points(
         topology: the host's topology.
         popularity: experiment and point -> number of equal hosts that check this point. If points
             of a part have nearly equal medians, the point that most equal hosts check is chosen, or
-            else the first in the plan. The point with the best of these medians may only have been
-            lucky in the map, and the check would expect too much.
+            else the first in the plan. The best of nearly equal medians may be best only by chance,
+            so that a check of its point would expect too much.
     """
     alike: dict[tuple[object, ...], list[tuple[float, CheckPoint]]] = {}
     for point in points:
@@ -95,7 +97,8 @@ def choose_check_points(
             continue
         place: tuple[object, ...] = check.parts
         if len(check.parts) > 1:
-            # All paths of a kind (in a package, between packages) are alike, so one is enough.
+            # All paths in a package are alike, and so are all paths between packages, so one path
+            # of each kind is enough.
             ends = check.load["initiator"]["nodes"] + check.load["target"]["nodes"]
             place = tuple(map(topology.package_of_node.get, ends))
         signature = check.load["category"], check.metric, len(check.parts), *place
@@ -114,8 +117,9 @@ def split_by_available_time(
 ) -> tuple[list[CheckPoint], list[CheckPoint]]:
     """Divide points into those that fit into the time and those for the next check.
 
-    Points that no check has measured come first, then those whose last check was longest ago. Equal
-    points keep their order. `checked` has the time of each point's last check.
+    Points that no check has measured come first, then the points whose last check was longest ago.
+    Points with the same time keep their order. `checked` contains the time of each point's last
+    check.
     """
     taken, left, spent = list[CheckPoint](), list[CheckPoint](), 0.0
     for check in sorted(points, key=lambda check: checked.get(check.key, "")):
@@ -125,7 +129,7 @@ def split_by_available_time(
 
 
 def check_point_of_single_part(point: Point) -> CheckPoint | None:
-    """Return the point with the part that limits its load; None if several parts can limit it."""
+    """Return a point with the part that limits its load; None if several parts can limit it."""
     [load, *others] = point["loads"]
     target, sources = load["target"], load["initiator"]["nodes"]
     metric = next((m for m in load["metrics"] if is_performance_metric(m)), None)
@@ -140,12 +144,12 @@ def check_point_of_single_part(point: Point) -> CheckPoint | None:
         return CheckPoint(point, load, metric, (drive["component"],))
     if len(target["nodes"]) != 1:
         return None
-    nodes = dict.fromkeys(sources + target["nodes"])  # one node if it reads its own memory
+    nodes = dict.fromkeys(sources + target["nodes"])  # one node if the node reads its own memory
     return CheckPoint(point, load, metric, tuple(map(node_name, nodes)))
 
 
 def _shortened(point: Point) -> Point:
-    """Return the point with the shorter stopping rule of a check, so with another definition."""
+    """Return a point with the shorter stopping rule of a check, which changes its definition."""
     own = point["stopping"]
     stopping: PointStoppingRule = {
         **own,
@@ -161,22 +165,24 @@ def _shortened(point: Point) -> Point:
     }
 
 
-# Standard deviation between sessions that is assumed for a healthy host, and the number of earlier
-# deviations that this assumption weighs. Runs of a machine differ by 1 to 2 % from boot to boot.
+# Assumed standard deviation between sessions of a healthy host, and the number of earlier
+# deviations as which this assumption counts. Runs of a machine differ by 1 to 2 % from boot to
+# boot.
 _SESSION_DEVIATION, _SESSION_FREEDOM = 0.015, 8.0
-# A smaller loss is not reported, even if it is clear: a reboot can change values by as much.
+# Smallest loss that is reported. A smaller loss is not reported even if it is clear, since a reboot
+# can change values by as much.
 LEAST_REPORTED_LOSS_OF_CHECK = 0.02
-# A healthy host has one false alarm in this many checks.
+# Number of checks of a healthy host in which one false alarm is expected.
 _CHECKS_PER_FALSE_ALARM = 365.0
-# Number of last checks that are judged together, and number of first checks that they are compared
-# with.
+# Number of last checks that are judged together, and number of first checks with which the last
+# checks are compared.
 RECENT, _REFERENCE = 7, 14
-# From this loss on, a confirmed loss of a single part is a fault and not only a warning.
+# Smallest confirmed loss of a single part that is a fault and not only a warning.
 _FAULT = 0.10
-# If at least this share of the values of several parts is slow, all parts have a common cause.
+# If at least this share of the values of several parts is slow, the cause is common to all parts.
 _COMMON_SHARE = 0.7
 
-# Fewer other hosts than this do not show how much equal hosts differ.
+# Fewest other hosts that show how much equal hosts differ.
 _FEWEST_OTHERS = 4
 
 FINE, WARNING, FAULTY = 0, 1, 2
@@ -185,7 +191,7 @@ RecentValues = Mapping[PointKey, Sequence[float]]
 
 @dataclass(frozen=True)
 class MapValue:
-    """What the map says about a value: median, n, and the variance of one value's logarithm."""
+    """What a map says about a value: median, n, and the variance of a single value's logarithm."""
 
     median: float
     n: int
@@ -196,16 +202,17 @@ class MapValue:
 class LossEvidence:
     """A loss that one comparison shows, as a share: 0.1 is 10 % less bandwidth.
 
-    A latency of twice the expected latency is a loss of 1.0. A better value is a negative loss.
+    A latency of twice the expected latency is a loss of 1.0. A value that is better than expected
+    gives a negative loss.
     """
 
     loss: float = 0.0
     limit: float = math.inf  # smallest loss that chance does not explain
-    hosts: int = 0  # number of equal hosts that were compared
+    hosts: int = 0  # number of equal hosts with which the host was compared
 
     @property
     def is_clear(self) -> bool:
-        """Return whether the loss is large enough to matter and not explained by chance."""
+        """Return whether the loss is large enough to be reported and not due to chance."""
         return self.loss > max(self.limit, LEAST_REPORTED_LOSS_OF_CHECK)
 
 
@@ -216,25 +223,27 @@ class CheckedValue:
     check: CheckPoint  # the point of the check
     # The measured values in the metric's unit. A slow first value is measured again.
     values: tuple[float, ...]
-    expected: float  # the median of the map, corrected by the earlier checks
-    limit: float  # smallest clear loss of this check, as a share
-    disturbed: bool = False  # whether other programs used the processors
-    # The last `RECENT` checks together, including this check.
+    expected: float  # the expected value: the median of the map, corrected by earlier checks
+    limit: float  # smallest loss of this check that counts as clear, as a share
+    # Says whether other programs used the processors during the measurements.
+    disturbed: bool = False
+    # The loss of the last `RECENT` checks together, including this check.
     recent: LossEvidence = LossEvidence()
-    equals: LossEvidence = LossEvidence()  # recent checks of this host against those of equal hosts
-    # Whether the host is a virtual machine and the value is of its memory. A hypervisor can run two
-    # virtual processors on one core for minutes. This halves the bandwidth, and no counter of the
-    # virtual machine shows it.
+    # The loss of recent checks of this host against those of equal hosts.
+    equals: LossEvidence = LossEvidence()
+    # Says whether the host is a virtual machine and the value is of its memory. A hypervisor can
+    # run two virtual processors on one core for minutes. The bandwidth is then halved, and no
+    # counter of the virtual machine shows the cause.
     hypervisor_may_explain: bool = False
 
     @property
     def value(self) -> float:
-        """Return the median of the values."""
+        """Return the median of the values of this check."""
         return median(self.values)
 
     @property
     def tonight(self) -> LossEvidence:
-        """Return the loss of this check against the expected value."""
+        """Return the loss of this check, compared with the expected value."""
         ratio = self.value / self.expected
         is_time = less_is_better(self.check.metric)
         return LossEvidence(ratio - 1.0 if is_time else 1.0 - ratio, self.limit)
@@ -265,10 +274,10 @@ class CheckedValue:
 
 
 def probability_of_false_alarm(number: int) -> float:
-    """Return the false-alarm probability that one test may have if `number` values are tested.
+    """Return the false-alarm probability of one test if `number` values are tested.
 
     Each value has three tests: of this check, of the last checks together, and against equal hosts.
-    All tests of a host together give one false alarm in a year of checks.
+    In a year of checks, all tests of a host together give one false alarm.
     """
     return 1.0 / (_CHECKS_PER_FALSE_ALARM * 3 * number)
 
@@ -295,8 +304,8 @@ class Expectation:
         self.known, self.in_virtual_machine = known, in_virtual_machine
         # Logarithms of earlier values divided by the map's median, the oldest first.
         self.logs = {
-            # Not the logarithm of the ratio, since the ratio of a damaged series can underflow to
-            # 0.
+            # Logarithms are subtracted, since the ratio of values in a damaged series can underflow
+            # to 0.
             key: [math.log(value) - math.log(known[key].median) for value in values]
             for key, values in earlier.items()
             if key in known
@@ -316,12 +325,12 @@ class Expectation:
     ) -> CheckedValue:
         """Return the judged value, with the expected value and the smallest clear loss.
 
-        `number` is the number of all values of the check. Each of them can give a false alarm.
+        `number` is the number of all values of the check, since each value can give a false alarm.
         """
         known, logs = self.known[check.key], self.logs.get(check.key, [])
         quantile = float(_normal_quantile(probability_of_false_alarm(number)))
         nightly = self.session_variance + known.variance
-        # The median of three or more earlier checks shows what a short measurement gives.
+        # The median of three or more earlier checks shows which value a short measurement gives.
         first = logs[:_REFERENCE]
         shift = median(first) if len(first) > 2 else 0.0
         each, size = (nightly, len(first)) if len(first) > 2 else (known.variance, known.n)
@@ -351,9 +360,9 @@ def compare_with_equal_hosts(
 ) -> list[CheckedValue]:
     """Return the values of a check, each with its loss against equal hosts.
 
-    This comparison also finds a host whose map was bad from the start. Each host counts with the
-    median of its recent checks: as many as the checked host has, but at most `RECENT`. A loss of
-    5 % or more is reported if the scatter of the other hosts, without the host itself, does not
+    The comparison with equal hosts also finds a host whose map was already bad. Each host counts
+    with the median of its recent checks: the same number of checks as the checked host has, but at
+    most `RECENT`. A loss of 5 % or more is reported if the scatter of the other hosts does not
     explain the loss.
 
     Args:
@@ -376,7 +385,8 @@ def compare_with_equal_hosts(
         medians.append([median(mine), *theirs])
     logs, metrics = np.log(medians), [value.check.metric for value in compared]
     groups = np.array([f"{v.check.metric} {len(v.check.parts)}" for v in compared])
-    # The scatter of the maps' replicates is left out, because it is small beside that of nights.
+    # The scatter of replicates in the maps is left out, because it is small beside the scatter of
+    # nights.
     freedom, spread, expected = (
         each[:, 0]
         for each in scatter_and_median_of_other_hosts(logs, groups, np.zeros(len(logs)), hosts=[0])
@@ -405,18 +415,19 @@ def exit_status_of_values(values: Iterable[CheckedValue]) -> int:
 class Suspect:
     """Components that explain slow values."""
 
-    # Names of the components; several names if any one of them explains the values; no name if most
-    # of the host is slow.
+    # Names of the components. If several components are named, each of them alone can explain the
+    # values. No component is named if most of the host is slow.
     parts: tuple[str, ...]
-    values: tuple[CheckedValue, ...]  # the explained slow values, the largest loss first
+    # The slow values that the components explain, the largest loss first.
+    values: tuple[CheckedValue, ...]
 
 
 def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
     """Return the components that explain all clear losses, the largest loss first.
 
-    A component is suspected if all values that it limits are slow. Components that explain most
-    slow values come first. Each value is explained only once. If nearly all values are slow, the
-    cause is common to all parts.
+    A component is suspected if all values that the component limits are slow. The component that
+    explains most slow values is chosen first, and each value is explained only once. If nearly all
+    values are slow, the cause is common to all parts.
     """
     slow = sorted(
         (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss
@@ -445,7 +456,8 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
             key=lambda part: (-well[part], len(explained[part]), explained[part][0].reported_loss),
         )
         mine = explained[best]
-        # If both ends of a slow path are fast in other values, the path itself is suspected.
+        # If both ends of a slow path are fast in other values, the path and not an end is
+        # suspected.
         names = (best,) if well[best] == 0 else mine[0].check.parts
         mine = mine if well[best] == 0 else [mine[0]]
         found.append(Suspect(names, tuple(mine)))

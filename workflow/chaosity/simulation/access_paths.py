@@ -2,8 +2,8 @@
 
 Rates are max-min fair (progressive filling): the rates of all flows grow at the same pace until a
 resource is full or a flow reaches its limit. The flows that use the full resource keep their rate;
-all other flows continue to grow (Bertsekas and Gallager, Data Networks, section 6.5.2). A flow may
-use several units of a resource for one unit of its rate.
+all other flows continue to grow (Bertsekas and Gallager, Data Networks, section 6.5.2). For one
+unit of its rate, a flow may use several units of a resource, such as two bytes of a link.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from chaosity.simulation.simulated_loads import (
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, Topology
 
-# A resource with less than this share of its capacity left counts as full; this absorbs rounding
-# errors.
+# A resource counts as full if less than this share of its capacity is left. The share is above 0
+# because of rounding errors.
 FULL = 1e-9
 
 
@@ -42,10 +42,11 @@ class Flow:
     """Accesses of a load that take one path."""
 
     load: str  # name of the load
-    # Name of each resource -> units of it for one unit of the flow's rate.
+    # Name of each resource -> units of the resource that the flow uses for one unit of its rate.
     uses: Mapping[str, float]
     limit: float = float("inf")  # highest rate that the flow requests; infinite by default
-    # How fast the flow's rate grows compared with other flows, such as the number of threads.
+    # How fast the rate of the flow grows compared with other flows, for example the number of its
+    # threads.
     pace: float = 1.0
 
 
@@ -73,7 +74,7 @@ def max_min_fair_rates(
     left = {
         name: rest for flow in flows for name in flow.uses if (rest := capacities[name]) < math.inf
     }
-    # For each flow: the units of each limited resource that the flow needs while its rate grows by
+    # For each flow: the units of each limited resource that the flow needs when its rate grows by
     # its pace.
     needs = [
         {name: units * flow.pace for name, units in flow.uses.items() if units > 0 and name in left}
@@ -107,8 +108,8 @@ LINE_BYTES = 64
 # MiB each are always on the way, so drives keep most of their rate next to programs (document 000,
 # figure 7).
 _DRIVE_PACE = 4.0
-# By the direction of copies to or from a device: the shares of a byte that are read from the host's
-# memory and written to the host's memory.
+# Direction of copies to or from a device -> the shares of the copied bytes that are read from the
+# host's memory and written to the host's memory.
 _READ_AND_WRITTEN_BY_COPIES = {
     "to_device": (1.0, 0.0),
     "from_device": (0.0, 1.0),
@@ -129,8 +130,8 @@ class AccessPaths:
         self._idle, self.capacities, self._faults = idle, capacities, faults
         self.machine, self.topology = idle.machine, idle.topology
         self._slow_units = _units_of_slower_cores(idle.topology)
-        # A cache: way of a byte -> units of each resource that the byte uses. Most loads take the
-        # same few ways.
+        # Cached results: path of a byte -> units of each resource that the byte uses. Most loads
+        # take the same few paths.
         self._known_uses: dict[tuple[object, ...], Mapping[str, float]] = {}
 
     def flows_of_load(self, load: Load, hits: HitShares) -> Iterator[Flow]:
@@ -142,7 +143,8 @@ class AccessPaths:
             if f"{device['name']}_in" in self.capacities:
                 yield self._device_flow(load, device)
         elif "latency_ns" in load["metrics"]:
-            # A pointer chase has one access in flight, which hardly loads the machine.
+            # A pointer chase has only one access in flight, so it uses nearly nothing of the
+            # machine's capacity.
             for flow in self.memory_flows(load, hits, page_shares_by_node(load)):
                 limit = LINE_BYTES / (self._idle.access_ns(load, hits) * 1e-9)
                 yield replace(flow, limit=limit)
@@ -150,14 +152,15 @@ class AccessPaths:
             yield from self.memory_flows(load, hits, page_shares_by_node(load))
 
     def add_capacities_of_stand_in_files(self, load: Load) -> None:
-        """Add capacities of files that replace drives; a file has no slot, so no link limits it."""
+        """Add capacities of files that replace drives; no PCI link limits a file."""
         for drive in load["target"]["drives"]:
             self.capacities.setdefault(drive["component"], 1.0)
             self.capacities.setdefault(f"{drive['component']}_link", WITHOUT_LIMIT)
 
     def _device_flow(self, load: Load, device: OpenclTargetDevice) -> Flow:
-        """Return the flow of a device, within the device's memory or over the link to the host."""
-        # If a device uses the memory of a node, its accesses use the controllers of this node.
+        """Return the flow of a device: within its own memory, or over its link to the host."""
+        # If a device uses the memory of a node as its memory, its accesses use the controllers of
+        # this node.
         copied = _READ_AND_WRITTEN_BY_COPIES.get(load["kernel"] or "")
         if "host_to_device_bytes_per_second" in load["metrics"]:
             copied = 1.0, 0.0
@@ -180,7 +183,7 @@ class AccessPaths:
     def memory_flows(
         self, load: Load, hits: HitShares, shares: Mapping[int, float]
     ) -> Iterator[Flow]:
-        """Yield a flow for each thread of a load; `shares` are the shares of accesses by node."""
+        """Yield a flow for each thread of a load; `shares` is node -> share of accesses."""
         reads, writes, _ = read_written_and_counted_shares(load)
         beyond_caches = missed_share(hits)
         for unit in sorted(processing_units_of_load(load)):
@@ -202,9 +205,10 @@ class AccessPaths:
     def access_shares(
         self, load: Load, unit: int, shares: Mapping[int, float]
     ) -> Mapping[int, float]:
-        """Return a unit's shares of accesses by node; `shares` are the shares of the load's pages.
+        """Return node -> share of a unit's accesses; `shares` are the shares of the load's pages.
 
-        A program that keeps its work on the node of the data accesses only the unit's own node.
+        If a program runs each part of its work on the node of the data, each unit accesses only its
+        own node.
         """
         near = self._idle.node_of(unit)
         return {near: 1.0} if near in shares and accesses_own_node_only(load) else shares
@@ -212,11 +216,11 @@ class AccessPaths:
     def _core_seconds(
         self, load: Load, unit: int, shares: Mapping[int, float], missed: float
     ) -> float:
-        """Return the seconds of a core for a byte; `shares` is the share of accesses by node."""
+        """Return the seconds that a core needs per byte; `shares` is node -> share of accesses."""
         # A core waits for a limited number of cache lines at a time, so a longer mean latency makes
-        # it slower (Little's law). A core handles near lines while far lines are on the way. Only
-        # the share `missed` of its accesses needs memory. A program also computes, and its time for
-        # a byte of memory is only a share of its time.
+        # the core slower (Little's law). A core handles near lines while far lines are on the way.
+        # Only the share `missed` of the accesses needs memory. A program also computes, so only a
+        # part of its time is spent on accesses to memory.
         memory = self.machine["memory"]
         near = 1 / memory["core_bytes_per_second"]
         if unit in self._slow_units:
@@ -231,7 +235,7 @@ class AccessPaths:
         return seconds + near * (1 / simulated_program(load)["time_in_memory"] - 1)
 
     def memory_uses(self, unit: int, node: int, reads: float, writes: float) -> Mapping[str, float]:
-        """Return the use of controllers and links for a byte between a core and a node's memory."""
+        """Return what a byte between a core and a node's memory uses of controllers and links."""
         near, package = self._idle.node_of(unit), self._idle.package_of(unit)
         key = near, package, node, reads, writes
         if key in self._known_uses:
@@ -248,7 +252,7 @@ class AccessPaths:
     def _way_uses(
         self, package: int | None, begin: int, node: int, reads: float, writes: float
     ) -> dict[str, float]:
-        """Return the use of controllers and links for a byte between a place and a memory.
+        """Return what a byte between a place and a memory uses of controllers and links.
 
         The place is `begin`, a node of `package`. The memory belongs to `node`.
         """
@@ -267,7 +271,7 @@ class AccessPaths:
         return uses
 
     def _drive_flows(self, load: Load) -> Iterator[Flow]:
-        """Yield a flow for each drive of a load: from the drive to the memory of its buffers."""
+        """Yield a flow for each drive of a load, from the drive to the memory of the buffers."""
         drives = self.machine.get("drives")
         if drives is None:
             return
@@ -290,7 +294,7 @@ class AccessPaths:
             for node, share in shares.items():
                 add_uses(uses, self._drive_uses(drive, node, writes=load["writes"]), share)
                 if "processing_throughput_bytes_per_second" in load["metrics"]:
-                    # The cores read the data that has arrived.
+                    # The cores of the load read the data that the drives have sent.
                     add_uses(uses, {f"node{node}": share})
             limit = math.inf
             if self.reads_at_random(load):
@@ -306,7 +310,7 @@ class AccessPaths:
             yield Flow(load["name"], uses, limit, _DRIVE_PACE)
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
-        """Return the use of ports, links and controllers for a byte between a drive and a node."""
+        """Return what a byte between a drive and a node uses of ports, links and controllers."""
         near = drive["node"]
         key = "drive", near, node, writes
         if key in self._known_uses:
@@ -327,7 +331,7 @@ class AccessPaths:
         return uses
 
     def reads_at_random(self, load: Load) -> bool:
-        """Return whether a load reads drives at random, and the description has such reads."""
+        """Return whether a load reads drives at random, and the description allows random reads."""
         described = "read_latency_ns" in self.machine.get("drives", {})
         return described and "read_rate_reads_per_second" in load["metrics"]
 
@@ -338,9 +342,9 @@ def closed_queue_rate(in_flight: int, idle_seconds: float, busy_seconds: float) 
     The rate is the exact result of mean value analysis (Reiser and Lavenberg 1980) for a queue with
     exponential service and a delay.
 
-    `in_flight` is the number of requests, at least 1. `idle_seconds` is the time of a request while
-    there is no other request. `busy_seconds` is the time in which the device takes no other
-    request.
+    `in_flight` is the number of requests, at least 1. `idle_seconds` is the time of a request
+    without other requests. `busy_seconds` is the time for which one request keeps the device from
+    serving the next one.
     """
     delay = max(0.0, idle_seconds - busy_seconds)
     queued, rate = 0.0, 0.0
@@ -359,6 +363,6 @@ def _units_of_slower_cores(topology: Topology) -> set[int]:
 
 
 def add_uses(uses: dict[str, float], more: Mapping[str, float], factor: float = 1.0) -> None:
-    """Add the uses `more` of resources, multiplied by a factor, to `uses`."""
+    """Add `more`, the use of resources multiplied by a factor, to `uses`."""
     for name, units in more.items():
         uses[name] = uses.get(name, 0.0) + units * factor

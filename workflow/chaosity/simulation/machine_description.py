@@ -1,7 +1,7 @@
-"""Read the description of a simulated machine: capacity and latency of each part when idle.
+"""Read the description of a simulated machine: capacity and idle latency of each part.
 
-An idle machine has no other traffic. The values include the machine's faults: a fault reduces
-capacities (`affected_resources`) or adds to latencies.
+An idle latency is the latency without other traffic. Capacities and latencies include the faults of
+the machine: a fault reduces capacities (`affected_resources`) or adds to latencies.
 
 A resource is a part that accesses use: ``core3``, ``l3_1``, ``node2`` (memory controllers),
 ``node0->package1`` and ``package0->package1`` (links), a drive such as ``drive-0000-41-00-0``, its
@@ -43,7 +43,7 @@ KIND = "simulated_machine"
 # reads this file, and reads no YAML file.
 MACHINE_FILE = "machine.json"
 
-_ALWAYS = "0001-01-01"  # a fault without `since` began before any record
+_ALWAYS = "0001-01-01"  # the start of a fault without `since`: before any record
 
 
 def read_machine_description(path: Path, topology: Topology) -> MachineDescription:
@@ -63,10 +63,10 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
 def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineDescription:
     """Return a checked description, completed by the keys of the description in `based_on`.
 
-    `users` are the names of the descriptions that are based on this one.
+    `users` are the names of the descriptions that are based on this description.
     """
     users |= {path.stem}
-    # YAML reads 2026-01-01 as a date; here and in `machine.json` it is a text.
+    # YAML reads 2026-01-01 as a date, but descriptions and `machine.json` contain dates as text.
     document = json.loads(json.dumps(read_yaml(path), default=str))
     check_document(document, MachineFile, str(path))
     if document[KIND] != path.stem:
@@ -75,7 +75,8 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     base = document.get("based_on")
     if base is None:
         return cast(MachineDescription, document)
-    # Descriptions of this project, and descriptions in the file's folder, which take precedence.
+    # Descriptions that Chaosity provides, and descriptions in the folder of the file, which take
+    # precedence.
     folders = (ROOT / "templates/machines", path.parent)
     known = {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
     others = known.keys() - users
@@ -130,7 +131,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
 
 
 def current_faults(machine: MachineDescription, host: str, today: date) -> list[Fault]:
-    """Return the faults that a host of this machine has on a day."""
+    """Return the faults of a machine that a given host has on a given day."""
     return [
         fault
         for fault in machine.get("faults", [])
@@ -169,14 +170,15 @@ WITHOUT_LIMIT = float("inf")
 def resource_capacities(
     machine: MachineDescription, topology: Topology, faults: Sequence[Fault]
 ) -> dict[str, float]:
-    """Return resource -> capacity with these faults; cores and drives have the capacity 1.
+    """Return resource -> capacity, reduced by faults; cores and drives have the capacity 1.
 
     Other capacities are in bytes per second.
     """
     rates = dict(_healthy_capacities(machine, topology))
     capacities = dict(rates)
     for fault in faults:
-        if fault["fault"] == "slow_port":  # one port, too slow for all its drives together
+        # The fault is one root port that is too slow for all its drives together.
+        if fault["fault"] == "slow_port":
             rate = machine["drives"]["read_bytes_per_second"]
             capacities[slow_port_resource_name(fault)] = rate * len(fault["drives"])
         if fault["fault"] == "shared_drive_path":
@@ -193,12 +195,12 @@ def slow_port_resource_name(fault: Fault) -> str:
 
 
 def shared_drive_path_resource_name(fault: Fault) -> str:
-    """Return the name of the path from a fault's drives to a package, which these drives share."""
+    """Return the name of the path from the drives of a fault to a package; the drives share it."""
     nodes = "+".join(map(str, fault["drive_nodes"]))
     return f"drives{nodes}->package{fault['to_package']}"
 
 
-# Kind of a fault whose part is a single resource -> name of this resource.
+# Kind of a fault that reduces the capacity of a single resource -> name of this resource.
 _RESOURCE_OF_FAULT = {
     "slow_node": "node{node}",
     "slow_link": "package{from_package}->package{to_package}",
@@ -213,7 +215,8 @@ def affected_resources(
 ) -> list[str]:
     """Return the names of the resources whose capacity a fault reduces.
 
-    `capacities` has the name of each resource. The result is empty if a fault reduces no capacity.
+    The keys of `capacities` are the names of all resources. The result is empty if the fault
+    reduces no capacity.
     """
     if name := _RESOURCE_OF_FAULT.get(fault["fault"]):
         return [name.format_map(fault)]
@@ -226,8 +229,9 @@ def affected_resources(
             return [slow_port_resource_name(fault)]
         case "shared_drive_path":
             return [shared_drive_path_resource_name(fault)]
-    # The other kinds reduce no capacity: `swapped_distances` changes the firmware's SLIT (see
-    # `firmware_topology`), and `waiting_l3_domains` changes a latency (see `IdleMachine`).
+    # The remaining kinds of faults reduce no capacity: `swapped_distances` changes the firmware's
+    # SLIT (see `firmware_topology`), and `waiting_l3_domains` changes a latency (see
+    # `IdleMachine`).
     return []
 
 
@@ -246,7 +250,7 @@ def _healthy_capacities(
     """Yield each resource and its capacity without faults."""
     memory, links = machine["memory"], machine.get("links", {})
     drives, devices = machine.get("drives"), machine.get("devices")
-    # A package whose cores a cgroup forbids can have memory.
+    # A package without usable cores, because a cgroup forbids them, can still have memory.
     known = {package.os_index for package in topology.packages}
     packages = sorted(known | {node.package for node in topology.nodes if node.package is not None})
     nodes = [node.os_index for node in topology.nodes]
@@ -280,7 +284,8 @@ def _healthy_capacities(
                 name = drive_component_name(drive)
                 yield name, 1.0
                 yield f"{name}_link", drive.link_bytes_per_second or WITHOUT_LIMIT
-        part = len(packages) / max(1, len(shared))  # share of a package's root ports at a node
+        # Share of the package's root ports that one node has.
+        part = len(packages) / max(1, len(shared))
         all_near = part * drives.get("package_bytes_per_second", WITHOUT_LIMIT)
         far = part * drives.get("remote_package_bytes_per_second", WITHOUT_LIMIT)
         for number in nodes:
@@ -293,17 +298,17 @@ def _healthy_capacities(
             yield f"{device.name}_out", devices["link_bytes_per_second"]
 
 
-# Reach of the second-level TLB with base pages: 2048 entries of 4 KiB.
+# Memory in bytes that the second-level TLB covers with base pages: 2048 entries of 4 KiB.
 _TLB_BYTES = 2048 * 4096
-# Sharpness of the edge of a cache. With 3, dependent accesses at random find 79 % of their lines in
-# an L3 cache as large as their working set, and 48 % in an L3 cache of half this size. Document 003
-# has such values in its tables.
+# How sharply the hit rate falls when the working set exceeds a cache. With 3, dependent accesses at
+# random find 79 % of their lines in an L3 cache as large as the working set, and 48 % in an L3
+# cache of half this size. The tables of document 003 show similar hit rates.
 _CACHE_EDGE = 3
-# Passes over arrays replace lines before they read these lines again. So if a cache is too small,
-# the hit rate of passes is this power of the hit rate of dependent accesses at random. Then arrays
-# of twice the cache's size get at most 1.13 times the bandwidth of memory, and arrays of four times
-# the size get 1.02 times. Measured on two cores: 1.33 (0.95 to 2.47) and 1.05 (0.63 to 1.31), see
-# docs/validation.md.
+# Passes over arrays replace lines in a cache before the next pass reads these lines again. So if a
+# cache is too small, the hit rate of passes is this power of the hit rate of dependent accesses at
+# random. With 3, arrays of twice the cache's size get at most 1.13 times the bandwidth of memory,
+# and arrays of four times the size get 1.02 times. Two cores were measured at 1.33 (0.95 to 2.47)
+# and 1.05 (0.63 to 1.31) times the bandwidth of memory, see docs/validation.md.
 _PASSES_POWER = 3
 # For each cache level: the share of accesses that hit, and their latency in ns.
 HitShares = list[tuple[float, float]]
@@ -312,7 +317,7 @@ HitShares = list[tuple[float, float]]
 class IdleMachine:
     """Latencies and cache hits of loads on a simulated machine without other traffic.
 
-    `faults` are the faults that the machine has now.
+    `faults` are the present faults of the machine.
     """
 
     def __init__(
@@ -320,13 +325,13 @@ class IdleMachine:
     ) -> None:
         self.machine, self.topology = machine, topology
         whole = [fault["remaining"] for fault in faults if fault["fault"] == "slow_host"]
-        # The factor by which a fault of the whole host makes all accesses slower.
+        # The factor by which faults of the complete host make all accesses slower.
         self._slowdown = 1 / math.prod(whole)
         self._waiting = [fault for fault in faults if fault["fault"] == "waiting_l3_domains"]
         self._domain_of_pu = {pu: domain for domain in topology.l3_domains for pu in domain.cpus}
 
     def memory_ns(self, begin: int, end: int) -> float:
-        """Return the latency of an access to memory in the idle machine, in ns."""
+        """Return the latency in ns of an access to memory in a machine without other traffic."""
         latencies = self.machine["latency_ns"]
         pair = latencies.get("pairs", {}).get(f"{begin}->{end}")
         relation = self.topology.node_relation(begin, end)
@@ -339,7 +344,7 @@ class IdleMachine:
             SAME_PACKAGE: same_package,
             OTHER_PACKAGE: other_package,
         }.get(relation, near)
-        # the memory's lines are in all packages
+        # If a node belongs to no package, the lines of its memory are in all packages.
         if self.topology.package_of_node.get(end) is None and count > 1:
             named = (same_package + (count - 1) * other_package) / count
         return (named if pair is None else pair) * self._slowdown
@@ -362,9 +367,9 @@ class IdleMachine:
         return shares
 
     def share_in_other_nodes_l3(self, load: Load) -> float:
-        """Return the share of a load's data that L3 caches of its cores in other nodes hold.
+        """Return the share of a load's data in L3 caches of the load's cores in other nodes.
 
-        Each cache of a core of the load holds a part of the data, independent of other caches.
+        Each of these caches contains a part of the data, independent of the other caches.
         """
         units, size = processing_units_of_load(load), load["memory_bytes"]
         here = self.node_of(min(units))
@@ -376,9 +381,10 @@ class IdleMachine:
         return 1 - math.prod(1 - _share_within(size, capacity) for capacity in others.values())
 
     def _l3_bytes_of_others(self, load: Load, loads: list[Load]) -> int:
-        """Return the working sets in bytes that other loads keep in the L3 cache of a load."""
-        # A working set larger than the cache does not count: its lines are evicted before reuse.
-        # Pointer chases that are all larger than a cache are equally fast, so they share the cache.
+        """Return the bytes of working sets that other loads keep in the L3 cache of a load."""
+        # A working set larger than the cache does not count, because its lines are evicted before
+        # reuse. Pointer chases whose working sets all exceed the cache are equally fast, so they
+        # share the cache.
         unit, size = min(processing_units_of_load(load)), load["memory_bytes"]
         if unit not in self._domain_of_pu:
             return 0
@@ -395,7 +401,7 @@ class IdleMachine:
         )
 
     def access_ns(self, load: Load, hits: HitShares) -> float:
-        """Return the latency of dependent accesses in the idle machine, in ns."""
+        """Return the latency in ns of dependent accesses in a machine without other traffic."""
         from_caches = sum(share * nanoseconds for share, nanoseconds in hits)
         near = self.node_of(min(processing_units_of_load(load)))
         shares = page_shares_by_node(load)
@@ -406,7 +412,7 @@ class IdleMachine:
         return from_caches + missed_share(hits) * memory
 
     def wait_beside_other_l3_domains_ns(self, load: Load, loads: list[Load]) -> float:
-        """Return how long dependent accesses wait while another L3 domain of their node accesses.
+        """Return how long dependent accesses wait because of another L3 domain of their node.
 
         The fault `waiting_l3_domains` delays accesses of some L3 domains to their own node. The
         wait in ns grows with the working set, as the misses of a cache do. The wait was fitted to
@@ -432,7 +438,7 @@ class IdleMachine:
         return wait * page_shares_by_node(load).get(node, 0.0) * self._slowdown
 
     def random_read_ns(self, load: Load, drive: DriveFacts) -> float:
-        """Return the time of a random read of an idle drive, in ns.
+        """Return the time in ns of a random read of a drive that serves no other request.
 
         The request goes from the cores to the drive, and the data from the drive to the buffers.
         """
@@ -444,7 +450,7 @@ class IdleMachine:
         return self.machine["drives"]["read_latency_ns"] * self._slowdown + ways
 
     def core_to_core_transfer_ns(self, load: Load, responder: int) -> float:
-        """Return the time of the transfer of a line between two cores, in ns."""
+        """Return the time in ns of the transfer of a cache line between two cores."""
         latencies = self.machine.get("core_to_core_ns", {"same_l3": self.memory_ns(0, 0)})
         unit, l3 = min(processing_units_of_load(load)), self.topology.l3_of_pu
         if unit in l3 and l3.get(unit) == l3.get(responder):
@@ -464,7 +470,7 @@ class IdleMachine:
 
 
 def _is_of_cores(load: Load) -> bool:
-    """Return whether cores access the load's memory, and neither drives nor a GPU."""
+    """Return whether cores, and neither drives nor a GPU, access the memory of a load."""
     return not (load["target"]["drives"] or load["target"].get("device"))
 
 
@@ -474,10 +480,10 @@ def _is_chase(load: Load) -> bool:
 
 
 def _share_within(size: int, capacity: float) -> float:
-    """Return the share of accesses to `size` bytes that a cache of `capacity` bytes serves."""
+    """Return the share of accesses within `size` bytes that a cache of `capacity` bytes serves."""
     return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
 
 
 def missed_share(hits: HitShares) -> float:
-    """Return the share of accesses that need memory."""
+    """Return the share of accesses that hit in no cache and so need memory."""
     return 1 - sum(share for share, _ in hits)

@@ -3,8 +3,8 @@
 Every part on the path of an access is a resource with a capacity: a core, an L3 domain, the link
 between two nodes or packages, the memory controllers of a node, a drive, its PCI link. The loads of
 a point are flows over these resources, and their rates are max-min fair, so interference follows
-from the paths. Latency is the latency of the idle machine plus the time in the queues of busy
-resources. docs/explanation/simulated-machine.md explains the model and has its sources.
+from the paths. Latency is the latency without other traffic plus the time in the queues of busy
+resources. docs/explanation/simulated-machine.md explains the model and names its sources.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from chaosity.simulation.simulated_loads import (
 )
 from chaosity.topology.topology_model import Topology
 
-# Utilisation above which queues grow no further, since each core has few accesses in flight.
+# Utilisation of a resource above which its queue grows no further, since each core has few accesses
+# in flight.
 _FULLEST = 0.97
 
 
@@ -54,16 +55,17 @@ _FULLEST = 0.97
 class NoiselessLoadResult:
     """The rates and latency of a load without noise."""
 
-    moved_bytes_per_second: float = 0.0  # bytes that memory or drives move for the load
-    # Bytes that the program counts; STREAM does not count fetches.
+    moved_bytes_per_second: float = 0.0  # bytes per second that memory or drives move for the load
+    # Bytes per second that the program counts; STREAM does not count fetches.
     counted_bytes_per_second: float = 0.0
     # Time of one dependent access or transfer; None for other loads.
     latency_ns: float | None = None
-    # Rate to each node of the target while the load accesses all these nodes.
+    # Node -> rate to this node of the target, while the load accesses all nodes of the target.
     bytes_per_second_by_node: dict[int, float] = field(default_factory=dict)
     # Data-to-worker proximity that the load's search finds; None without a search.
     dwp: float | None = None
-    read_rate_reads_per_second: float | None = None  # random reads of drives; None for other loads
+    # Random reads of drives per second; None for other loads.
+    read_rate_reads_per_second: float | None = None
     # completion_latency_ns, completion_latency_p99_ns: median and 99th percentile of the time of a
     # random read; None for other loads.
     completion_latency_ns: float | None = None
@@ -80,7 +82,8 @@ class Routes:
     loads share.
     """
 
-    hits: Mapping[str, HitShares]  # name of each load -> its hits in caches; [] for drives
+    # Name of each load -> its hits in caches; empty for loads on drives.
+    hits: Mapping[str, HitShares]
     flows: list[Flow]  # the flows of all loads, in their order
 
 
@@ -102,8 +105,8 @@ class MachineModel:
     def noiseless_results(self, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency while all loads run.
 
-        A search for a placement tries all steps of data-to-worker proximity, and the fastest step
-        is its result.
+        If a load searches for a placement, all steps of data-to-worker proximity are tried, and the
+        result is that of the fastest step.
         """
         searched = [load for load in loads if begins_with_placement_search(load)]
         if not searched:
@@ -127,9 +130,9 @@ class MachineModel:
         return Routes(hits, [flow for own in found for flow in own])
 
     def results_on(self, routes: Routes, loads: list[Load]) -> dict[str, NoiselessLoadResult]:
-        """Return name of each load -> its rates and latency, with the loads' present placement.
+        """Return name of each load -> its rates and latency, without a search for a placement.
 
-        The routes of another model can be used, if only capacities of shared resources differ.
+        `routes` can be from another model of which only the capacities of shared resources differ.
         """
         flows, free = self.flow_rates(routes, loads)
         results = {}
@@ -170,14 +173,16 @@ class MachineModel:
             truth.latency_ns = self._access_ns(load, hits, fair)
         elif self._paths.reads_at_random(load):
             idle = [self._idle.random_read_ns(load, drive) for drive in load["target"]["drives"]]
-            # Little's law gives the mean. The time in the queue of M/M/1 is exponential.
+            # Little's law gives the mean time of a random read. The time in the queue (M/M/1) has
+            # an exponential distribution.
             waiting = load["memory_bytes"] / moved * 1e9 - sum(idle) / len(idle)
             truth.read_rate_reads_per_second = moved / block_bytes(load)
             truth.completion_latency_ns, truth.completion_latency_p99_ns = (
                 sum(idle) / len(idle) + max(0.0, waiting) * math.log(times) for times in (2, 100)
             )
         elif "by_node" in load["target"]:
-            # Threads visit the nodes in turn, so a node's rate is the rate of all threads together.
+            # Threads visit the nodes in turn, so the rate to a node is the rate of all threads
+            # together.
             for node in load["target"]["nodes"]:
                 alone = [*self._paths.memory_flows(load, hits, {node: 1.0})]
                 rate = sum(max_min_fair_rates(alone, self.capacities).rates)
@@ -190,10 +195,11 @@ class MachineModel:
         unit = min(processing_units_of_load(load))
         waiting = 0.0
         for node, share in page_shares_by_node(load).items():
-            # If a node spans packages, only a part of the accesses uses a link.
+            # If the memory of a node is in several packages, only a part of the accesses uses a
+            # link.
             for name, part in self._paths.memory_uses(unit, node, 1.0, 0.0).items():
                 full = min(fair.utilisation.get(name, 0.0), _FULLEST)
-                waiting += share * part * queue * full / (1 - full)  # M/M/1, time in the queue
+                waiting += share * part * queue * full / (1 - full)  # time in the queue (M/M/1)
         return self._idle.access_ns(load, hits) + missed_share(hits) * waiting
 
     def own_node_share(self, load: Load) -> float:
@@ -207,7 +213,7 @@ class MachineModel:
         pages, units = page_shares_by_node(load), processing_units_of_load(load)
         near = sum(pages.get(self._idle.node_of(unit), 0.0) for unit in units) / len(units)
         shared = shared_access_share(load)
-        # A line that another node's cache holds comes from there, not from memory.
+        # A cache line that is in a cache of another node is read from this cache, not from memory.
         held = self._idle.share_in_other_nodes_l3(load)
         shares = {
             _LOCAL_MISSES: 1 - shared + shared * near * (1 - held),
@@ -221,32 +227,34 @@ class MachineModel:
 def _limited_by_programs(
     loads: Sequence[Load], flows: Sequence[Flow], rates: Sequence[float]
 ) -> list[Flow]:
-    """Return the flows, with limits where programs use less than the possible rates."""
+    """Return the flows, with limits for programs that use less than the possible rates."""
     slowest: dict[str, float] = {}
     for flow, rate in zip(flows, rates, strict=True):
         slowest[flow.load] = min(rate, slowest.get(flow.load, rate))
-    # The traffic program finds its own peak first, then keeps to a share of this peak.
+    # The program that makes limited traffic first finds its peak rate, then keeps to a share of
+    # this peak.
     share = {load["name"]: share_of_peak_rate(load) for load in loads}
     waiting = {load["name"] for load in loads if shares_work(load)}
     limits = (
         share[flow.load] * (slowest[flow.load] if flow.load in waiting else rate)
         if flow.load in waiting or share[flow.load] < 1
-        else flow.limit  # loads without such a limit also get the rates that other loads leave
+        else flow.limit  # loads without a limit also get the rates that other loads leave
         for flow, rate in zip(flows, rates, strict=True)
     )
     return [replace(flow, limit=limit) for flow, limit in zip(flows, limits, strict=True)]
 
 
-# Ratio of the 99th percentile of block times to their median on a quiet machine.
+# Ratio of the 99th percentile of block times to the median block time, on a machine without other
+# traffic.
 P99_OVER_MEDIAN = 1.06
 # Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
 _ELEMENT_BYTES = 24
-# Counters of the model, and the time in seconds in which these counters count.
+# Names of the counters for which the model has values, and the time in seconds in which they count.
 _LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
 _REMOTE_CACHES = "last_level_misses_remote_cache"
 COUNTED_SECONDS = 1.0
 
-# The values of a load's metrics without noise; a metric by node has a value for each node.
+# Metric of a load -> its value without noise; a metric by node has a value for each node.
 TrueValues = Mapping[str, float | dict[str, float]]
 
 
@@ -284,7 +292,7 @@ def _true_value(
     truth: NoiselessLoadResult,
     model: MachineModel,
 ) -> float | dict[str, float] | None:
-    """Return the value of a metric without noise; None if the load has no such value."""
+    """Return the value of a metric without noise; None if the load has no value for this metric."""
     devices = model.machine.get("devices")
     if "counter" in source:
         lines = truth.moved_bytes_per_second * COUNTED_SECONDS / LINE_BYTES
@@ -297,7 +305,7 @@ def _true_value(
     if metric == "traffic_bytes_per_second":
         return truth.moved_bytes_per_second
     value: float | None = getattr(truth, metric, None)
-    if value is not None:  # latency_ns, read_rate_reads_per_second, ...
+    if value is not None:  # the metric has the name of a field, such as latency_ns
         return value
     if metric == "latency_p99_of_block_means_ns" and truth.latency_ns is not None:
         return truth.latency_ns * P99_OVER_MEDIAN

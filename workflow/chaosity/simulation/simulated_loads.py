@@ -1,6 +1,6 @@
-"""Describe a load to the simulation: its units, its reads and writes, and its program.
+"""Describe a load for the simulation: its units, its reads and writes, and its program.
 
-The benchmark's file describes its programs for simulated machines (key `simulation`).
+The key `simulation` of a benchmark's file describes how its programs use a simulated machine.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from chaosity.place.page_placement import FIRST_TOUCH, shift_shares_to_workers
 from chaosity.records.record_format import Load
 from chaosity.runner.point_measurement import memory_shares_by_node
 
-# Bytes that kernels like STREAM read and write, in the way that STREAM counts bytes. An ordinary
-# store also fetches the line first; a non-temporal store (_nt) fetches no line.
+# Bytes that kernels like STREAM read and write for each element, as STREAM counts bytes. An
+# ordinary store also fetches the line first; a non-temporal store (_nt) fetches no line.
 _READS_AND_WRITES = {
     "copy": (1, 1),
     "scale": (1, 1),
@@ -26,13 +26,14 @@ _READS_AND_WRITES = {
     "read": (1, 0),
     "fill": (0, 1),
 }
-# Kernels of traffic whose names have the share of reads among their accesses, in per cent.
+# Kernels of traffic; their names contain the share of reads among the accesses, in per cent.
 _SHARE_OF_READS = re.compile(r"read([0-9]+)")
-# Reads and writes of all other programs: three reads for each write.
+# Reads and writes of all programs that are not named here: three reads for each write.
 _OTHER_PROGRAM = (3, 1)
 # Block size of random reads if the experiment does not name a block size.
 _RANDOM_READ_BYTES = 4096
-# A program without a description waits for memory all the time, and a run moves its data once.
+# Description of a program whose benchmark file has none: the program waits for memory all the time,
+# and a run moves its data once.
 _UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
 
 
@@ -40,7 +41,7 @@ _UNKNOWN_PROGRAM = SimulatedProgram(moves=1.0, time_in_memory=1.0)
 def _read_benchmark(name: str) -> BenchmarkDocument:
     """Return the document of a benchmark; empty for "", which names programs without benchmark.
 
-    A process reads each file once, since a record takes less time than reading the file.
+    A process reads each file only once, since reading a file takes longer than making a record.
     """
     return load_benchmark(name) if name else cast(BenchmarkDocument, {})
 
@@ -59,13 +60,13 @@ def simulated_program(load: Load) -> SimulatedProgram:
 def accesses_own_node_only(load: Load) -> bool:
     """Return whether each core of a load accesses only the memory of its own node.
 
-    With requested shares of pages by node, all cores access all nodes.
+    If the request has shares of pages for each node, all cores access all nodes.
     """
     return "shares" not in load["placement"] and _has_values(load, "own_node_if")
 
 
 def _has_values(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]) -> bool:
-    """Return whether a load has the values that its benchmark's file names below a key."""
+    """Return whether a load has all levels that its benchmark's file lists below a key."""
     parameters = _read_benchmark(load["benchmark"]).get("parameters", {})
     values = {**parameters, **load.get("levels", {})}
     wanted = _simulated_programs(load).get(key)
@@ -75,8 +76,8 @@ def _has_values(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]
 def page_shares_by_node(load: Load) -> dict[int, float]:
     """Return node -> share of a load's pages, as the kernel of a simulated machine places them.
 
-    If one thread touches all pages first, all pages are on its node, which is the first worker.
-    AutoNUMA has moved the pages to the nodes of all workers before the measurement begins.
+    If one thread touches all pages first, all pages are on the node of this thread, the first
+    worker. AutoNUMA has moved the pages to the nodes of all workers before the measurement begins.
     """
     policy, workers = load["target"].get("name"), load["initiator"]["nodes"]
     if policy == FIRST_TOUCH and workers and _has_values(load, "one_thread_touches_if"):
@@ -85,14 +86,14 @@ def page_shares_by_node(load: Load) -> dict[int, float]:
 
 
 def shared_access_share(load: Load) -> float:
-    """Return the share of a load's accesses to data that all its cores use."""
+    """Return the share of a load's accesses that go to data which all its cores use."""
     if not accesses_own_node_only(load):
         return 1.0
     return _simulated_programs(load).get("own_node_but", 0.0)
 
 
 def shares_work(load: Load) -> bool:
-    """Return whether threads of a load do equal work, so that all wait for the slowest thread."""
+    """Return whether the threads of a load do equal work and so wait for the slowest thread."""
     return _simulated_programs(load).get("shares_work", False)
 
 
@@ -103,7 +104,7 @@ def processing_units_of_load(load: Load) -> frozenset[int]:
 
 @cache
 def processing_units(cpus: str) -> frozenset[int]:
-    """Return the units in a Linux list; cached, since a fit needs the same lists very often."""
+    """Return the units in a Linux list; cached, since a fit needs the same lists often."""
     return frozenset(parse_cpu_list(cpus))
 
 
@@ -113,12 +114,12 @@ def block_bytes(load: Load) -> int:
 
 
 def share_of_peak_rate(load: Load) -> float:
-    """Return at which share of its peak a load's rate is capped; 1 without a cap."""
+    """Return the share of its peak rate to which a load is limited; 1 without a limit."""
     return float(load.get("levels", {}).get("share", 100)) / 100
 
 
 def _kernel(load: Load) -> str:
-    """Return the load's kernel, or a kernel with the accesses of its program; "" if unknown."""
+    """Return a load's kernel, or a kernel with the same accesses as its program; else ""."""
     return load["kernel"] or _simulated_programs(load).get("accesses_as", "")
 
 
@@ -147,7 +148,8 @@ def passes_over_arrays(load: Load) -> bool:
 def begins_with_placement_search(load: Load) -> bool:
     """Return whether a load begins with a search for a placement of its pages.
 
-    AutoNUMA has no shares from which a search could begin.
+    A load with the policy AutoNUMA begins without a search, because AutoNUMA has no shares from
+    which a search could begin.
     """
     return bool(load["placement"].get("settles") and load["placement"].get("shares"))
 

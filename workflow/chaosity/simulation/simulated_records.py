@@ -1,12 +1,12 @@
 """Make the record of a point on a simulated machine, in the format of measured records.
 
-This module is the inverse of `runner.tool_output` and `runner.metric_values`. The
-benchmark file says where each value is in the tool's output, so the same file says where to write
-the value. No code in this module is for one tool only.
+This module is the inverse of `runner.tool_output` and `runner.metric_values`. The benchmark file
+says where each value is in the tool's output, so the same file says where to write the value. So no
+code in this module belongs to a single tool.
 
 The raw output has the form in which the benchmark's tool prints. The code for measured records
-computes values and checks from this output. Time is virtual: the time stamps say how long the
-measurement would have taken.
+computes values and checks from this output. Time is virtual: the time stamps of a record say how
+long the measurement would have taken.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from chaosity.simulation.machine_model import (
 from chaosity.simulation.simulated_loads import page_shares_by_node
 from chaosity.topology.topology_model import read_topology
 
-# The text that is written for a character class of a pattern.
+# Character class of a pattern -> the text that is written for it.
 _CLASS_TEXTS = {
     _constants.CATEGORY_SPACE: " ",
     _constants.CATEGORY_DIGIT: "1",
@@ -75,7 +75,7 @@ _CLASS_TEXTS = {
 
 
 class _OutputWriter:
-    """Collects the values of a load's output, and writes the output as the tool would.
+    """Collects the values of a load's output, and writes this output in the form of the tool.
 
     Each `OutputValueSource` of the load says where a value is in the output.
     """
@@ -111,7 +111,7 @@ class _OutputWriter:
             )
 
     def _with_value(self, document: Any, steps: Sequence[str], value: Any) -> Any:
-        """Return a JSON document with a value at the path `steps`; lists have an item per drive."""
+        """Return a JSON document with a value at the path `steps`, in lists once per drive."""
         if not steps:
             return value
         step, rest = steps[0], steps[1:]
@@ -129,15 +129,16 @@ class _OutputWriter:
     ) -> None:
         """Write the progress of the load.
 
-        `samples` are begin, end (seconds on the monotonic clock) and amount of each sample.
-        `details` are further keys of each sample. `realtime_minus_monotonic` is in seconds.
+        `samples` are the begin and end (in seconds on the monotonic clock) and the amount of each
+        sample. `details` are other keys of each sample. `realtime_minus_monotonic` is in seconds.
         """
         source = self.load["progress"]
         if source is None:
             return
         scale = float(source.get("time_scale", 1))
         offset = realtime_minus_monotonic if source.get("clock") == "realtime" else 0.0
-        if columns := source.get("csv"):  # a file for each drive, a row for each interval
+        # fio writes a file for each drive, and a row for each interval.
+        if columns := source.get("csv"):
             unit = float(source.get("rate_scale", 1)) * self._items
             rows = []
             for begin, end, amount in samples:
@@ -176,12 +177,12 @@ class _OutputWriter:
 
 
 def text_with_value_as_first_group(pattern: str, value: str) -> str:
-    """Return a text that matches a pattern, with `value` as the first group."""
+    """Return a text that matches a pattern, and whose first group is `value`."""
     return _text_of_tokens(_parser.parse(pattern, re.MULTILINE), value)
 
 
 def _text_of_tokens(tokens: Any, value: str) -> str:
-    """Return the shortest text that matches a parsed pattern; the group becomes `value`."""
+    """Return the shortest text that matches a parsed pattern, with `value` as its group."""
     text = ""
     for kind, argument in tokens:
         if kind is _constants.LITERAL:
@@ -206,9 +207,10 @@ def _text_of_tokens(tokens: Any, value: str) -> str:
 # Number of points that a process simulates before it takes the next points.
 _POINTS_AT_ONCE = 100
 TRUTH_COLUMNS = ["host", "configuration", "experiment", "point", "load", "metric", "node", "value"]
-# Number of samples of a load, a few more than the runner's stopping rule needs for an interval.
+# Number of samples of a load: a few more than the stopping rule of the runner needs for an
+# interval.
 SAMPLES = 24
-# Virtual time at which each measurement begins, in seconds since boot.
+# Virtual time at which each measurement begins, in seconds since the boot of the host.
 _BEGIN_SECONDS = 1000.0
 _REALTIME_MINUS_MONOTONIC = 1.6e9
 
@@ -263,7 +265,7 @@ def true_value_rows(folder: Path, points: Sequence[Point]) -> Iterator[tuple[obj
 
 @cache
 def _open_once(folder: Path, host: str) -> MachineModel:
-    """Return the model of a simulated host; cached, since opening takes longer than a record."""
+    """Return the model of a simulated host; cached, since opening it takes longer than a record."""
     return open_machine_model(folder, host)
 
 
@@ -286,9 +288,10 @@ def simulate_replicate(point: Point, replicate: int, model: MachineModel) -> Rec
 class RunNoise:
     """The noise of one replicate of a point."""
 
-    lost: float  # share of the rates that other programs take; 0 in an undisturbed replicate
-    qualities: list[float]  # factor of each load's rates; times are divided by it
-    samples: list[list[float]]  # further factors of each load, one for the rate in each sample
+    lost: float  # share of the load's rates that other programs take; 0 in an undisturbed replicate
+    # For each load: factor of its rates; its times are divided by the same factor.
+    qualities: list[float]
+    samples: list[list[float]]  # for each load: a second factor for the rate in each of its samples
 
 
 def draw_noise(point: Point, replicate: int, machine: MachineDescription) -> RunNoise:
@@ -325,7 +328,7 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
-    # Other programs disturb the host all the time, not only while the load runs.
+    # Other programs disturb the host during the complete measurement, not only while the load runs.
     busy = (seconds + 2) * len(units) * noise.lost
     own = sum(load["processor_seconds"] for load in record["loads"])
     ended["processor_seconds"]["user"] += own + busy
@@ -347,9 +350,9 @@ def _host_state(monotonic: float) -> HostState:
 def _load_record(
     load: Load, outputs: dict[str, str], seconds: float, counted: dict[str, CounterResult]
 ) -> LoadRecord:
-    """Return the load's part of the record, as a real run would have written it."""
+    """Return the part of a record that describes a load, in the form that a real run writes."""
     placement = load["placement"]
-    # A load without progress runs while all other loads run.
+    # A load that reports no progress runs only while all other loads run.
     margin = 0.0 if load["progress"] else seconds / SAMPLES
     units = parse_cpu_list(placement["cpus"])
     pages = {
@@ -378,7 +381,7 @@ def _load_record(
 
 
 def _counted(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
-    """Return the count of each counter of a load, or why the model lacks the counter."""
+    """Return the count of each counter of a load, or the reason why the model lacks the counter."""
     counted: dict[str, CounterResult] = {
         name: {"reason": "simulated"} for name in load.get("counters", {})
     }
@@ -460,6 +463,6 @@ def _sample_details(
                 value, round(each * 1e9 * load["initiator"]["threads"])
             )
         elif "quantile" in source and latency is not None:
-            # Of 100 blocks, two take as long as the 99th percentile.
+            # Of 100 blocks, two take the time of the 99th percentile.
             details[source["key"]] = {f"{latency:.6g}": 98, f"{latency * P99_OVER_MEDIAN:.6g}": 2}
     return details

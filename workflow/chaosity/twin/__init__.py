@@ -1,1 +1,1 @@
-"""The description of a machine, fitted to a host, and what it predicts."""
+"""The description of a machine that was fitted to a host, and predictions from this description."""

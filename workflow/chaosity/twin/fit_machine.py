@@ -2,12 +2,12 @@
 
 The model of simulated machines gives the value of each cell without noise. The fit searches for the
 parameters with which the logarithms of model and measurement differ least. Large differences count
-less (soft L1 loss), since a faulty part must not move the description of all parts. At the start,
-each part that a finding of the host names gets a factor: the share of its capacity that remains. A
-capacity or a factor is left out if it improves the fit by less than the extended Bayesian
-information criterion (Chen and Chen 2008) requires. A capacity is determined only if the model
-without this capacity explains the values clearly worse, even with all other parameters fitted
-again. Intervals are computed as for an M-estimator (Huber 1981, section 7.6).
+less (soft L1 loss), so that a faulty part does not change the description of all other parts.
+Before the search, each part that a finding of the host names gets a factor: the share of its
+capacity that remains. A capacity or a factor is left out if it improves the fit by less than the
+extended Bayesian information criterion (Chen and Chen 2008) requires. The data determine a capacity
+only if the model without this capacity explains the values clearly worse, even if all other
+parameters are fitted again. Intervals are computed as for an M-estimator (Huber 1981, section 7.6).
 """
 
 from __future__ import annotations
@@ -53,30 +53,32 @@ from chaosity.twin.model_values import (
     kind_of_value,
 )
 
-# Least standard deviation of the difference between logarithms of model and values.
+# Smallest standard deviation that is assumed for the difference between the logarithms of model and
+# measurement.
 _LEAST_SCALE = 0.002
-# Fewest values from which the distance of a kind of values from the model is estimated. Of fewer
-# values, the 95th percentile is the maximum.
+# Fewest values of one kind from which their distance from the model is estimated. The 95th
+# percentile of fewer values is their maximum.
 _FEWEST_OF_KIND = 20
-# A parameter is determined if its logarithm has at most this standard deviation, and at most this
-# share of the spread that is assumed without data.
+# The data determine a parameter if the standard deviation of its logarithm is at most _DETERMINED,
+# and at most the share _DETERMINED_SHARE of the spread that is assumed without data.
 _DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
-# A point determines a parameter if a change of the parameter by 1 % changes a value of the point by
-# at least this many per cent.
+# A point counts as determining a parameter if a change of the parameter by 1 % changes a value of
+# the point by at least this number of per cent.
 _DEPENDS = 0.1
-# Most evaluations of the model in one search, and the share of the loss that ends the search: a
-# step with less gain is far too small to change an estimate by a tenth of its interval.
+# Largest number of evaluations of the model in one search, and the relative gain that ends the
+# search. A step that reduces the loss by a smaller share cannot change an estimate by a tenth of
+# its interval.
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
-# Most evaluations of the model in the first search, in which all cells count.
+# Largest number of evaluations of the model in the first search, in which all cells count.
 _FIRST_STEPS = 6
-# A capacity is determined only if, without its limit, values are faster by this many standard
-# deviations at this many points, since a single point can be an outlier.
+# The data determine a capacity only if, without its limit, values at _FEWEST_HELD points are faster
+# by _HELD_SIGMAS standard deviations. A single point can be an outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
-# The median and the 95th percentile of distances from the mean of a normal distribution.
+# The median and the 95th percentile of the distance from the mean, in a normal distribution.
 _NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
-# Chance explains a distance that exceeds the scatter of replicates by at most this share divided by
-# the root of the number of runs. The limit is about three standard deviations of the larger one of
-# the two quantiles.
+# A distance between model and values can be due to chance if it exceeds the scatter of replicates
+# by at most this number, divided by the root of the number of runs, as a share of the scatter. This
+# limit is about three standard deviations of the larger of the two quantiles.
 _CHANCE_SIGMAS = 4.0
 _DRIVE_RATE = "drives.read_bytes_per_second"
 _NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
@@ -97,7 +99,7 @@ def fit_machine(
         faults: the faults of single parts that the host can have, see `faults_of_findings`.
 
     Raises:
-        UserError: there is no rate of a memory access.
+        UserError: the measurements have no valid bandwidth of memory.
     """
     return _Fit(measured, points, topology, faults).fitted()
 
@@ -108,7 +110,7 @@ def _least_capacities(
     same: Mapping[int, int],
     cells: Mapping[CellKey, Cell],
 ) -> dict[Parameter, float]:
-    """Return capacity or factor -> least value that makes the measured rates possible."""
+    """Return capacity or factor -> smallest value with which the measured rates are possible."""
     rates: dict[int, dict[str, float]] = defaultdict(dict)
     for (number, name, metric), (value, _, _) in cells.items():
         if metric in RATES:
@@ -131,7 +133,7 @@ class _Fit:
 
     Attributes:
         points: the points that can be fitted.
-        keys, logs: the cells, and the logarithm of the median of each.
+        keys, logs: the cells, and the logarithm of the median of each cell.
         runs: number of the load of each cell; all metrics of a load come from the same runs.
         model: the model, which gives values for these cells.
         least: capacity -> the least value with which the measured rates are possible.
@@ -143,8 +145,8 @@ class _Fit:
         median_per_run: standard deviation of a median divided by that of a single run, for normal
             logarithms.
         scale: standard deviation of the logarithms of cells around the model. In the first search,
-            the scale is so large that all cells count; after a search, it follows from the
-            residuals.
+            the scale is so large that all cells count; after each search, the scale is computed
+            from the residuals.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class _Fit:
         }
         self.least = _least_capacities(uses, self.points, same, cells)
         if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
-            # Without the rate of a drive alone, the description has no drives.
+            # If no drive was measured alone, the description has no drives.
             self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
             same = {
                 number: other
@@ -179,7 +181,8 @@ class _Fit:
         if not all(each in self.least for each in needed):
             remedy = "measure the experiment memory_bandwidth first"
             raise UserError("there is no valid memory bandwidth to fit", remedy=remedy)
-        # If each package has one node, memory uses the links of nodes and packages alike.
+        # If each package has one node, accesses to memory use the links of nodes as much as the
+        # links of packages.
         one_node_each = len(topology.packages) == len(topology.nodes)
         self.limits = {
             parameter: least
@@ -229,7 +232,7 @@ class _Fit:
         return values
 
     def _search(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
-        """Return the values with the least loss near the start values, and the `fixed` values."""
+        """Return the values with the least loss near the start values; keep the `fixed` values."""
         free = list(start)
         spreads = np.array([parameter.spread for parameter in free])
         centre = np.log([parameter.usual or self.least[parameter] for parameter in free])
@@ -256,7 +259,7 @@ class _Fit:
         return values_of(found.x)
 
     def fitted(self) -> FittedMachine:
-        """Return the machine with the fewest capacities that explain the data."""
+        """Return the machine with the fewest capacities that still explain the data."""
         values = self.refined(self.refined(self.start(), _FIRST_STEPS))
         values, others = self._determined(values)
         now = self.model.values_at(values)
@@ -275,7 +278,7 @@ class _Fit:
         ]
         for each, column in zip(deviations, jacobian.T, strict=True):
             rows = np.flatnonzero(np.abs(column) > _DEPENDS)
-            # A capacity that is not determined has no determined shares.
+            # If the data do not determine a capacity, they determine no share of this capacity.
             unsure = each in others or any(map(each.is_share_of, others))
             deviation = math.inf if unsure else deviations[each]
             determined = len({self.keys[row][0] for row in rows})
@@ -302,17 +305,18 @@ class _Fit:
         """Return the distance of each kind of values from the model, as deviation of logarithms.
 
         The distance is the larger of two estimates, from the median difference and from the 95th
-        percentile. So outliers count if they are more than one value in 20. A value that was not
-        fitted is further from the model than values to which the parameters were fitted. The
-        interval of a median is never narrower than its replicates allow.
+        percentile. So outliers count if more than one value in 20 is an outlier. A value that was
+        not fitted is further from the model than values to which the parameters were fitted, so the
+        distance is enlarged. The interval of a median is never narrower than the scatter of its
+        replicates allows.
 
         Returns:
             Kind of value -> distance of medians, and kind of value -> the model's error. The error
             is the part of the distance that exceeds the scatter of replicates, or 0 if chance can
             explain this part.
         """
-        # A parameter that no measurement determines keeps its usual value, so no measured value
-        # changes this parameter.
+        # A parameter that no measurement determines keeps its usual value, so it was not fitted to
+        # any value.
         adapted = sum(1 - (each / own.spread) ** 2 for own, each in deviations.items())
         cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))
@@ -335,11 +339,11 @@ class _Fit:
         return misfits, errors
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values that the data determine, and alternatives to some capacities.
+        """Return the values that the data determine, and alternatives to capacities.
 
-        `_explained` describes the alternatives. In the result, no part is faster than parts without
-        a fault. A part whose own capacity is determined keeps its factor, even if the capacity of
-        the other parts is not determined.
+        `_explained` describes the alternatives. In the result, no part with a factor is faster than
+        other parts of its kind. A part keeps its factor if the data determine the capacity of this
+        part, even if they do not determine the capacity of the other parts.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
@@ -362,10 +366,10 @@ class _Fit:
         return (values, others) if sure == values else self._determined(self.refined(sure))
 
     def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values without needless capacities, and alternatives to some capacities.
+        """Return the values without needless capacities, and alternatives to other capacities.
 
-        A capacity that other capacities can replace is not determined. The second result maps each
-        such capacity to values that explain the data equally well without this capacity.
+        The data do not determine a capacity that other capacities can replace. The second result
+        maps each such capacity to values that explain the data equally well without this capacity.
         """
         others = {
             parameter: adapted
@@ -380,12 +384,12 @@ class _Fit:
         return self._explained(self.refined(others[least]))
 
     def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
-        """Return values that explain the data equally well without a capacity; None without such.
+        """Return values that explain the data equally well without a capacity; None if none do.
 
         All other parameters are fitted again, since they were fitted together with this capacity.
         Without a new fit, the capacity would seem to explain too much. Capacities that were left
-        out before can replace this capacity. A capacity that each description requires cannot be
-        replaced, since it is the simplest explanation of the rates. Slow parts with a share of this
+        out before can replace this capacity, unless each description requires this capacity: a
+        required capacity is the simplest explanation of the rates. Slow parts with a share of this
         capacity stay equally slow.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
@@ -405,11 +409,11 @@ class _Fit:
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
-        """Return the reduction of the loss that a capacity or a factor needs to be kept."""
+        """Return by how much a capacity or a factor must reduce the loss to be kept."""
         return math.log(len(self.keys)) + 2 * math.log(len(self.limits) + len(self.factors))
 
     def _without_unneeded(self, values: Values) -> Values | None:
-        """Return the values without capacities that explain too little; None if all explain enough.
+        """Return the values without capacities that explain too little; None if no such exists.
 
         The capacity that explains least is left out first, since two capacities can explain the
         same values.
@@ -430,12 +434,13 @@ class _Fit:
     def _covariance(self, now: ModelValues, jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the covariance of the logarithms of the parameters."""
         residuals = (now.logs - self.logs) / self.scale
-        # For the soft L1 loss: the influence of each cell on the estimate, and the mean slope.
+        # The influence of each cell on the estimate, and the mean slope of the influence, for the
+        # soft L1 loss.
         influence = residuals / np.sqrt(1 + residuals**2)
         slope = float(np.mean((1 + residuals**2) ** -1.5))
         freedom = max(1, len(self.keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
-        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give no variance
+        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give a variance of 0
         usual = np.diag([parameter.spread**-2 for parameter in now.values])
         inverse = np.linalg.inv(jacobian.T @ jacobian / variance + usual)
         # All metrics of a load come from the same runs, so together they count as one value.

@@ -1,9 +1,9 @@
-"""Fit the model to the results of a host and the faults that were found, or read a machine.
+"""Fit the model to the results and findings of a host, or read the description of a machine.
 
-Each fault concerns one part. A finding names the places of the slow cells. The faulty part is the
-part of the model that all these cells use: the controllers of a node, a core, a drive, a link
-between packages, or a path from drives to the memory of a package. The fit determines which share
-of the part's capacity remains.
+Each fault concerns one part. A finding names the initiators and targets of the slow cells. The
+faulty part is the part of the model that all these cells use: the controllers of a node, a core, a
+drive, a link between packages, or a path from drives to the memory of a package. The fit determines
+which share of the part's capacity remains.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from chaosity.twin.fitted_description import FittedMachine, fitted_machine_of_de
 
 
 def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
-    """Return the faults, without `remaining`, that can explain the findings of a host.
+    """Return the faults that can explain the findings of a host, without the key `remaining`.
 
-    Suspicions are included, and each path between packages is tried in both directions. The fit
-    then drops faults that explain nothing. Findings on latency are skipped, since these faults make
-    no latency longer.
+    Suspicions are included, and each path between packages is returned in both directions. The fit
+    then drops the faults that explain nothing. Findings on latency are skipped, since the returned
+    faults make no latency longer.
     """
     found: dict[str, Fault] = {}
     for anomaly in (*findings.anomalies, *findings.suspicions):
@@ -67,7 +67,8 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
         place = parse_place_name(name)
         if link := packages_of_link(name):
             yield Fault(fault="slow_link", from_package=link[0], to_package=link[1])
-        elif place is None:  # a path from the cores of a place to the memory of another place
+        elif place is None:
+            # The finding names a path from the cores of a place to the memory of another place.
             ends = [_packages(parse_place_name(end), topology) for end in name.split("->")]
             for begin, end in (ends, ends[::-1]) if len(ends) == 2 else ():
                 if len(begin) == len(end) == 1 and begin != end:
@@ -102,7 +103,7 @@ def _faults_of_drive_paths(
         yield Fault(fault="slow_port", drives=drives)
         return
     of_sets = [set(_drive_nodes(place, topology)) for place in targets]
-    nodes = nodes or sorted(set().union(*of_sets))  # if no drive or node is named
+    nodes = nodes or sorted(set().union(*of_sets))  # the finding names no drive and no node
     own = {package for node in nodes for package in _packages(parse_place_name(node), topology)}
     is_shared = len(named) > 1 or not (named or all({node} in of_sets for node in nodes))
     for reader in sorted(readers - own):
@@ -114,7 +115,7 @@ def _faults_of_drive_paths(
 
 
 def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
-    """Return the packages of a place with cores or memory."""
+    """Return the packages to which the cores or the memory of a place belong."""
     if place is None:
         return set()
     if place.kind == "package":
@@ -132,7 +133,7 @@ def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
 
 
 def _drive_nodes(place: PlaceName, topology: Topology) -> tuple[int, ...]:
-    """Return the nodes of a drive or drive set, or the given node; empty if unknown."""
+    """Return the nodes of a drive or drive set, or the given node; empty for unknown nodes."""
     if place.is_single_drive:
         found = (each for each in topology.drives if drive_component_name(each) == str(place))
         return tuple(drive.node for drive in found if drive.node is not None)
@@ -177,7 +178,7 @@ class ResultsToFit:
     def fit(self) -> FittedMachine:
         """Return the machine that fits the results best.
 
-        The faulty parts are those that the findings of the host name.
+        Only parts that the findings of the host name can be faulty.
         """
         components = read_component_documents(self.folder / "components")
         facts = host_component_facts(self.topology, components)

@@ -29,16 +29,16 @@ from chaosity.twin.machine_parameters import (
     with_capacity_and_same_slow_parts,
 )
 
-# Standard deviation of the logarithm of an exact number; the draws need one above zero.
+# Standard deviation of the logarithm of an exact number; random draws need a deviation above zero.
 _EXACT = 1e-9
 
 
 @dataclass(frozen=True)
 class FittedParameter:
-    """A fitted number of a machine description."""
+    """A parameter of a machine description, and what a fit found out about it."""
 
     parameter: Parameter  # the parameter that was fitted
-    value: float | None  # the estimate; None if the parameter is left out, which means no limit
+    value: float | None  # the estimate; None if the parameter is left out, so that it sets no limit
     # low, high: the 95 % interval of `value`; None if the data do not determine the parameter.
     low: float | None
     high: float | None
@@ -57,21 +57,23 @@ class FittedMachine:
     """A machine description that was fitted to measurements."""
 
     description: MachineDescription  # the description, which can be simulated
-    # All parameters that concern the machine; empty if the uncertainty of all numbers is unknown.
+    # All parameters that the machine can have; empty if the uncertainty of all numbers is unknown.
     parameters: tuple[FittedParameter, ...]
     cells: int  # number of cells (point, load, metric) that were fitted
     scale: float  # standard deviation of the logarithms of cells around the model
-    # ``experiment/point, load`` -> measured value divided by the model's value, for cells that no
-    # parameter explains, the largest difference first.
+    # ``experiment/point, load`` -> measured value divided by the model's value, for cells that the
+    # model does not explain. The cell with the largest difference comes first.
     departures: dict[str, float]
-    values: Values  # the estimates. A capacity without a value has no limit.
-    covariance: NDArray[np.float64]  # of the logarithms of `values`, in the order of `values`
+    values: Values  # parameter -> its estimate. A capacity without a value sets no limit.
+    # Covariance of the logarithms of `values`, in the order of `values`.
+    covariance: NDArray[np.float64]
     # Kind of value (see `kind_of_value`) -> standard deviation of logarithms of these values around
-    # the model. A kind with few values has no entry, but counts in the entry of all values.
+    # the model. A kind with fewer than 20 values has no entry, but its values count in the entry of
+    # all values.
     misfits: Mapping[str, float]
     # Kind of value -> error of the model, which is `misfits` without the scatter of replicates.
     errors: Mapping[str, float]
-    # Capacity that other capacities can replace, so that the data do not determine it -> values
+    # Capacity that the data do not determine, because other capacities can replace it -> values
     # without this capacity that explain the data equally well.
     others: Mapping[Parameter, Values] = field(default_factory=dict)
 
@@ -82,17 +84,17 @@ class FittedMachine:
 
     @property
     def least_capacities(self) -> dict[Parameter, float]:
-        """Return capacity that is not determined -> largest rate that was measured through it."""
+        """Return each undetermined capacity -> largest rate that was measured through it."""
         unsure = [each for each in self.parameters if not each.is_determined]
         return {each.parameter: each.at_least for each in unsure if each.at_least}
 
     def draws(self, count: int, seed: int) -> Iterator[Values]:
         """Yield random sets of values from the joint distribution of the estimates.
 
-        The logarithms are normal. A capacity that the data do not determine is at least the rate
-        that was measured through it. A capacity without an estimate has no limit in every second
-        set, and its least value in the other sets. All explanations of the data are drawn equally
-        often.
+        The logarithms of the values have a normal distribution. A capacity that the data do not
+        determine is at least the rate that was measured through it. A capacity without an estimate
+        sets no limit in every second set, and has its smallest possible value in the other sets.
+        All explanations of the data are drawn equally often.
         """
         random = np.random.default_rng(seed)
         centre = np.log(list(self.values.values()))
@@ -113,7 +115,7 @@ class FittedMachine:
 def named_description(
     fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
 ) -> MachineDescription:
-    """Return the description of a fitted machine with all keys that a file of this name needs.
+    """Return the description of a fitted machine with all keys that a file with a name needs.
 
     Args:
         fitted: the fitted machine.
@@ -164,7 +166,7 @@ def named_description(
 def fitted_machine_of_description(
     description: MachineDescription, topology: Topology, where: str
 ) -> FittedMachine:
-    """Return the machine of a description, with intervals if its key `fitted` has them.
+    """Return the machine of a description, with intervals if the key `fitted` contains intervals.
 
     A number that the fit did not write is exact.
 
@@ -174,8 +176,7 @@ def fitted_machine_of_description(
         where: the file of the description, for error messages.
 
     Raises:
-        UserError: a number is outside of its interval, so somebody changed the number or the
-            interval.
+        UserError: a number is outside its interval, so somebody changed the number or the interval.
     """
     summary = description.get("fitted")
     every = _numbers_of_description(description, topology, summary["parameters"] if summary else {})

@@ -1,4 +1,4 @@
-"""The parameters of a machine description that can be fitted, and the values that use each one.
+"""The parameters of a machine description that can be fitted, and the loads that use each one.
 
 A parameter is a capacity or a latency of the description of simulated hosts. All parameters are
 positive and are fitted as logarithms.
@@ -35,31 +35,34 @@ from chaosity.topology.topology_model import Topology
 class Parameter:
     """A number of the machine description."""
 
-    # section, key: where the number is in the description.
+    # section, key: the place of the number in the description.
     section: str
     key: str
-    resources: str = ""  # pattern of the resources with this capacity; empty for other parameters
-    # Start value of a parameter without resources, and the value if no data determine it.
+    # Pattern of the names of resources with this capacity; empty if it is no capacity.
+    resources: str = ""
+    # Start value of a parameter that is no capacity; also its value if no data determine the
+    # parameter.
     usual: float = 0.0
-    # Standard deviation of the logarithm of usual values. This spread says only how far from
-    # `usual` a machine can be, and keeps the equations of the fit solvable.
+    # Standard deviation of the logarithm of usual values. The spread only says how far from `usual`
+    # the value of a machine can be, and keeps the equations of the fit solvable.
     spread: float = 3.0
-    required: bool = False  # whether each description needs the number
-    fault: str = ""  # JSON of a single part's fault, if the number is the remaining share
-    share_of: str = ""  # name of the capacity of which the faulty part has this share
-    nodes: tuple[int, ...] = ()  # nodes with own controllers (HBM), each with this capacity
-    # Pattern of the names of resources. The number decides how far these resources are used, but is
-    # not their capacity. Empty if the number is a capacity.
+    required: bool = False  # says whether each description must contain the number
+    # JSON of a fault of a single part, if the number is the share of capacity that remains.
+    fault: str = ""
+    share_of: str = ""  # name of the capacity of which a share remains
+    nodes: tuple[int, ...] = ()  # nodes with separate controllers (HBM), each with this capacity
+    # Pattern of the names of resources whose use depends on the number, although it is not their
+    # capacity. Empty if the number is a capacity.
     fills: str = ""
 
     @property
     def name(self) -> str:
-        """The place in the description, such as ``links.node_to_node_bytes_per_second``."""
+        """The number's place in the description: ``links.node_to_node_bytes_per_second``."""
         return f"{self.section}.{self.key}"
 
     @property
     def measured_by(self) -> str:
-        """The measurements that determine the number on most machines, as text."""
+        """The measurements that determine the number on most machines, as a text."""
         return _MEASURED_BY[self.section]
 
     @property
@@ -69,7 +72,7 @@ class Parameter:
 
     @property
     def is_bytes_in_flight(self) -> bool:
-        """Return whether this is the number of bytes for which a core waits at the same time."""
+        """Return whether the number says for how many bytes a core waits at the same time."""
         return self.key == "core_bytes_in_flight"
 
     @property
@@ -98,7 +101,7 @@ class Parameter:
 
     @cache  # noqa: B019  (few parameters, and as many resources as a machine has)
     def affects_fullness_of(self, resource: str) -> bool:
-        """Return whether another value of the parameter changes how soon a resource is full."""
+        """Return whether another value of the parameter changes the utilisation of a resource."""
         return any(
             re.fullmatch(self.resources or self.fills, prefix + resource)
             for prefix in ("", _REQUESTS, _WAITING)
@@ -107,10 +110,11 @@ class Parameter:
 
 Values = dict[Parameter, float]
 
-# A capacity that is this many times as large as all rates measured through it limits nothing.
+# A capacity this number of times as large as each rate that was measured through it sets no limit.
 NO_LIMIT = 1e3
 
-# Section of the description -> measurements that fill its capacities, or show its latencies.
+# Section of the description -> measurements that fill the capacities or show the latencies of the
+# section.
 _MEASURED_BY = {
     "memory": "memory bandwidth of the cores of an L3 domain and of a node",
     "links": "bandwidth of memory on other nodes, also of several nodes at the same time",
@@ -119,9 +123,10 @@ _MEASURED_BY = {
     "core_to_core_ns": "latency between cores",
 }
 
-# Prefixes of a core's name for two resources: requests for reads of drives, and waits for memory.
+# Prefixes of the name of a core, for two resources of the core: requests to drives, and waits for
+# memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
-_CORE = r"core\d+"  # with a limit of bytes in flight, a core waits as long as memory takes
+_CORE = r"core\d+"  # if its bytes in flight are limited, a core waits for the latency of memory
 # An NVMe drive, another device, or a file that replaces a drive.
 _DRIVE = "(?:drive|disk|file)-"
 PARAMETERS = (
@@ -129,7 +134,8 @@ PARAMETERS = (
     Parameter("memory", "core_bytes_in_flight", rf"{_WAITING}core\d+"),
     Parameter("memory", "l3_domain_bytes_per_second", r"l3_\d+"),
     Parameter("memory", "package_bytes_per_second", r"node\d+", required=True),
-    # A written byte takes at least the time of a read byte; descriptions of servers have 1 to 1.2.
+    # A written byte takes at least the time of a read byte; descriptions of servers have factors of
+    # 1 to 1.2.
     Parameter("memory", "write_cost", usual=1.1, spread=0.05, fills=r"node\d+"),
     Parameter("links", "node_to_node_bytes_per_second", r"node\d+->node\d+"),
     Parameter(
@@ -140,7 +146,7 @@ PARAMETERS = (
     Parameter("drives", "core_bytes_per_second", rf"{_REQUESTS}core\d+"),
     Parameter("drives", "package_bytes_per_second", r"drives\d+"),
     Parameter("drives", "remote_package_bytes_per_second", r"drives\d+->package\d+"),
-    # Usual latencies of servers since 2012, within a factor of about three.
+    # Usual latencies of servers since 2012; a server can differ by a factor of about three.
     Parameter("latency_ns", "l1", usual=1.3, spread=1.0, required=True),
     Parameter("latency_ns", "l2", usual=4.0, spread=1.0, required=True),
     Parameter("latency_ns", "l3", usual=15.0, spread=1.0, required=True),
@@ -156,7 +162,7 @@ PARAMETERS = (
 
 
 def factor_of_fault(fault: Fault, topology: Topology) -> Parameter | None:
-    """Return the parameter for the share of a single part that remains; None for other faults.
+    """Return the parameter for the remaining capacity of a faulty part; None for other faults.
 
     Args:
         fault: the fault without `remaining`.
@@ -177,7 +183,7 @@ def factor_of_fault(fault: Fault, topology: Topology) -> Parameter | None:
 
 
 def capacities_of_memory_without_cores(topology: Topology) -> list[Parameter]:
-    """Return the capacity of a node of each kind of memory without cores, such as HBM and CXL."""
+    """Return a capacity parameter for each kind of memory without cores, such as HBM and CXL."""
     nodes: dict[str, list[int]] = defaultdict(list)
     for node in topology.memory_nodes:
         if not node.has_cpus:
@@ -193,7 +199,7 @@ def capacities_of_memory_without_cores(topology: Topology) -> list[Parameter]:
 
 
 def sorted_parameters(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """Return parameters in the order of `PARAMETERS`, then parameters of this machine alone."""
+    """Return parameters in the order of `PARAMETERS`, then parameters of a single machine."""
     order = {parameter: place for place, parameter in enumerate(PARAMETERS)}
     return sorted(parameters, key=lambda each: order.get(each, len(order)))
 
@@ -214,7 +220,7 @@ def with_capacity_and_same_slow_parts(
 def description_with_values(
     values: Mapping[Parameter, float], base: MachineDescription | None = None
 ) -> MachineDescription:
-    """Return the description with these values; a parameter without a value has no limit.
+    """Return the description with given values; a parameter without a value sets no limit.
 
     Args:
         values: the values.
@@ -241,7 +247,7 @@ def description_with_values(
 def model_with_values(
     values: Mapping[Parameter, float], topology: Topology, base: MachineDescription | None = None
 ) -> MachineModel:
-    """Return the model of a machine with these values and this topology.
+    """Return the model of a machine with the given values and topology.
 
     The model has the faults of `base` that have begun and that concern all hosts.
     """
@@ -280,14 +286,16 @@ class ParameterUses:
         self._every = (*PARAMETERS, *own_parts)
         units = {parameter: parameter.usual or 1.0 for parameter in (*others, *own_parts)}
         self._own_speed = model_with_values({fast: 1.0, **units}, topology)
-        # The cores of this model have one byte in flight and no other limit, so they only wait.
+        # The cores of the model below have one byte in flight and no other limit, so they only
+        # wait.
         self._in_flight = model_with_values({fast: math.inf, waiting: 1.0, **units}, topology)
-        # All parameters differ, so that different sums of parameters are different numbers.
+        # Each parameter gets another number, so that different sums of parameters are different
+        # numbers.
         different = {each: math.exp(math.sin(n)) for n, each in enumerate(self._every)}
         self._different = model_with_values({**different, fast: 1e9}, topology)
 
     def _flows(self, load: Load) -> list[dict[str, float]]:
-        """Return for each flow of a load: name of resource -> use in units of the parameter."""
+        """Return for each flow of a load: resource -> its use in units of the parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
         waiting = self._in_flight.routes([load]).flows
@@ -303,7 +311,7 @@ class ParameterUses:
         return found
 
     def flows_without_names(self, loads: list[Load]) -> Hashable:
-        """Return a point's flows with numbers for names; equal results always have equal values."""
+        """Return a point's flows with numbers for names; equal flows have equal values."""
         model = self._different
         routes, places = model.routes(loads), {load["name"]: n for n, load in enumerate(loads)}
         latencies = dict.fromkeys(places, 0.0)
@@ -319,7 +327,8 @@ class ParameterUses:
             uses = flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
             flows.append((places[flow.load], f"{flow.limit:.9g}", parts))
-        # Flows are sorted by their resources. Then names become numbers in the order of the flows.
+        # Flows are sorted by their resources. Then each name becomes a number, in the order of the
+        # sorted flows.
         flows.sort(key=lambda own: (*own[:2], [part[:2] for part in own[2]]))
         numbers: dict[str, int] = defaultdict(lambda: len(numbers))
         return works, tuple(
@@ -346,10 +355,10 @@ class ParameterUses:
     def capacities_for_rates(
         self, loads: Sequence[Load]
     ) -> list[dict[tuple[Parameter, str], float]]:
-        """Return the use of each capacity by each load, for each byte per second of its rate.
+        """Return how much of each capacity a load uses for each byte per second of its rate.
 
-        If threads or drives of a load take different ways, their shares of the rate are unknown.
-        Then only resources that all threads or drives use equally count.
+        If threads or drives of a load take different paths, their shares of the load's rate are
+        unknown. In this case, only resources that all threads or drives use equally count.
 
         Returns:
             For each load: (capacity, name of a resource with this capacity) -> use.
@@ -370,14 +379,14 @@ class ParameterUses:
         return found
 
     def _holders(self, resource: str) -> list[Parameter]:
-        """Return the parameters that are the capacity of a resource, or the share that remains."""
+        """Return the parameters for the capacity of a resource, or for its remaining share."""
         found = [own for own in self._every if own.is_capacity_of(resource)]
-        # memory of this kind uses no resource that the nodes of a package share
+        # Memory of this kind uses no resource that the nodes of a package share.
         if any(own in self._kinds for own in found):
             found = [own for own in found if own.nodes or own.fault]
         return found
 
 
 def _is_shared(resource: str) -> bool:
-    """Return whether several threads or drives share a resource, unlike a core or an L3 domain."""
+    """Return whether threads or drives of several places share a resource, unlike a core."""
     return re.match(rf"([a-z_]+_)?core\d|l3_|{_DRIVE}", resource) is None

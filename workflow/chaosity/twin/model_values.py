@@ -1,14 +1,14 @@
-"""Compute values of the model of simulated machines: at the points of a fit, and for predictions.
+"""Compute values of the model of simulated machines for the points of a fit and for predictions.
 
 Points with the same flows on other parts of the same kind have the same values, so the model is
-computed for only one of these points. A derivative is computed only at points whose values the
-parameter can change. A capacity only matters where one of its resources is nearly full, or where
-queues matter. A new capacity of a shared resource changes no route, so routes are kept until the
-value of a core, a drive or a latency changes.
+computed for only one of these points. The derivative for a parameter is computed only at points
+whose values the parameter can change. A capacity changes values only where one of its resources is
+nearly full, or where accesses wait in queues. A new capacity of a shared resource changes no route
+of a load, so routes are computed again only if the value of a core, a drive or a latency changes.
 
-For a prediction, the loads of planned points are joined, and the model computes their values. An
-interval follows from draws of the fitted parameters, and from the usual distance of measured values
-from the model.
+For a prediction, the loads of planned points are joined, and the model computes their values. The
+interval of a prediction is computed from draws of the fitted parameters, and from the usual
+distance of measured values from the model.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from chaosity.twin.machine_parameters import (
     with_capacity_and_same_slow_parts,
 )
 
-# Half the width of the differences of logarithms that give the derivatives. The width is above the
-# noise of usual runs. So a capacity that becomes full only by noise has a derivative.
+# Half the step of a parameter's logarithm with which a derivative is computed. The step is above
+# the noise of usual runs, so that a capacity that becomes full only by noise has a derivative.
 _STEP = 0.005
-# A value is proportional to a capacity if it grows as fast as the capacity, up to this share.
+# A value counts as proportional to a capacity if both grow equally fast, except for this share.
 _PROPORTIONAL = 1e-6
-# A resource that is used below this share of its capacity is not full after a step either.
+# Utilisation below which a resource cannot become full by a step of a parameter.
 _NEARLY_FULL = math.exp(-2 * _STEP)
-# A resource with a lower utilisation makes no latency longer by more than 0.1 %.
+# Utilisation below which the queue of a resource makes each latency longer by at most 0.1 %.
 _BUSY = 0.01
-# Number of a cell, position of its load in the point, metric.
+# A cell: its number, the position of its load in the point, and its metric.
 Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
@@ -58,11 +58,11 @@ METRICS = (*RATES, "latency_ns")
 # and by more than this many standard deviations. By chance, one cell in two million departs.
 _DEPARTS_SIGMAS = 5.0
 
-# The kind that stands for values of all kinds, see `kind_of_value`.
+# The name for values of all kinds together, see `kind_of_value`.
 ALL = "all values"
-# Point, name of the load, metric.
+# The key of a cell: number of the point, name of the load, metric.
 CellKey = tuple[int, str, str]
-# Median, variance of logarithms, and number of replicates.
+# The statistics of a cell: median, variance of the logarithms, and number of replicates.
 Cell = tuple[float, float, int]
 
 
@@ -103,7 +103,7 @@ def kind_of_value(load: Load, metric: str, loads: int) -> str:
 
 
 def departs(difference: float, scale: float) -> bool:
-    """Return whether a value is more than 5 % and more than 5 standard deviations off the model.
+    """Return whether a value differs from the model by more than 5 % and 5 standard deviations.
 
     Args:
         difference: difference of the logarithms of value and model.
@@ -114,9 +114,9 @@ def departs(difference: float, scale: float) -> bool:
 
 @dataclass
 class ModelValues:
-    """The model's values for given parameters."""
+    """The values of all cells that the model has with given parameters."""
 
-    values: Values  # the parameters
+    values: Values  # parameter -> its value
     logs: NDArray[np.float64]  # logarithm of the value of each cell
     # Number of each point -> how full each resource is, 0 to 1.
     utilisation: dict[int, Mapping[str, float]] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class ModelOfPoints:
         keys: Sequence[CellKey],
     ) -> None:
         self._topology = topology
-        # Number of a point that is evaluated -> its cells.
+        # Number of a point for which the model is computed -> the cells of this point.
         self._rows: dict[int, list[Row]] = defaultdict(list)
         for row, (number, name, metric) in enumerate(keys):
             names = [load["name"] for load in points[number]["loads"]]
@@ -157,7 +157,7 @@ class ModelOfPoints:
             for number, loads in self._loads.items()
             if any("latency_ns" in load["metrics"] for load in loads)
         }
-        # Points at which values can depend on a capacity that is not full.
+        # Points whose values can depend on a capacity even while its resource is not full.
         self._sensitive = self._chases | {
             number
             for number, loads in self._loads.items()
@@ -171,7 +171,7 @@ class ModelOfPoints:
         return bool(self._users[parameter])
 
     def values_at(self, values: Values) -> ModelValues:
-        """Return the model's values with these parameters."""
+        """Return the values of the model with the given parameters."""
         if self._last.values != values:
             self._last = self._evaluated(ModelValues(values, self._last.logs), self._loads)
         return self._last
@@ -189,9 +189,9 @@ class ModelOfPoints:
             affected = self._affected(now, parameter, _BUSY)
             up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)})
             rise = up.logs - now.logs
-            if parameter.resources:  # a capacity has a kink where it becomes full
-                # The capacity limits a value that grows in proportion to the capacity, so no kink
-                # is near.
+            if parameter.resources:  # the value of a cell has a kink where a capacity becomes full
+                # A value that grows in proportion to the capacity is limited by the capacity, so no
+                # kink is near.
                 kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
                 full = {
                     number
@@ -208,8 +208,8 @@ class ModelOfPoints:
     def _affected(self, now: ModelValues, parameter: Parameter, queues: float) -> set[int]:
         """Return the points whose values a small change of a parameter can change.
 
-        `queues` is the utilisation above which accesses wait in the queue of a resource. Without a
-        limit of bytes in flight, no rate depends on latencies.
+        `queues` is the utilisation above which accesses wait in the queue of a resource. If the
+        machine has no limit of bytes in flight, no rate depends on a latency.
         """
         found = self._users[parameter] & self._chases if parameter.is_latency else set[int]()
         if parameter.is_latency and not any(own.is_bytes_in_flight for own in now.values):
@@ -227,7 +227,7 @@ class ModelOfPoints:
     def _evaluated(
         self, old: ModelValues, numbers: Iterable[int], changed: Values | None = None
     ) -> ModelValues:
-        """Return the values for changed parameters, evaluated again only at the given points."""
+        """Return the values for changed parameters; only the given points are computed again."""
         values = {**old.values, **(changed or {})}
         new = ModelValues(values, old.logs.copy(), dict(old.utilisation))
         model = model_with_values(new.values, self._topology)
@@ -248,13 +248,13 @@ class ModelOfPoints:
         return new
 
 
-# Number of draws of the parameters: five of them are below the 2.5th percentile.
+# Number of draws of the parameters, so that five draws are below the 2.5th percentile.
 DRAWS = 200
-# A prediction names a parameter that the data do not determine if other values of the parameter
-# change the prediction by more than this share.
+# A prediction depends on a parameter if other values of the parameter change the prediction by more
+# than this share.
 LEAST_NAMED_CHANGE_OF_PREDICTION = 0.02
 
-# (name of the load, metric)
+# The key of a prediction: name of the load, metric.
 ValueKey = tuple[str, str]
 
 
@@ -264,15 +264,15 @@ class PredictedValue:
 
     load: str  # name of the load, ``<point>/<load>``
     metric: str  # name of the metric; rates are in bytes per second, latencies in nanoseconds
-    alone: float  # what the model predicts for the load alone
+    alone: float  # the value that the model predicts for the load alone
     # Median of the measurements of the load alone; None without measurements.
     measured_alone: float | None
-    value: float  # the predicted value beside the other loads
+    value: float  # the predicted value while all loads run
     # low, high: 95 % interval of `value`; None if the uncertainty of the machine is unknown.
     low: float | None
     high: float | None
-    # Whether the measured value of the load alone departs from the model. Then a rate in `value` is
-    # at most the measured rate, and the model may be wrong for other loads, too.
+    # Says whether the measured value of the load alone departs from the model. If it departs, a
+    # rate in `value` is at most the measured rate, and the model may be wrong for other loads too.
     departs: bool
     # Kind of measured values whose distance from the model gives the interval, such as "memory
     # together", or the kind of all values if few values of this kind were measured.
@@ -303,7 +303,8 @@ def loads_at_the_same_time(points: Sequence[Point], topology: Topology) -> list[
             loads[name] = {**load, "name": name}
     used: dict[int, str] = {}
     for name, load in loads.items():
-        # Threads that wait for drives leave the core to other threads.
+        # Only loads on memory need cores of their own, since threads that wait for drives leave the
+        # core to other threads.
         units = set() if load["target"]["drives"] else {*processing_units_of_load(load)}
         for core in (core for core in topology.cores if units.intersection(core.cpus)):
             if other := used.get(core.index):
@@ -317,7 +318,7 @@ def loads_at_the_same_time(points: Sequence[Point], topology: Topology) -> list[
 def measured_medians(
     measured: Measurements, points: Sequence[Point], loads: Sequence[Load]
 ) -> dict[ValueKey, float]:
-    """Return the medians of loads while exactly these loads run.
+    """Return the medians of loads that were measured while exactly these loads ran.
 
     Args:
         measured: the tidy table of the host.
@@ -338,7 +339,7 @@ def measured_medians(
 
 
 def _work(load: Load) -> str:
-    """Return the work and the place of a load as text, which is the same for equal loads."""
+    """Return the work and the place of a load as a text, which is the same for equal loads."""
     keys = ("benchmark", "kernel", "levels", "memory_bytes", "initiator")
     own = {key: load.get(key) or {} for key in keys}
     return json.dumps([own, load["target"]["name"]], sort_keys=True)
@@ -369,7 +370,7 @@ def predict_loads(
         usual, median, most = alone[key[0]][key], (measured_alone or {}).get(key), math.inf
         departing = median is not None and departs(math.log(median / usual), fitted.scale)
         if departing and median is not None and key[1] in RATES:
-            most = median  # other loads make no load faster
+            most = median  # a load is not faster because other loads run
         centre, low, high = min(value, most), None, None
         if draws:
             logs = np.log([min(draw[key], most) for draw in draws])
@@ -395,7 +396,7 @@ def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[
 def parameters_without_data(
     fitted: FittedMachine, uses: ParameterUses, loads: Sequence[Load]
 ) -> list[Parameter]:
-    """Return the parameters that loads need, but without a value in the fit or a description.
+    """Return the parameters that loads need, but that have no value in the fitted machine.
 
     Args:
         fitted: the fitted machine.
@@ -403,11 +404,11 @@ def parameters_without_data(
         loads: the loads.
     """
     rates = [load for load in loads if "latency_ns" not in load["metrics"]]
-    # A pointer chase moves too few bytes to fill a resource.
+    # Pointer chases are left out, since they move too few bytes to fill a resource.
     needed = {own for own in uses.parameters_of_loads(rates) if own.resources} | {
         own for own in uses.parameters_of_loads(loads) if own.is_latency and own.required
     }
-    if not fitted.parameters:  # a part without a capacity has no limit
+    if not fitted.parameters:  # a part without a capacity sets no limit
         needed = {own for own in needed if own.required}
     return sorted_parameters(needed - fitted.known_parameters)
 
@@ -417,8 +418,8 @@ def undetermined_parameters(
 ) -> list[Parameter]:
     """Return the parameters without an interval on which a prediction depends.
 
-    Intervals contain the value with the least capacity that the measurements allow, and with any
-    usual latency.
+    A prediction depends on a parameter if the prediction changes with the smallest capacity that
+    the measurements allow, or with an unusual value of a latency.
 
     Raises:
         UserError: a parameter is unknown, so that there is no interval.
@@ -439,7 +440,8 @@ def undetermined_parameters(
         own = each.parameter
         if each.is_determined or not (each.at_least or own.is_latency):
             continue
-        # A latency that is as far from its estimate as usual latencies are from each other.
+        # The values to try for a latency differ from its estimate as much as usual latencies differ
+        # from each other.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
         values = fitted.others.get(own) or with_capacity_and_same_slow_parts(
             fitted.values, own, other
@@ -458,7 +460,7 @@ def undetermined_parameters(
 def _values(
     fitted: FittedMachine, topology: Topology, loads: Sequence[Load], values: Values | None = None
 ) -> dict[ValueKey, float]:
-    """Return the values of co-running loads; `values` replace parameters of the machine."""
+    """Return the values of co-running loads; `values` replace values of the fitted machine."""
     model = model_with_values(
         fitted.values if values is None else values, topology, fitted.description
     )
@@ -466,7 +468,7 @@ def _values(
 
 
 def model_values(model: MachineModel, loads: Sequence[Load]) -> dict[ValueKey, float]:
-    """Return a model's values of loads that run at the same time."""
+    """Return the values that a model gives to loads that run at the same time."""
     results = model.noiseless_results(list(loads))
     found: dict[ValueKey, float] = {}
     for load in loads:
