@@ -11,7 +11,7 @@ Example::
 
 All rates are in bytes per second. All latencies are in nanoseconds. Nodes and processing units have
 the numbers of the operating system. A `UserError` says in one sentence what is wrong and what would
-be right. Names without a leading underscore change only with a new major version.
+be right. Names of this module without a leading underscore change only with a new major version.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HostMap:
 
     Attributes:
         machine: the model of the host, fitted to its results.
-        folder: the folder of the results; None for a described machine, on which nothing was
+        folder: the folder of the results; None for a described machine, of which nothing was
             measured.
     """
 
@@ -107,10 +107,10 @@ class HostMap:
 
     @property
     def unusable(self) -> str:
-        """Return why the results are unusable, and what to do; an empty text for usable results.
+        """Return why the results are unusable, and what to do; "" for usable results.
 
-        If the text is not empty, no number of this map is reliable. An example of a reason: other
-        programs disturbed most measurements.
+        If the text is not empty, no number of this map is reliable. For example, results are
+        unusable if other programs disturbed most measurements.
         """
         return self.machine.unusable
 
@@ -125,8 +125,8 @@ class HostMap:
     def bandwidth(self, node: int, memory: int) -> Estimate | None:
         """Return the measured bandwidth from all cores of a node to the memory of a node.
 
-        Return None if this path was not measured, for example because a budget left it out;
-        `expected` predicts the bandwidth of such a path.
+        Return None if this path was not measured, for example because a budget left it out.
+        `expected` predicts the bandwidth of a path that was not measured.
         """
         return self._measured(MEMORY_BANDWIDTH, node, node_name(memory))
 
@@ -146,12 +146,12 @@ class HostMap:
         latency: bool = False,
         beside: Sequence[RunningLoad] = (),
     ) -> ExpectedValue:
-        """Return the expected bandwidth, or with `latency` the latency, of a program in a place.
+        """Return the expected bandwidth (with `latency`, the latency) of a program in a place.
 
         Args:
             place: where the program has its cores, its pages and its drives.
             kernel: how the program accesses memory, see `RunningLoad`.
-            latency: whether to return the memory latency in ns, not the bandwidth.
+            latency: says whether to return the memory latency in ns instead of the bandwidth.
             beside: the loads that run at the same time.
 
         Raises:
@@ -166,17 +166,17 @@ class HostMap:
         return self.machine.expected_value(loads, self.machine.running_loads(beside))
 
     def advise(self, request: Request, places: int = DEFAULT_NUMBER_OF_PLACES) -> Advice:
-        """Return the best places for a program, the best first, see `advice.advise`.
+        """Return the best places for a program, the best place first, see `advice.advise`.
 
         Raises:
             UserError: the request is wrong, the host has too few free cores, too few drives or too
-                little memory, or the measurements determine the value of no place.
+                little memory, or the measurements do not determine the value of any place.
         """
         return advise(self.machine, request, places)
 
 
 def open_map(folder: str | Path) -> HostMap:
-    """Return the map of a host. The first call fits the model, which can take minutes.
+    """Return the map of a host. The first call for a host fits the model, which can take minutes.
 
     Args:
         folder: ``results/HOST/CONFIGURATION``, or ``results/HOST`` with one configuration.

@@ -7,13 +7,13 @@ When the kernel renames `nvme3n1` to `nvme1n1`, no document changes. Snakemake m
 of a component again when the component's file changes.
 
 ``components/.history/<name>.jsonl`` has lines ``{"since": ..., "content": {...}}``, the oldest
-first. The content is null while the component did not exist. A person's edit of a component file is
-a state too. So the history shows the serial number of the part that was present at each
-measurement. A report can show what a repair changed.
+first. The content is null while the component did not exist. If a person edits a component file,
+the edited content is also a line. So the history shows the serial number of the part that was
+present at each measurement, and a report can show what a repair changed.
 
-``check_components.jsonl`` has a line for each check whose components differed from those of the
-check before. The line has the documents of all components. This file is not in the folder
-``components``, since changes in that folder request new measurements.
+``check_components.jsonl`` has a line for each nightly check that saw other components than the
+check before. The line contains the documents of all components. The file ``check_components.jsonl``
+is not in the folder ``components``, since changes in that folder request new measurements.
 """
 
 from __future__ import annotations
@@ -45,21 +45,23 @@ from chaosity.topology.topology_model import Topology, configuration_name, read_
 from chaosity.topology.topology_parts import Gpu, HostFacts, Node, NvmeDrive, OpenclDevice, Package
 from chaosity.units import format_binary_bytes, format_quantity
 
-# A component's document: JSON values by key. The key `component` has the kind of component.
+# A component's document: JSON values by key. The value of the key `component` is the kind of the
+# component.
 _ComponentDocument = Mapping[str, object]
 # Name of a component -> its document.
 Components = Mapping[str, _ComponentDocument]
 
 COMPONENT_HISTORY_FOLDER = ".history"
 COMPONENTS_SEEN_BY_CHECKS_FILE = "check_components.jsonl"
-# Texts show only the number of items of a list with more items than this, such as CPU flags. The
-# component file has all items.
+# Largest number of items in a list that texts show. Of a longer list, such as CPU flags, texts show
+# only the number of items; the component file contains all items.
 _MOST_SHOWN_LIST_ITEMS = 12
 _MOST_SHOWN_CHARACTERS = 90
-# Kinds of components that only discovery adds and removes. The inventory names components of the
-# other kinds.
+# Kinds of components that only discovery adds and removes; components of other kinds can also be
+# named in the inventory.
 _DISCOVERED_KINDS = {"drive", "gpu", "node", "package"}
-# A file server's clock may be ahead of this machine's by some seconds.
+# Largest difference that is accepted between the clock of a file server and the clock of this
+# machine.
 _LARGEST_CLOCK_DIFFERENCE = timedelta(seconds=60)
 
 
@@ -70,7 +72,8 @@ class ComponentState:
     # Start of the period in UTC, ISO 8601. This is the time stamp of the component's file, which
     # Snakemake compares with the time stamps of records.
     since: str
-    content: Mapping[str, object] | None  # the document; None while the component did not exist
+    # The document of the component; None while the component did not exist.
+    content: Mapping[str, object] | None
 
 
 def read_json_object_or_none(path: Path) -> dict[str, object] | None:
@@ -82,7 +85,7 @@ def read_json_object_or_none(path: Path) -> dict[str, object] | None:
 
 
 def _history_file(path: Path) -> Path:
-    """Return the file with the history of a component file."""
+    """Return the path of the file with the history of a component file."""
     return path.parent / COMPONENT_HISTORY_FOLDER / f"{path.stem}.jsonl"
 
 
@@ -100,8 +103,8 @@ def record_component_state(path: Path) -> None:
     history = _history_file(path)
     now = utc_now_text()
     states, content, since = _read_component_states(history), read_json_object_or_none(path), now
-    # After the clock was ahead and was set back, a state may begin in the future. Then each new
-    # record would look older than this state, and Snakemake would measure its point in every run.
+    # If the clock was ahead and was set back, a state may begin in the future. Each new record
+    # would be older than this state, so that Snakemake would measure the point again in every run.
     soon = format_utc(datetime.now(UTC) + _LARGEST_CLOCK_DIFFERENCE)
     from_future = any(state.since > soon for state in states)
     if from_future:
@@ -115,7 +118,7 @@ def record_component_state(path: Path) -> None:
     changed = states[-1].content != content if states else content is not None
     if not changed and not from_future:
         return
-    if states and since <= states[-1].since:  # the file is a copy that kept an old time stamp
+    if states and since <= states[-1].since:  # the component file is a copy with an old time stamp
         since = utc_now_text()
     if changed:
         states.append(ComponentState(since, content))
@@ -127,7 +130,7 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
     """Return component name -> its states, the oldest first.
 
     States without content are left out. A component that was missing for a while and came back
-    unchanged has a single state. `directory` has the component files.
+    unchanged has a single state. `directory` is the folder with the component files.
     """
     histories: dict[str, list[ComponentState]] = {}
     for path in sorted((directory / COMPONENT_HISTORY_FOLDER).glob("*.jsonl")):
@@ -139,10 +142,10 @@ def read_component_histories(directory: Path) -> dict[str, list[ComponentState]]
 
 
 def notes_on_missing_components(directory: Path) -> list[str]:
-    """Return a sentence for each component that an earlier discovery found, but the last did not.
+    """Return a sentence for each component that an earlier discovery found, but not the last one.
 
-    `directory` has the component files. A person who deletes a component's history removes the
-    sentence.
+    `directory` has the component files. If a person deletes the history of a component, its
+    sentence disappears.
     """
     notes = []
     for path in sorted((directory / COMPONENT_HISTORY_FOLDER).glob("*.jsonl")):
@@ -175,8 +178,8 @@ def components_changed_since(
 ) -> list[str]:
     """Return the names of components whose document at a time differs from their newest document.
 
-    The time `stamp` has the form of `time_in_file_name`. The result leaves out a component that
-    changed and changed back.
+    The time `stamp` has the form of `time_in_file_name`. A component that changed, but later
+    changed back, is not in the result.
     """
     return [
         name
@@ -227,8 +230,8 @@ class ComponentLog:
     def changes_between(self, before: str, after: str) -> list[tuple[str, str]]:
         """Return (component, change in words) for each change between two times.
 
-        If a discovery and a check both saw a value, the value of the check counts, because a
-        discovery can be days late.
+        If both a discovery and a check saw a value, the value of the check counts, because a
+        discovery can be days later than the change.
         """
         if not any(before < time <= after for time in self.times):
             return []
@@ -252,7 +255,7 @@ class ComponentLog:
         return found
 
     def replacements(self, component: str) -> Iterator[tuple[str, str]]:
-        """Yield (time, old and new serial number in words) for each replacement of a component."""
+        """Yield (time, text on both serial numbers) for each replacement of a component."""
         found: dict[tuple[object, object], str] = {}
         by_runs = [
             (state.since, state.content or {}) for state in self.discovered.get(component, ())
@@ -270,10 +273,10 @@ class ComponentLog:
 def component_differences(
     old: Mapping[str, object], new: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield (key in words, "before -> after") for each key whose value differs, nested keys too.
+    """Yield (key in words, "before -> after") for each key, also nested, whose value differs.
 
-    The text "before -> after" is None if both values have the same text. Long lists can have the
-    same text.
+    The text "before -> after" is None if both values have the same text. Two different long lists
+    can have the same text.
     """
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
@@ -294,7 +297,7 @@ def _short_text(key: str, value: object) -> str:
 
 
 def key_as_words(name: str) -> str:
-    """Return a key as words, without the unit, since the text of the value has the unit."""
+    """Return a key as words, without its unit, since the text of the value names the unit."""
     for suffix in ("_bytes", "_hertz", "_seconds"):
         name = name.removesuffix(suffix)
     text = name.replace("_", " ")
@@ -302,7 +305,7 @@ def key_as_words(name: str) -> str:
 
 
 def component_value_text(name: str, value: object) -> str:
-    """Return a value of a component's document as text, with the unit that the key names."""
+    """Return the text of a value in a component's document, with the unit that the key names."""
     if value is None or value == "":
         return "unknown" if value is None else "none"
     if isinstance(value, bool):
@@ -324,14 +327,14 @@ def component_value_text(name: str, value: object) -> str:
 SYSTEM_COMPONENT = "system"
 # The file with the fingerprints of the documents that the last discovery made.
 _DISCOVERY_FINGERPRINTS = ".discovered.json"
-# The memory of a node is rounded to multiples of this size, because the number of pages that
-# firmware reserves varies a little from boot to boot. No memory module is as small as this.
+# Size in bytes to whose multiples the memory of a node is rounded, because the number of pages that
+# firmware reserves varies a little from boot to boot. Every memory module is larger than this size.
 _NODE_MEMORY_ROUNDING_BYTES = 64 * 2**20
 _NVME_NAMESPACE_PATTERN = re.compile(r"nvme\d+n(\d+)")
 _MOST_NAME_CHARACTERS = 100
-# Fields of devices that are in their documents. The kernel's name of a drive is left out, since it
-# can change with the next boot. The libraries that show a GPU are left out, since they depend on
-# the installation.
+# Fields of devices that are in the documents of components. The kernel's name of a drive is left
+# out, since this name can change with the next boot. The libraries that show a GPU are left out,
+# since they depend on the installation.
 _DRIVE_KEYS = ("pci", "serial", "model", "firmware", "size_bytes", "link_bytes_per_second", "node")
 _GPU_KEYS = ("pci", "model", "serial", "memory_bytes", "node")
 _OPENCL_KEYS = ("platform", "device", "type", "driver", "compute_units", "pci", "node")
@@ -345,12 +348,12 @@ def make_component_documents(
     """Return component name -> document, for all components of a host.
 
     `tools` is tool -> version and hash, for the system component. `extra_drives` is component name
-    -> document, for each drive of the inventory. If discovery also found such a drive, its document
-    in `extra_drives` is ignored.
+    -> document, for each drive of the inventory. If discovery also found a drive of the inventory,
+    its document in `extra_drives` is ignored.
     """
     drives = [
         drive for drive in topology.drives if drive.name
-    ]  # without a name, a drive cannot be measured
+    ]  # a drive without a name cannot be measured
     return {
         **(extra_drives or {}),
         SYSTEM_COMPONENT: _make_system_document(topology, tools or {}),
@@ -374,11 +377,11 @@ def make_component_documents(
 
 
 def drive_component_name(drive: NvmeDrive) -> str:
-    """Return `drive-0000-41-00-0` for a slot; its second namespace is `drive-0000-41-00-0-n2`.
+    """Return the name of a drive's component, made from its slot, such as `drive-0000-41-00-0`.
 
-    A drive without a PCI address (NVMe over fabrics) is named after its serial number. If the
-    serial number is unknown, the drive is named after its namespace, which may change from boot to
-    boot.
+    The second namespace of this drive is `drive-0000-41-00-0-n2`. A drive without a PCI address
+    (NVMe over fabrics) is named after its serial number. If the serial number is unknown, the drive
+    is named after its namespace, which may change from boot to boot.
     """
     match = _NVME_NAMESPACE_PATTERN.fullmatch(drive.name or "") if drive.pci else None
     further = f"-n{match[1]}" if match and match[1] != "1" else ""
@@ -387,7 +390,7 @@ def drive_component_name(drive: NvmeDrive) -> str:
 
 
 def drive_device_path(drive: NvmeDrive) -> str:
-    """Return the path of a drive's device, which contains the drive's slot if the slot is known.
+    """Return the path of a drive's device; the path contains the slot if the slot is known.
 
     The kernel's name of a drive can change with each boot, but udev's name of a slot is stable.
     """
@@ -442,7 +445,7 @@ def _make_package_document(package: Package, topology: Topology) -> _ComponentDo
 
 
 def _make_node_document(node: Node, topology: Topology) -> _ComponentDocument:
-    """Return a node's document, with the memory that firmware provided, even with a balloon."""
+    """Return a node's document, with all memory that firmware provided, even with a balloon."""
     memory_bytes, table = node.memory_bytes, topology.distances
     if node.present_bytes is not None:
         memory_bytes = (
@@ -483,7 +486,7 @@ def _make_device_document(
 
 
 def _make_opencl_document(device: OpenclDevice) -> _ComponentDocument:
-    """Return a device's document, without a processor's memory size, which a balloon changes."""
+    """Return a device's document, without the memory size of a processor (balloons change it)."""
     memory_bytes = None if device.is_processor else device.memory_bytes
     return {
         **_make_device_document("opencl_device", device, _OPENCL_KEYS),
@@ -494,12 +497,12 @@ def _make_opencl_document(device: OpenclDevice) -> _ComponentDocument:
 def write_changed_components(directory: Path, documents: Components) -> list[str]:
     """Write the file `<name>.json` of each component that has changed.
 
-    A component has changed when *discovery* returns another document than last time. So a person
-    can add a fact that discovery cannot see ("DIMM A1 reseated") to a component's file. The edit
-    stays, and the points that depend on the component are measured again once. The component's
-    history keeps the previous states. Files of absent components are deleted.
+    A component counts as changed if *discovery* returns another document than last time. So a
+    person can add a fact that discovery cannot see ("DIMM A1 reseated") to a component's file. The
+    edit stays in the file, and the points that depend on the component are measured again once. The
+    component's history keeps the previous states. Files of absent components are deleted.
 
-    Returns the names of components that were added, changed or deleted, sorted.
+    Returns the sorted names of the components that were added, changed or deleted.
 
     Raises:
         OSError: the directory cannot be written. No file is left incomplete.
@@ -508,9 +511,10 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
     before = read_json_object_or_none(fingerprints) or {}
     changed = []
     for path in directory.glob("[!.]*.json"):
-        if not read_regular_file(path).strip(b"\0 \n"):  # a crash, not a person, emptied this file
+        # An empty file was emptied by a crash, not by a person.
+        if not read_regular_file(path).strip(b"\0 \n"):
             _restore_from_history(path)
-        record_component_state(path)  # the file may have a person's edits
+        record_component_state(path)  # the file may contain edits of a person
         if path.stem not in documents:
             path.unlink()
             record_component_state(path)
@@ -532,8 +536,8 @@ def write_changed_components(directory: Path, documents: Components) -> list[str
 def _restore_from_history(path: Path) -> None:
     """Restore a component's file, which a crash emptied, from the newest document in its history.
 
-    An empty file would cause new measurements of the component's points. If the history has no
-    document, the file is deleted.
+    An empty file would make Snakemake measure the points of the component again. If the history
+    contains no document, the component file is deleted.
     """
     known = [
         state.content for state in _read_component_states(_history_file(path)) if state.content
@@ -549,7 +553,7 @@ def _fingerprint(content: bytes) -> str:
 
 
 def _sorted_json(document: _ComponentDocument) -> str:
-    """Return JSON with sorted keys, so that equal documents have equal texts."""
+    """Return a document as JSON with sorted keys, so that equal documents have equal texts."""
     return json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -565,7 +569,7 @@ def read_component_documents(folder: Path) -> dict[str, _ComponentDocument]:
 
 
 def facts_of_system_component(components: Components) -> HostFacts:
-    """Return the facts in the system component; empty if the component is missing."""
+    """Return the facts in the system component of a host; empty if this component is missing."""
     return cast(HostFacts, components.get(SYSTEM_COMPONENT, {}))
 
 
@@ -585,7 +589,7 @@ def processor_model(folder: Path) -> str | None:
 
 
 def processor_model_and_group(folder: Path) -> tuple[str | None, str]:
-    """Return (processor model, group) of a host; hosts with equal pairs are compared as equal.
+    """Return (processor model, group) of a host; hosts with the same pair count as equal.
 
     The group is the host's variable ``chaosity_equal_hosts``, which is empty by default.
     """

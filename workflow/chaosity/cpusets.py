@@ -14,9 +14,9 @@ CpuSet = tuple[int, ...]
 
 _BITS_PER_WORD = 32
 # The Linux kernel allows at most 8192 processing units and 1024 nodes. A text with a far higher
-# index is damaged, and the set of such a text could fill the memory. Lists may have each index of
-# six digits, since names of places may have them; such a set takes at most 0.2 GB. The limit of
-# masks is lower, since a topology has thousands of masks.
+# index is damaged, and its set could fill the memory. Lists may contain any index of up to six
+# digits, since names of places may contain these indexes; a set of all these indexes takes at most
+# 0.2 GB. The limit of masks is lower, since a topology has thousands of masks.
 HIGHEST_INDEX = 2**20 - 1
 _MOST_WORDS = 2**16 // _BITS_PER_WORD
 
@@ -28,7 +28,8 @@ def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
 
 def is_index(text: str) -> bool:
     """Return whether a text is the decimal index of a processing unit or node."""
-    # Longer texts are no index; of some thousands of digits, int() would raise an error.
+    # A longer text is no index, and int() would raise an error for a text of some thousands of
+    # digits.
     return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= HIGHEST_INDEX
 
 

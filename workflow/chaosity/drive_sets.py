@@ -1,17 +1,18 @@
 """Predict drive sets that were not measured, with bounds and intervals.
 
-The bandwidth of a set is bounded. It is at least the bandwidth of each subset, since more drives
-never give less. It is at most the bandwidth of each superset, and at most the sum over its parts.
+A drive set has a lower and an upper bound. Its bandwidth is at least the bandwidth of each subset,
+since more drives never give less bandwidth. Its bandwidth is at most the bandwidth of each
+superset, and at most the sum over its parts.
 
 Drives that are read together are as fast as alone, unless a measured set shows a limit. Comparable
-initiators share their paths to drives. So a set that limits one initiator also limits comparable
-initiators that did not measure the set.
+initiators share their paths to drives. So a set whose path limits one initiator also limits
+comparable initiators from which the set was not measured.
 
-Measured sets show the error of predictions: each measured set is predicted from the others, and the
-prediction is compared with the measurement (conformal prediction: Vovk et al., Algorithmic Learning
-in a Random World, 2005). The interval then holds at least 95 % of new sets, if the measured sets
-were chosen at random among sets of the same kind. So a set does not count if its initiator measured
-all sets of this kind, such as all pairs of nodes.
+Measured sets show the error of predictions: each measured set is predicted from the other sets, and
+the prediction is compared with the measurement (conformal prediction: Vovk et al., Algorithmic
+Learning in a Random World, 2005). The resulting interval contains the values of at least 95 % of
+new sets, if the measured sets were chosen at random among sets of the same kind. So a set does not
+count if all sets of its kind, such as all pairs of nodes, were measured from its initiator.
 """
 
 from __future__ import annotations
@@ -43,9 +44,8 @@ from chaosity.units import format_count, format_percent
 
 _Drives = frozenset[str]
 Part = TypeVar("Part", bound=Hashable)
-# If two values differ by more than this many standard errors, noise does not explain the
-# difference. A large server needs some thousand comparisons, and about one in 400 exceeds this
-# limit by chance.
+# Number of standard errors above which noise does not explain the difference of two values. A large
+# server needs some thousand comparisons, and about one in 400 exceeds this limit by chance.
 SIGNIFICANT = 3.0
 DrivesByNode = Mapping[int, frozenset[str]]
 
@@ -80,10 +80,11 @@ class NoisyValue(NamedTuple):
 class _DriveSetBounds(NamedTuple):
     """The bounds that measured drive sets give for another drive set."""
 
-    lower: NoisyValue | None = None  # value of the best subset; None without a measured subset
-    # Lowest sum of the values of measured sets that together contain the drives, or None.
+    lower: NoisyValue | None = None  # value of the best subset; None if no subset was measured
+    # Lowest sum of the values of measured sets that together contain the drives; None if no sets
+    # do.
     upper: NoisyValue | None = None
-    # Value of the set if only the limits that measured sets show apply.
+    # Value of the set if it has only the limits that measured sets show.
     expected: NoisyValue | None = None
 
 
@@ -96,10 +97,10 @@ def bound_drive_set(
     """Return the bounds of a drive set.
 
     Args:
-        wanted: the drives of the set. The set's own measurement, if any, is not used.
+        wanted: the drives of the set. If the set itself was measured, this measurement is not used.
         measured: what the initiator gets from each measured set, single drives included.
         node_of: the node of each drive.
-        raised: measured set -> higher value, which counts where the set limits other sets, see
+        raised: measured set -> higher value, which is used where the set limits other sets, see
             `values_raised_to_best_subset`.
     """
     subsets = [value for own, value in measured.items() if own < wanted]
@@ -107,7 +108,8 @@ def bound_drive_set(
         node: frozenset(drive for drive in wanted if node_of[drive] == node)
         for node in {node_of[drive] for drive in wanted}
     }
-    # Sets of one node divide the drives of the node; other sets divide the nodes.
+    # A set of one node is a part of the node's drives; a set of several nodes is a part of all
+    # nodes.
     of_node: dict[int, dict[_Drives, NoisyValue]] = {node: {} for node in nodes}
     of_nodes: dict[frozenset[int], NoisyValue] = {}
     supersets = []
@@ -130,8 +132,8 @@ def bound_drive_set(
     upper = lowest_sum_of_cover(frozenset(nodes), of_nodes)
     if upper is None:
         return _DriveSetBounds(max(subsets, default=None))
-    # The lowest of several noisy values is too low. So all values that noise can explain are
-    # averaged.
+    # The lowest of several noisy values is on average too low. So all values whose difference noise
+    # can explain are averaged.
     alike = [each for each in (*supersets, *subsets) if each.significant_log_ratio_to(upper) == 0.0]
     return _DriveSetBounds(max(subsets, default=None), upper, NoisyValue.mean([*alike, upper]))
 
@@ -139,10 +141,11 @@ def bound_drive_set(
 def values_raised_to_best_subset(
     measured: Mapping[_Drives, NoisyValue],
 ) -> dict[_Drives, NoisyValue]:
-    """Return measured set -> value of its best subset, if the set is clearly slower than a subset.
+    """Return measured set -> value of its best subset, for sets that are slower than a subset.
 
-    Either the measurement of the set was disturbed, or its drives disturb each other. In both
-    cases, the low value of the set says nothing about smaller sets.
+    If a set is clearly slower than one of its subsets, either its measurement was disturbed, or its
+    drives disturb one another. In both cases, the low value of the set says nothing about smaller
+    sets.
     """
     raised: dict[_Drives, NoisyValue] = {}
     for own, value in measured.items():
@@ -155,7 +158,7 @@ def values_raised_to_best_subset(
 def lowest_sum_of_cover(
     wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
 ) -> NoisyValue | None:
-    """Return the lowest sum of values of sets that together contain `wanted`; None without any."""
+    """Return the lowest sum of values of sets that together contain `wanted`; None if none do."""
     parts: dict[frozenset[Part], NoisyValue] = {}
     for own, value in family.items():
         if part := own & wanted:
@@ -166,8 +169,8 @@ def lowest_sum_of_cover(
     kept: dict[frozenset[Part], NoisyValue] = {}
     for part in sorted(parts, key=len, reverse=True):
         value, alone = parts[part], [single[each] for each in part if each in single]
-        # A set is no limit if it gives what its parts give together. A part of a larger set is no
-        # limit if the larger set has a lower value.
+        # A set shows no limit if it gives as much as its parts together. A subset of a larger set
+        # shows no limit if the larger set has a lower value.
         is_sum = (
             1 < len(part) == len(alone)
             and value.significant_log_ratio_to(NoisyValue.total(alone)) >= 0.0
@@ -201,7 +204,7 @@ def drives_by_node_of_sets(
 
     Args:
         rows: rows of loads on drives.
-        known: node -> names of its drives. Drives that were read only together get their names from
+        known: node -> names of its drives. If drives were only read together, their names come from
             this mapping, unless the measurement left out some drives of the node.
 
     A set is left out if its drives are unknown. The drives are unknown if their node is unknown. If
@@ -234,15 +237,17 @@ def drives_by_node_of_sets(
 
 _GROUP = ("host", "configuration", *SLICE)
 _METHOD = "limits of measured drive sets"
-# The noise that is assumed for values without replicates. Runs of simulated and real machines
-# differ by 0.6 to 2 %.
+# Assumed standard error, as a share, of values without replicates. Runs of simulated and real
+# machines differ by 0.6 to 2 %.
 _UNKNOWN_NOISE = 0.02
 _COVERAGE = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
 FEWEST_ERRORS = 19
-# A bound is the extreme of many noisy values, so it is widened by this many standard errors.
+# Number of standard errors by which a bound is widened, because a bound is the extreme of many
+# noisy values.
 _WIDEN = 5.0
-# A prediction with a wider interval says too little. The limit is from 2/3 to 3/2 of the value.
+# Largest ratio of the two ends of a prediction interval. A prediction with a wider interval than
+# 2/3 to 3/2 of the value says too little.
 _WIDEST = 1.5**2
 
 
@@ -254,13 +259,13 @@ class DriveSetCell(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """A predicted bandwidth in bytes per second, without the set's own measurement."""
+    """A bandwidth in bytes per second, predicted without the measurement of the set itself."""
 
-    value: float  # the prediction
+    value: float  # the predicted bandwidth
     # low, high: 95 % prediction interval of `value`.
     low: float
     high: float
-    bounds: _DriveSetBounds  # bounds by sets of the same initiator
+    bounds: _DriveSetBounds  # bounds from sets of the same initiator
 
 
 class DriveSetModel:
@@ -283,14 +288,14 @@ class DriveSetModel:
         self._raised = {
             name: values_raised_to_best_subset(own) for name, own in self.values.items()
         }
-        # Initiator -> its own nodes with drives, and all nodes of its package.
+        # Initiator -> its own nodes, and all nodes of its package, as far as they have drives.
         self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
         self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
         self._borrowed: dict[str, dict[_Drives, NoisyValue]] = {}
         self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
     def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
-        """Return cell -> one row of the cell, for each cell whose drives are known."""
+        """Return each cell whose drives are known -> one row of this cell."""
         records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
             DriveSetCell(row["initiator"], self._drives[row["target"]]): row
@@ -299,7 +304,7 @@ class DriveSetModel:
         }
 
     def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[_Drives, NoisyValue]]:
-        """Return initiator -> drive set -> median of the replicates with the median's error."""
+        """Return initiator -> drive set -> median of the replicates, and error of this median."""
         rows = with_variance_priors(Measurements(rows)).rows
         rows = rows.assign(log=np.log(rows["value"].to_numpy(float)))
         cells = rows.groupby(["initiator", "target"]).agg(
@@ -317,16 +322,16 @@ class DriveSetModel:
     def bounds_from_other_sets(
         self, cell: DriveSetCell, values: Mapping[_Drives, NoisyValue] | None = None
     ) -> _DriveSetBounds:
-        """Return the bounds of a cell, by default from its initiator's measured sets."""
+        """Return the bounds of a cell, by default from the measured sets of its initiator."""
         known = self.values.get(cell.initiator, {}) if values is None else values
         raised = self._raised.get(cell.initiator, {})
         return bound_drive_set(cell.drives, known, self._node_of, raised)
 
     def expected_value(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return the value that other sets of a cell's initiator let us expect; None without sets.
+        """Return a cell's value as other sets of its initiator predict it; None without such sets.
 
-        Sets that only other initiators measured count too, if they contradict the value that
-        follows from the initiator's own sets.
+        Sets that were measured only from other initiators are also used, if they contradict the
+        value from the sets of this initiator.
         """
         own = self.values.get(cell.initiator, {})
         if cell.initiator not in self._borrowed:
@@ -348,8 +353,8 @@ class DriveSetModel:
             if name != cell.initiator and cell.drives in values
         }
         if len(self._nodes(cell)) == 1:
-            # The drives of one node are as fast for all initiators as for one initiator, unless a
-            # path limits them.
+            # The drives of one node are equally fast for all initiators, unless a path limits these
+            # drives.
             found = max(measured.values(), default=None)
         else:
             near = self._near_nodes[cell.initiator]
@@ -366,9 +371,9 @@ class DriveSetModel:
     def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return initiator `name`'s value of the cell's drive set, scaled to the cell's initiator.
 
-        The result is None if the sets that both initiators measured explain the other initiator's
-        value. The value is multiplied by the median ratio of the initiators in these sets, since
-        one of the initiators can be slow.
+        The result is None if the sets that were measured from both initiators explain the value of
+        `name`. The value is multiplied by the median ratio of the two initiators over these sets,
+        since one initiator can be slow.
         """
         others, own = self.values[name], self.values.get(cell.initiator, {})
         common = {each: others[each] for each in others if each in own and each != cell.drives}
@@ -385,7 +390,7 @@ class DriveSetModel:
         return self._predicted[cell]
 
     def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
-        """Return unmeasured sets that have all drives of a set, or one node more or less."""
+        """Return unmeasured sets that have all drives of a given set, or one node more or less."""
         nodes = self._nodes(cell)
         found = [
             each
@@ -407,9 +412,9 @@ class DriveSetModel:
     def kind_of_set(self, cell: DriveSetCell) -> tuple[int, bool, bool]:
         """Return the kind of a set: (number of nodes, is complete, is local).
 
-        More than three nodes count as three. A set of one node is complete if it has all drives of
-        the node. A set of several nodes is complete if it shows the limit of a package or of all
-        nodes. Only sets of one node can be local.
+        More than three nodes count as three. A set of one node is complete if it contains all
+        drives of the node. A set of several nodes is complete if it shows the limit of a package or
+        of all nodes. Only sets of one node can be local.
         """
         nodes = self._nodes(cell)
         if len(nodes) > 1:
@@ -421,14 +426,14 @@ class DriveSetModel:
     def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
         """Return measured sets whose initiator also has unmeasured sets of the same kind.
 
-        Each of these sets is predicted without its own measurement, to test the predictions.
+        To test predictions, each returned set is predicted without its own measurement.
         """
         kinds = {(cell.initiator, self.kind_of_set(cell)) for cell in self.missing}
         return [cell for cell in self.points if (cell.initiator, self.kind_of_set(cell)) in kinds]
 
     @cached_property
     def errors(self) -> dict[DriveSetCell, float]:
-        """Return the logarithm of measured / predicted value of audited sets (if few, all sets)."""
+        """Return log(measured / predicted value) of audited sets or, if they are few, all sets."""
         cells = self.measured_sets_like_unmeasured
         if len(cells) < FEWEST_ERRORS:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
@@ -449,17 +454,18 @@ class DriveSetModel:
         return errors[rank - 1] if rank <= len(errors) else math.inf
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
-        """Return the prediction of a cell; None if too uncertain or if no part was measured.
+        """Return the prediction of a cell; None if it is too uncertain, or if no part was measured.
 
         A measured larger set does not suffice: one drive of a set of four may give a quarter of the
-        set's bandwidth, or the whole bandwidth.
+        bandwidth of the set, or all of it.
         """
         parts = [own for values in self.values.values() for own in values if own <= cell.drives]
         predicted = self._predicted_value(cell)
         if predicted is None or frozenset[str]().union(*parts) != cell.drives:
             return None
         (value, error), bounds = predicted, self.bounds_from_other_sets(cell)
-        # The interval is at least as wide as the noise of the values that the prediction uses.
+        # The interval is at least as wide as the noise of the values from which the cell is
+        # predicted.
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
@@ -471,7 +477,7 @@ class DriveSetModel:
 
 
 def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
-    """Return initiator -> nodes with drives that have one of these relations to the initiator."""
+    """Return initiator -> nodes with drives that have a given relation to the initiator."""
     single = rows[rows["target_nodes"].astype(str).str.isdigit() & rows["relation"].isin(relations)]
     nodes = single["target_nodes"].astype(int).groupby(single["initiator"]).agg(frozenset)
     return {name: nodes.get(name, frozenset()) for name in rows["initiator"].unique()}
@@ -479,10 +485,10 @@ def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozens
 
 @dataclass(frozen=True)
 class PredictionAudit:
-    """How well measured drive sets were predicted without their own measurement."""
+    """How well measured drive sets were predicted if their own measurement was not used."""
 
     sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
-    within: int  # number of audited sets within their 95 % prediction interval
+    within: int  # number of audited sets whose value is in its 95 % prediction interval
     # median_error, error_of_95_percent: quantiles of the errors as shares of the prediction; None
     # if no sets were audited.
     median_error: float | None = None
@@ -490,7 +496,7 @@ class PredictionAudit:
 
     @property
     def text(self) -> str:
-        """Return the audit in words."""
+        """Return a sentence on the audit."""
         if self.median_error is None or self.error_of_95_percent is None:
             return "the error is unknown, since no drive set was chosen at random and measured"
         median, most = map(format_percent, (self.median_error, self.error_of_95_percent))
@@ -509,9 +515,9 @@ class ContradictedDriveSet:
     experiment: str
     point: str
     ratio: float  # measured bandwidth divided by the contradicting bound or prediction
-    reason: str  # what the measurement contradicts, in words
-    # Unmeasured points of the same initiator that have all drives of the set, or one node more or
-    # less. The most similar point is first.
+    reason: str  # a text that says what the measurement contradicts
+    # Unmeasured points of the same initiator that read all drives of the set, or drives of one node
+    # more or less. The most similar point comes first.
     neighbours: tuple[str, ...]
 
 
@@ -547,7 +553,7 @@ def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
         if predicted is None:
             continue
         bounds = predicted.bounds
-        # Noise can exchange bounds that are equal.
+        # Noise can make the lower of two equal bounds the higher one.
         ends = [each.value for each in (bounds.lower, bounds.upper) if each]
         limits = (min(ends) if bounds.lower else None, max(ends) if bounds.upper else None)
         own = dict(zip(PREDICTION_NUMBERS, (*predicted[:3], *limits), strict=True))
@@ -574,8 +580,8 @@ def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
 def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[ContradictedDriveSet]:
     """Return the measured drive sets that the other measured sets contradict.
 
-    Such a set is slower than one of its subsets, faster than its parts together, faster than a
-    larger set, or below the prediction interval that follows from the initiator's other sets. Noise
+    A contradicted set is slower than one of its subsets, faster than its parts together, faster
+    than a larger set, or below the prediction interval that other sets of the initiator give. Noise
     does not explain the difference.
     """
     found = (_contradiction(model, cell) for model in models for cell in model.points)
@@ -583,7 +589,7 @@ def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[Contra
 
 
 def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
-    """Return how a measured cell contradicts the other cells; None without a contradiction."""
+    """Return how a measured cell contradicts the other cells; None if it does not."""
     bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
     if (limit := bounds.lower) and value.significant_log_ratio_to(limit) < 0.0:
         reason = "less than a part of these drives gives"

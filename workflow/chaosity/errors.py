@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from unicodedata import category
 
-# Error number of a file system or of its drive -> what the user can do.
+# Error number of an operation on a file -> remedy for the user.
 _FILE_SYSTEM_REMEDIES = {
     errno.ENOSPC: "free space and run again",
     errno.EDQUOT: "free space or raise the quota, and run again",
     errno.EROFS: "mount it writable and run again",
     errno.EIO: "find the cause with dmesg; use another file system or replace the drive",
 }
-# A measurement begins only if this many bytes are free. A record has 10 kB to 2 MB, and while it is
-# written, Snakemake and the logs need some space too.
+# Fewest free bytes with which a measurement begins. A record has 10 kB to 2 MB, and while a record
+# is written, Snakemake and the logs also need some space.
 NEEDED_FREE_BYTES = 8 * 1024 * 1024
-# A measurement begins only if this many inodes are free: each measurement, also a failed one, makes
-# a folder and some files, and Snakemake and the logs make more files.
+# Fewest free inodes with which a measurement begins. Each measurement, even a failed one, makes a
+# folder and some files, and Snakemake and the logs make more files.
 _NEEDED_FREE_INODES = 1000
-# Exceptions that Python raises if a document does not have the form that the reading code expects.
+# Exceptions that Python raises if a document does not have the form that the code that reads it
+# expects.
 MALFORMED = (
     ValueError,
     LookupError,
@@ -33,12 +34,13 @@ MALFORMED = (
     RecursionError,
     StopIteration,
 )
-# Most characters of each part of an error, since a part can quote a foreign text of any length.
+# Largest number of characters in each part of an error, since a part can quote a foreign text of
+# any length.
 _LONGEST_PART = 4000
 
 
 class MeasurementError(Exception):
-    """A point cannot be measured; the text is the reason, which the point's record keeps."""
+    """A point cannot be measured; the text is the reason, which is kept in the point's record."""
 
 
 class UserError(Exception):
@@ -57,7 +59,8 @@ class UserError(Exception):
     def __str__(self) -> str:
         parts = (self.what, self.where, self.remedy)
         what, where, remedy = (printable_short_line(part or "") for part in parts)
-        what, remedy = what.removesuffix("."), remedy.removesuffix(".")  # of a quoted sentence
+        # A quoted sentence ends with a full stop, which is removed.
+        what, remedy = what.removesuffix("."), remedy.removesuffix(".")
         sentence = f"{where}: {what}" if where else what
         return f"{sentence}; {remedy}." if remedy else f"{sentence}."
 
@@ -82,7 +85,7 @@ def file_system_error(error: OSError, path: Path | None = None) -> UserError | N
 
 
 def mount_point(path: Path) -> Path:
-    """Return where the file system of a file is mounted; the file need not exist."""
+    """Return the folder where the file system of a file is mounted; the file need not exist."""
     folders = path.absolute().parents
     return next(folder for folder in folders if folder.exists() and os.path.ismount(folder))
 
@@ -98,7 +101,8 @@ def check_free_space(folder: Path, needed_bytes: int = NEEDED_FREE_BYTES) -> Non
     lacks = None
     if (free := status.f_bavail * status.f_frsize) < needed_bytes:
         lacks = f"{free} bytes free, {needed_bytes} are needed"
-    elif status.f_files and status.f_favail < _NEEDED_FREE_INODES:  # without a limit: 0 of 0
+    elif status.f_files and status.f_favail < _NEEDED_FREE_INODES:
+        # A file system without a limit reports 0 of 0 inodes.
         lacks = (
             f"{status.f_favail} inodes free, one for each file, {_NEEDED_FREE_INODES} are needed"
         )
@@ -110,7 +114,7 @@ def check_free_space(folder: Path, needed_bytes: int = NEEDED_FREE_BYTES) -> Non
 def printable_text(text: str) -> str:
     """Return a text that a terminal can show without harm, even if others wrote it.
 
-    Characters that control a terminal, or turn the direction of writing, are shown by their
+    Characters that control a terminal or reverse the direction of writing are replaced by their
     numbers, so that they have no effect. Line breaks stay.
     """
     if text.isprintable():
@@ -129,7 +133,7 @@ def printable_short_line(text: str) -> str:
 
 
 def describe_malformed_document(error: Exception) -> str:
-    """Turn the reader's exception into one phrase on what is wrong with the document."""
+    """Return a phrase on what is wrong with a document, from the exception of its reader."""
     if isinstance(error, KeyError):
         return f"the key {error} is missing"
     if isinstance(error, RecursionError):
@@ -156,7 +160,7 @@ def malformed_as_user_error(
 
 
 def suggest_allowed_names(name: str, allowed: Iterable[str]) -> str:
-    """Return a remedy for an unknown name: the most similar allowed name, if any, and all names."""
+    """Return a remedy for an unknown name: the most similar allowed name, and all allowed names."""
     known = sorted(map(str, allowed))
     near = difflib.get_close_matches(name, known, n=1)
     listed = f"allowed: {', '.join(known) or 'nothing'}"

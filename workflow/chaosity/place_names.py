@@ -35,7 +35,7 @@ DriveSetKind = Literal[
 ]
 PlaceKind = Literal[InitiatorKind, DeviceKind, DriveSetKind]
 
-# These limits prevent that a serial number is read as the index of a place.
+# An index has at most six digits, so that a serial number is not read as the index of a place.
 _FIELDS = {
     "index": r"(?P<index>\d{1,6})",
     "indices": r"(?P<indices>\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*)",
@@ -45,9 +45,9 @@ _FIELDS = {
     "groups": r"(?P<groups>[a-z0-9_]+?)",
     "without": r"(?P<without>\w[\w,-]*)",
 }
-# Kind of place -> noun in sentences, and patterns of names. The noun is empty if the words for a
-# place are more than noun and number, see `_words_of_place`. A name is written with the first
-# pattern of the kind whose fields all have values.
+# Kind of place -> noun in sentences, and patterns of names. The noun is empty if a place needs more
+# words than a noun and a number, see `_words_of_place`. A name is written with the first pattern of
+# the kind whose fields all have values.
 _KINDS: dict[PlaceKind, tuple[str, ...]] = {
     "pu": ("processing unit", "pu{index}"),
     "core": ("core", "core{index}"),
@@ -85,15 +85,16 @@ class PlaceName:
 
     kind: PlaceKind  # form of the name, see the table at the top of this module
     indices: tuple[int, ...] = ()  # index of the place, or the numbers of several nodes
-    # Number of threads (`threads`, `packed`, `spread`) or number of drives; None for all drives.
+    # Number of threads (kinds `threads`, `packed`, `spread`) or number of drives; None for all
+    # drives.
     count: int | None = None
     word: str | None = None  # `efficiency` or `performance`, for a core kind
-    # Slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous data a
-    # device has an index instead: `drive1`.
+    # Slot, serial number or path of a device, as in `drive-0000-41-00-0`. In anonymous data, a
+    # device has an index instead of these: `drive1`.
     address: str | None = None
-    # Groups that contain the place (`threads`, `packed`, `spread`, `others`).
+    # Groups that contain the place (kinds `threads`, `packed`, `spread`, `others`).
     groups: tuple[PlaceName, ...] = ()
-    without: PlaceName | None = None  # the cores that are not part of the place (`others`)
+    without: PlaceName | None = None  # the cores that the place leaves out (kind `others`)
 
     def __str__(self) -> str:
         fields = {
@@ -119,26 +120,26 @@ class PlaceName:
 
     @property
     def is_single_drive(self) -> bool:
-        """Return whether the place is a drive, or a file in place of one."""
+        """Return whether the place is a single drive, or a file in place of a drive."""
         return self.kind in ("drive", "disk", "file")
 
     @property
     def has_drives(self) -> bool:
-        """Return whether the place is a drive, several drives, or a file in place of one."""
+        """Return whether the place is a drive, several drives, or a file in place of a drive."""
         return self.is_single_drive or self.kind.endswith("_drives")
 
     @property
     def may_reveal_host(self) -> bool:
         """Return whether the name of this place can contain a slot, a serial number or a path.
 
-        Such a name could identify the host, so anonymous data never contain such a name.
+        A name with one of these facts could identify the host, so anonymous data never contain it.
         """
         return self.kind in ("drive", "disk", "gpu")
 
 
 @lru_cache(maxsize=1 << 16)
 def parse_place_name(text: str | int) -> PlaceName | None:
-    """Return the parts of a place's name; None for any other text. A number is that of a node."""
+    """Return the parts of a place's name or of a node's number; None for any other text."""
     if isinstance(text, int):
         return PlaceName("node", (text,))
     for kind, pattern in _PATTERNS:
@@ -146,7 +147,7 @@ def parse_place_name(text: str | int) -> PlaceName | None:
             parts = match.groupdict()
             try:
                 indices = parse_cpu_list(parts.get("indices", parts.get("index", "")))
-            except ValueError:  # the end of a range is below its start
+            except ValueError:  # the end of a range in the name is below its start
                 return None
             groups = _parse_groups(parts.get("groups", ""))
             without = parse_place_name(parts.get("without", ""))
@@ -171,7 +172,7 @@ def natural_sort_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that orders the numbers in a text by value: `pu2` before `pu10`."""
     parts = re.split(r"(\d+)", text)
     return tuple(
-        # The number with fewer digits is smaller.
+        # Numbers are compared by length first, because the number with fewer digits is smaller.
         (0, len(part.lstrip("0")), part.lstrip("0")) if part.isdecimal() else (1, 0, part)
         for part in parts
         if part
@@ -194,14 +195,15 @@ def l3_domain_name(index: int) -> str:
     return str(PlaceName("l3", (index,)))
 
 
-# Start of the name of pages on all nodes of a package; the kind of memory follows in the name.
+# Start of the name of a target with pages on all nodes of a package; the kind of memory follows in
+# the name.
 _SPREAD = "uniform_package_"
 
 
 def name_of_spread_target(memory_kind: str) -> str:
     """Return the name of a target: pages in equal shares on all nodes of a package.
 
-    The nodes have memory of the given kind. An example is `uniform_package_dram`.
+    All these nodes have the given kind of memory. An example of the name is `uniform_package_dram`.
     """
     return f"{_SPREAD}{memory_kind.lower()}"
 
@@ -212,7 +214,7 @@ def is_spread_target(name: str) -> bool:
 
 
 def nodes_name(indices: Iterable[int]) -> str:
-    """Return the name of a single node or of several: `node3`, `nodes0-3`."""
+    """Return the name of a single node or of several nodes: `node3`, `nodes0-3`."""
     nodes = make_cpu_set(indices)
     return str(PlaceName("node" if len(nodes) == 1 else "nodes", nodes))
 
@@ -224,12 +226,12 @@ def package_name(index: int) -> str:
 
 
 def link_name(source: int, target: int) -> str:
-    """Return the name of a link: first the package that sends data, then the one that receives."""
+    """Return the name of a link: the package that sends data, then the package that receives."""
     return f"link {package_name(source)}->{package_name(target)}"
 
 
 def packages_of_link(name: str) -> tuple[int, int] | None:
-    """Return the package that sends and the package that receives data over a link, or None."""
+    """Return the sending and the receiving package of a link; None for names of other places."""
     found = re.fullmatch(r"link package(\d{1,6})->package(\d{1,6})", name, re.ASCII)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -239,10 +241,11 @@ def initiator_to_target_name(initiator: str, target: str) -> str:
     return f"{initiator}->{target}"
 
 
-# If a text has more numbers than this, neighbouring numbers are written as a range.
+# Largest count of numbers that a text lists singly; of more numbers, neighbouring ones are written
+# as a range.
 _MOST_NUMBERS = 4
 _PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
-_PCI_FORM = r"\1:\2:\3.\4"  # the form of a PCI address that lspci prints
+_PCI_FORM = r"\1:\2:\3.\4"  # a PCI address in the form that lspci prints
 
 
 def place_in_words(name: int | str) -> str:

@@ -15,17 +15,19 @@ from chaosity.records.record_files import (
 )
 
 MEASUREMENTS_FILE = "measurements.parquet"
-# Files with the cells that a budget left out, and with the values that were predicted for them.
+# Files with the cells that a budget left out, and with the values that were predicted for these
+# cells.
 UNMEASURED_FILE = "unmeasured.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 SUMMARY_FILE = "summary.json"
 SKIPPED_HOST_FILE = "left_out.json"
-# Each folder results/HOST/CONFIGURATION has at least one of these files. Discovery, planning or a
-# run wrote the file.
+# Files and folders of which each folder results/HOST/CONFIGURATION contains at least one;
+# discovery, planning or a run wrote it.
 _PARTS_OF_RESULTS = ("topology.json", "plan.json", "points", MEASUREMENTS_FILE)
-# An error names at most this many folders.
+# Largest number of folders that an error names.
 _MOST_NAMES = 12
-# Files and folders below results/ -> what is in them. A folder's pattern covers all that it holds.
+# Files and folders below results/ -> their content. The pattern of a folder includes all files in
+# it.
 FILES_OF_ALL_HOSTS = {
     "index.html": "page of all hosts and configurations, if there are several",
     "HOST/host.json": "how the host is reached",
@@ -115,7 +117,7 @@ def summary_files_of_all_hosts(results: Path) -> list[Path]:
 
 
 def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) -> bool:
-    """Return whether the page of all hosts would show more than one host or configuration.
+    """Return whether the page of all hosts shows more than one host or configuration.
 
     Args:
         results: the folder of all hosts.
@@ -130,7 +132,7 @@ def has_several_hosts_or_configurations(results: Path, folders: Iterable[Path]) 
 
 
 def modification_times_ns(paths: Iterable[Path]) -> list[int]:
-    """Return the modification times of files in ns. A changed time makes Snakemake rerun a rule."""
+    """Return the modification times of files in ns; Snakemake runs a rule again if one changes."""
     return [path.stat().st_mtime_ns for path in paths]
 
 
@@ -150,12 +152,12 @@ class SkippedHost:
 
     @property
     def skip_time_and_reason(self) -> str:
-        """Return the time and the reason of the skip as text, for a report."""
+        """Return a text for a report: when and why the host was skipped."""
         return f"{self.time_to_the_minute}: {self.reason.rstrip('.')}"
 
     @property
     def time_to_the_minute(self) -> str:
-        """Return the time to the minute, such as "2026-11-21 03:30 UTC"."""
+        """Return a time in UTC, to the minute: "2026-11-21 03:30 UTC"."""
         return (
             self.skipped_at[:16].replace("T", " ") + " UTC"
             if self.skipped_at

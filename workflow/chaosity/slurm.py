@@ -1,14 +1,14 @@
 """Call Slurm's programs: list Slurm's nodes, request jobs, and watch the jobs of a run.
 
-A measurement needs a whole node, with all processors and all memory that Slurm manages there, and
-without other jobs. So a job requests exactly as many processors and as much memory as its node has.
-With ``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
+A measurement needs a node without other jobs, and all processors and all memory of this node that
+Slurm manages. So a job requests exactly as many processors and as much memory as its node has. With
+``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
 
-If a node is drained after the run began, a job for it waits until the node is resumed, perhaps for
-ever. Such waiting jobs are cancelled by their numbers. Snakemake retries cancelled jobs as often as
-the profile allows, and then leaves their points to a later run. If a job ends early for another
-reason, a printed line has the job's number and host. Jobs are listed only by ``squeue``, since this
-program needs no accounting.
+If a node is drained after the run began, a job for this node waits until the node is resumed,
+perhaps for ever. So jobs that wait for a drained node are cancelled by their numbers. Snakemake
+retries cancelled jobs as often as the profile allows; a later run measures the points that remain.
+If a job ends early for another reason, a line with the job's number and host is printed. Jobs are
+listed only by ``squeue``, since this program needs no accounting.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from chaosity.documents.inventory import HostVariables
 from chaosity.errors import UserError
 from chaosity.units import format_count
 
-# Slurm's programs usually answer at once. If slurmctld is down, they try for minutes.
+# Longest time that this program waits for Slurm's programs, which usually answer at once. If
+# slurmctld is down, they try for minutes.
 ANSWER_SECONDS = 30
 # Time limit of the job in which a host describes itself; lstopo may take two minutes.
 DESCRIBE_MINUTES = 5
 # Environment variables that exclude hyper-threads from jobs without a message (sbatch(1)).
 HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
-# States and flags of nodes on which no new job starts (sinfo(1), NODE STATE CODES). POWERED_DOWN
-# and POWERING_UP are not in this list, since Slurm wakes such nodes for a job.
+# States and flags of nodes on which no new job starts (sinfo(1), NODE STATE CODES), and the words
+# for them. POWERED_DOWN and POWERING_UP are absent, since Slurm wakes nodes in these states for a
+# job.
 UNUSABLE = {
     "DOWN": "down",
     "DRAIN": "drained",
@@ -61,7 +63,8 @@ class SlurmNode:
 
     name: str
     states: tuple[str, ...]  # state and flags of the node, such as ``("IDLE", "DRAIN")``
-    reason: str  # why the node is drained or down, by an administrator or Slurm; may be empty
+    # The reason of an administrator or of Slurm why the node is drained or down; can be empty.
+    reason: str
     processors: int  # number of processors that Slurm manages and does not reserve for the system
     memory_mib: int  # memory in MiB that Slurm manages; 0 if the site does not manage memory
 
@@ -91,7 +94,7 @@ def parse_slurm_nodes(text: str) -> dict[str, SlurmNode]:
         states = [word for word in re.split(r"[^A-Z_]+", state[1]) if word]
         if "*" in state[1]:
             states.append("NOT_RESPONDING")
-        # The reason is at the end, with its author and time in brackets.
+        # The reason is at the end of a line, followed by its author and time in brackets.
         reason = re.search(r"\bReason=(.*?)(?: \[[^\]]*\])?(?: Comment=.*)?$", line.rstrip())
         memory = _whole_number(line, "RealMemory") - _whole_number(line, "MemSpecLimit")
         found[name[1]] = SlurmNode(
@@ -112,7 +115,7 @@ def _whole_number(text: str, name: str) -> int:
 
 
 def slurm_node_name(host: str, variables: HostVariables) -> str:
-    """Return a host's name in Slurm: its variable ``chaosity_slurm_node``, else its own name."""
+    """Return a host's name in Slurm: its variable ``chaosity_slurm_node``, or else its name."""
     return variables.get("chaosity_slurm_node", host)
 
 
@@ -145,10 +148,10 @@ def run_slurm_command(*command: str) -> str:
 
 
 def transport_of_dry_run(transport: str) -> str:
-    """Return the transport for a dry run: "inventory" if "slurm" is wanted but not installed.
+    """Return the transport for a dry run: "inventory" replaces "slurm" if Slurm is not installed.
 
-    So a dry run works on any machine. Without Slurm's programs, the dry run does not ask Slurm for
-    its nodes, and a printed line says so.
+    So a dry run works on any machine. A dry run without Slurm's programs does not ask Slurm for its
+    nodes; a printed line says so.
     """
     if transport != "slurm" or shutil.which("scontrol"):
         return transport
@@ -181,8 +184,8 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
     return [
         "srun",
         "--quiet",
-        # The name lacks the prefix of measurement jobs, since all jobs with this prefix are counted
-        # and watched.
+        # The name of this job lacks the prefix of measurement jobs, since all jobs with this prefix
+        # are counted and watched.
         "--job-name=chaosity-describe",
         "--nodes=1",
         "--ntasks=1",
@@ -190,7 +193,7 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
         *([f"--mem={node.memory_mib}M"] if node.memory_mib else []),
         f"--nodelist={node.name}",
         "--exclusive",
-        # Without CPU binding, the program sees exactly the processors that the job may use.
+        # CPU binding is off, so that the program sees all processors that the job may use.
         "--cpu-bind=none",
         f"--time={DESCRIBE_MINUTES}",
         f"--immediate={60 * slurm['wait_minutes']}",
@@ -199,14 +202,15 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
 
 
 def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, str | int]:
-    """Return the resources of a measurement's job, which must get the whole node.
+    """Return the resources of a measurement's job, so that the job gets a node without other jobs.
 
     Snakemake's executor plugin converts the resources into options of ``sbatch``, and of ``srun``
     in the job. Source: snakemake_executor_plugin_slurm/submit_string.py (2.8).
     """
     found: dict[str, str | int | None] = {
         "slurm_extra": f"--nodelist={node.name} --exclusive",
-        # The step inside the job needs this number too, or else the step gets one processor.
+        # The step inside the job also needs the number of processors, or else the step gets one
+        # processor.
         "cpus_per_task": node.processors,
         "mem_mb": node.memory_mib,
         "slurm_partition": slurm["partition"],
@@ -221,14 +225,15 @@ SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
 # The executor plugin queries its jobs at least every 180 s. If a finished job vanishes from Slurm
 # between two queries, the plugin waits for ever.
 OLDEST_LOOK_SECONDS = 200
-# Final states of jobs that Slurm or a person ended. Such an end says nothing about a measurement.
+# Final states of jobs that Slurm or a person ended, which says nothing about the measurements of
+# the job.
 CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
 CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
 FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
-# Seconds between two looks at jobs and nodes. Each look costs two short queries.
+# Seconds between two queries of jobs and nodes; each time, two short queries are made.
 LOOK_SECONDS = 15.0
-# A node is given up after this many looks in a row find it unusable; one look is too few, since a
-# node may answer late.
+# Number of consecutive queries in which a node must be unusable before its jobs are cancelled. One
+# query is too few, since a node may answer late.
 LOOKS_IN_TROUBLE = 2
 
 
@@ -250,8 +255,8 @@ def parse_slurm_jobs_of_run(
     """Return job number -> job of this run, from the output of ``squeue`` with `SQUEUE_FORMAT`.
 
     A job belongs to the run if its name begins with `prefix`, it runs in `folder` on one of
-    `nodes`, and it was submitted after `since`. Prefix and folder do not suffice, since runs of
-    other hosts use the same ones at the same time.
+    `nodes`, and it was submitted after `since`. Prefix and folder do not suffice, since
+    simultaneous runs of other hosts use the same prefix and folder.
     """
     found = {}
     for line in text.splitlines():
@@ -259,7 +264,7 @@ def parse_slurm_jobs_of_run(
         if len(fields) < 9 or not fields[7].startswith(prefix) or fields[8] != folder:
             continue
         number, state, node, *texts = fields[:6]
-        # A missing time is `N/A` or the like.
+        # Slurm prints a missing time as `N/A` or another word.
         submitted, started, ended = (float(x) if x.isdecimal() else None for x in texts)
         job = SlurmJob(
             number,
@@ -278,8 +283,8 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
     """Check in Slurm's configuration that the executor plugin sees the end of every job.
 
     Raises:
-        UserError: Slurm may forget a finished job too early, and has no accounting to query
-            instead.
+        UserError: Slurm may forget a finished job too early, and has no accounting that could be
+            queried instead.
     """
     age = re.search(r"^MinJobAge\s*=\s*(\d{1,9})\b", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
@@ -350,11 +355,11 @@ class SlurmJobAndNodeWatch:
         self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
 
     def start_watching(self) -> None:
-        """Start to look at jobs and nodes at intervals."""
+        """Start a thread that queries jobs and nodes at intervals."""
         self._thread.start()
 
     def stop_watching(self) -> None:
-        """Look once more at jobs and nodes, then stop."""
+        """Query jobs and nodes once more, then stop the thread."""
         self._ended.set()
         self._thread.join()
         self._look()
@@ -364,7 +369,7 @@ class SlurmJobAndNodeWatch:
             self._look()
 
     def _look(self) -> None:
-        """Look once at jobs and nodes. If Slurm does not answer, the next look tries again."""
+        """Query jobs and nodes once. If Slurm does not answer, the next query tries again."""
         try:
             text = run_slurm_command(
                 "squeue", "--states=all", "--noheader", f"--format={SQUEUE_FORMAT}"
@@ -384,7 +389,7 @@ class SlurmJobAndNodeWatch:
                 self._give_up(node, reason)
 
     def _report_cut_short(self, job: SlurmJob) -> None:
-        """Report once that a job ended too early. The points of this job do not count as failed."""
+        """Report once that a job ended too early, so that its points do not count as failed."""
         if job.state not in CUT_SHORT or job.number in self._reported:
             return
         self._reported.add(job.number)
@@ -395,7 +400,7 @@ class SlurmJobAndNodeWatch:
         )
 
     def _give_up(self, node: str, reason: str) -> None:
-        """Cancel the pending jobs of a node that cannot start them."""
+        """Cancel the pending jobs of a node on which no job can start."""
         waiting = [
             job.number for job in self.jobs.values() if job.node == node and job.state == "PENDING"
         ]

@@ -1,8 +1,8 @@
 """Write sentences from the templates in ``templates/texts``.
 
-A macro of a ``.j2`` file gives one sentence, several sentences, or a part that sentences share. A
-``.yaml`` file has named texts, which can be templates. Templates format numbers with functions of
-`chaosity.units`, under the names that these functions have in that module.
+A macro of a ``.j2`` file gives one sentence, several sentences, or a part that several sentences
+contain. A ``.yaml`` file contains texts with names, which can be templates. Templates format
+numbers with functions of `chaosity.units`, by the names of these functions in `chaosity.units`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ FORMATS = {
     "place_in_words": place_in_words,
     "places_in_words": places_in_words,
 }
-# A text keeps thin spaces and no-break spaces, since they are parts of numbers.
+# White space that becomes a single space. Thin spaces and no-break spaces stay, since they are
+# parts of numbers.
 _WHITE_SPACE, _SPACES = re.compile(r"[ \n]+"), re.compile(" +")
 _LINE_BETWEEN, _SPACE_BEFORE_MARK = (
     re.compile("^--$", re.MULTILINE),
@@ -86,7 +87,7 @@ def text_of_macro(template: str, macro: str, **values: object) -> str:
 
 
 def sentences_of_macro(template: str, macro: str, **values: object) -> list[str]:
-    """Return the texts of a macro, without spaces before punctuation; lines "--" separate texts.
+    """Return the texts of a macro, which lines "--" separate, without spaces before punctuation.
 
     Raises:
         jinja2.UndefinedError: the macro needs a value that `values` lacks.
@@ -108,7 +109,7 @@ def texts_of_yaml_file(name: str) -> dict[str, Any]:
 
 
 def fill_text_template(template: str, **values: object) -> str:
-    """Return the text of a template that a YAML file holds; the text can have line breaks.
+    """Return the text of a template from a YAML file; the text can contain line breaks.
 
     Raises:
         jinja2.UndefinedError: the template needs a value that `values` lacks.

@@ -1,8 +1,8 @@
 """Format values as text with units, and choose one unit prefix for all values of a figure.
 
 The name of a metric ends with the unit of its values (`bandwidth_bytes_per_second`, `latency_ns`).
-Most units are SI units without a prefix, such as bytes per second. This module turns values into
-text and chooses the prefix for an axis. GB means 10^9 bytes, GiB means 2^30 bytes.
+Most units are SI units without a prefix, such as bytes per second. The functions of this module
+turn values into text, and choose the prefix for an axis. GB means 10^9 bytes, GiB means 2^30 bytes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# Decimal prefixes, largest first; for rates and for sizes of drives.
+# Decimal prefixes for rates and for sizes of drives, the largest first.
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
 
-# Suffix of a metric's name -> scales of the unit, largest first. The longest suffix counts.
+# Suffix of a metric's name -> scales of its unit, the largest first. If several suffixes match, the
+# longest one counts.
 _SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
     "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
     "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
@@ -38,7 +39,7 @@ _NO_UNIT = ((1.0, ""),)
 class UnitScale:
     """A unit for showing values: shown value = value / factor."""
 
-    factor: float  # size of one shown unit, measured in the metric's own unit
+    factor: float  # size of the shown unit in units of the metric
     symbol: str  # text after the number, such as "GB/s"; empty without a unit
     decimals: int  # number of decimals that gives the largest value three significant digits
 
@@ -52,7 +53,7 @@ class UnitScale:
 
 
 def _suffix(metric: str) -> str | None:
-    """Return the unit suffix of a metric's name, or None."""
+    """Return the suffix of a metric's name that is a unit; None if the name has no unit."""
     matching = [suffix for suffix in _SCALES if metric.endswith(suffix)]
     return max(matching, key=len, default=None)
 
@@ -63,17 +64,18 @@ def metric_has_unit(metric: str) -> bool:
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
-    """Return the unit with prefix in which all these values of a metric are shown.
+    """Return the unit, with its prefix, in which all given values of a metric are shown.
 
-    The largest value gets one to three digits before the point, so smaller values may be below 1.
+    The largest value gets one to three digits before the decimal point, so smaller values may be
+    below 1.
 
     Args:
         metric: name that ends with the unit, such as `bandwidth_bytes_per_second`.
-        values: values in the metric's own unit; NaN is ignored.
+        values: values in the unit of the metric; NaN is ignored.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
-    if largest == 0.0:  # every prefix fits zero equally well, so use the metric's own unit
+    if largest == 0.0:  # zero fits every prefix, so the unit without a prefix is used
         factor, symbol = next(step for step in steps if step[0] == 1.0)
     else:  # 999.7 would be shown as "1000", so the next prefix starts where rounding reaches 1000
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
@@ -97,7 +99,7 @@ def format_quantity(metric: str, value: float | None) -> str:
 def interval_hidden_by_rounding(metric: str, value: float, low: float, high: float) -> str | None:
     """Return an interval as "± 0.1 %" if rounding makes both of its ends equal, else None.
 
-    The ends are rounded like the value.
+    Both ends are rounded to the decimals of the value.
     """
     scale = choose_scale(metric, [value])
     if scale.number(low) != scale.number(high):
@@ -125,7 +127,7 @@ def metric_in_words(metric: str) -> str:
 
 
 def format_binary_bytes(value: float | None) -> str:
-    """Return a memory or cache size in powers of 1024: "31.2 GiB" or, if whole, "2 GiB"."""
+    """Return the size of memory or a cache in powers of 1024: "31.2 GiB" or, if whole, "2 GiB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
     scale = choose_scale("_bytes", [value])
@@ -203,7 +205,7 @@ def group_thousands(number: int) -> str:
 
 
 def format_count(number: int, singular: str, plural: str | None = None) -> str:
-    """Return a number with its noun: "1 point", "2 040 points"."""
+    """Return a number with its noun in singular or plural: "1 point", "2 040 points"."""
     noun = singular if number == 1 else plural or f"{singular}s"
     return f"{group_thousands(number)} {noun}"
 

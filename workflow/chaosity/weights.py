@@ -3,32 +3,34 @@
 The method is BWAP (Gureya et al., Bandwidth-Aware Page Placement in NUMA Systems, IPDPS 2020,
 arXiv:2003.03304; its slides are document 002). The *workers* are the nodes whose cores run the
 program. All workers read the shares of all nodes at the same time, so the program waits for the
-slowest path. The time of the path from node j to worker i is the share of j, divided by the
-bandwidth from i to j. All paths end together when the share of each node is proportional to the
-lowest bandwidth that any worker gets from this node.
+slowest path. The program reads a share of its data over the path from node j to worker i, in a time
+that is the share of node j divided by the bandwidth of this path. All paths take the same time if
+the share of each node is proportional to the lowest bandwidth that any worker gets from this node.
 
 There are two matrices of bandwidths. For the first matrix each initiator is measured alone, so the
 matrix treats paths that share a link as independent. For the second matrix, as in BWAP, all workers
 read from all nodes at the same time. So the second matrix includes the effect of links and memory
 that paths share.
 
-The expected bandwidth of any placement follows from the same model. In addition, a node's memory
-gives all workers together no more than the highest bandwidth that an initiator got alone from this
+The same model gives the expected bandwidth of any placement. In addition, the memory of a node
+gives all workers together at most the highest bandwidth that an initiator got alone from this
 memory. The model does not include links that several paths share, since a matrix does not show
-links, nor how much bandwidth the cores of a worker can use at most. So for many nodes the expected
-bandwidth is too high: use it only to rank placements. Published measurements on a machine of four
-nodes, with 16 threads of STREAM on pairs of nodes, are 0.79 to 1.13 times the expected bandwidth.
-But measurements are up to 2.4 times as high if all memory is on the node of one worker and the
-arrays are large. The threads could move to the node with the memory, and then the work is not
-divided equally.
+links. The model also does not include the highest bandwidth that the cores of a worker can use. So
+for many nodes, the expected bandwidth is too high, and can only be used to rank placements.
+Published measurements on a machine of four nodes, with 16 threads of STREAM on pairs of nodes, are
+0.79 to 1.13 times the expected bandwidth. But measurements are up to 2.4 times as high if all
+memory is on the node of one worker and the arrays are large. In these measurements, the threads
+could move to the node with the memory, so that the work was not divided equally.
 
-A `matrix` has the bandwidth from each initiator node to each target node in bytes per second.
-`workers` are OS indexes of nodes, in any order. Shares of pages are mappings of node -> share.
+A parameter `matrix` is the bandwidth from each initiator node to each target node in bytes per
+second. A parameter `workers` contains numbers of nodes in any order. Shares of pages are mappings
+of node -> share.
 
 The Linux kernel accepts weights as whole numbers from 1 to 255, one set for the machine. Weighted
 interleaving came with Linux 6.9 (Documentation/ABI/testing/
 sysfs-kernel-mm-mempolicy-weighted-interleave) and with numactl 2.0.19 (`-w` for short). A program
-names only the nodes; sysfs has each node's number of consecutive pages, for all programs.
+selects only the nodes; the number of consecutive pages on each node is set in sysfs, for all
+programs.
 """
 
 from __future__ import annotations
@@ -51,15 +53,16 @@ from chaosity.store.csv_tables import BANDWIDTH, NodeMatrix
 from chaosity.store.measurements import Measurements
 from chaosity.text_templates import sentences_of_macro
 
-# Metric: the bandwidth of each worker from each node while all workers read from all nodes.
+# Name of the metric for the bandwidth of each worker from each node, while all workers read from
+# all nodes.
 PATH_BANDWIDTH = "path_bandwidth_bytes_per_second"
 
 
 def canonical_weights(matrix: NodeMatrix, workers: Sequence[int]) -> dict[int, float]:
     """Return target node -> share of the pages; the shares add up to 1.
 
-    All shares are equal if all nodes are equally near, or if all nodes of a symmetric machine are
-    workers.
+    The shares of all nodes are equal if all nodes are equally near, or if all nodes of a symmetric
+    machine are workers.
 
     Raises:
         UserError: there is no worker, a worker is not an initiator of the matrix or is named
@@ -122,11 +125,11 @@ def expected_bandwidth(
 def find_contended_bandwidth_matrix(
     measurements: Measurements, workers: Sequence[int]
 ) -> NodeMatrix | None:
-    """Return each worker's bandwidth from each node while exactly these workers ran together.
+    """Return the bandwidth of each worker from each node, while exactly these workers ran.
 
-    If several points match (such as points of several kernels), the point with the most cells
-    counts. Among points with equally many cells, the first by name counts. Return None if no such
-    point was measured. The measurements must be of one host in one configuration.
+    If several points match (such as points of several kernels), the point with the most cells is
+    used; among points with the same number of cells, the first by name is used. Return None if no
+    matching point was measured. The measurements must be of one host in one configuration.
     """
     rows = measurements.where(metric=PATH_BANDWIDTH).valid_rows().node_to_node_rows()
     points = sorted(rows.groups_by_columns(["experiment", "point"]), key=lambda group: group[0])
@@ -142,15 +145,15 @@ def find_contended_bandwidth_matrix(
 class WeightsComparison:
     """Two sets of page weights for one set of worker nodes.
 
-    The canonical weights follow from paths measured alone, the contended weights from paths
-    measured while all workers ran at once.
+    The canonical weights are computed from paths that were measured alone, the contended weights
+    from paths that were measured while all workers ran.
     """
 
-    weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share
+    weights: Mapping[str, Mapping[int, float]]  # name of the weights -> node -> share of the pages
     # Name of the weights -> expected bandwidth of all workers in bytes per second, computed from
     # the matrix of all workers at once.
     expected_bandwidths: Mapping[str, float]
-    sources: Mapping[str, str]  # name of the weights -> origin of the bandwidths
+    sources: Mapping[str, str]  # name of the weights -> text on the origin of the bandwidths
 
     @property
     def node_with_largest_share_difference(self) -> tuple[int, float]:
@@ -176,8 +179,8 @@ def compare_alone_and_contended_weights(
     """Return two sets of page weights of the workers, one from each matrix.
 
     In the matrix `alone` each path was measured alone; in the matrix `contended` all these workers
-    read at once. The expected bandwidths follow from `contended`, since a program that uses the
-    weights runs on all workers at once.
+    read at once. The expected bandwidths are computed from `contended`, since a program that uses
+    the weights runs on all workers at once.
 
     Raises:
         UserError: for the same reasons as `canonical_weights`.
@@ -191,7 +194,8 @@ def compare_alone_and_contended_weights(
 
 
 _SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
-# If `error_percent` exceeds this limit, a note says that whole numbers are too coarse as shares.
+# Largest `error_percent` without a note. The note says that whole numbers are too coarse for the
+# shares.
 _COARSE_PERCENT = 5.0
 
 
@@ -202,17 +206,17 @@ class PlacementAdvice:
     workers: tuple[int, ...]  # nodes whose cores run the program
     dwp: float  # data-to-worker proximity, 0 to 1
     weights: dict[int, float]  # node -> share of the pages
-    # Node -> whole number for the kernel, see `place.page_placement.integer_weights`. Nodes without
-    # pages are left out.
+    # Node -> weight as a whole number for the kernel, see `place.page_placement.integer_weights`.
+    # Nodes without pages are left out.
     kernel_weights: dict[int, int]
-    # The whole numbers give each node a share of the pages; this is the largest difference of a
-    # node's share from that in `weights`, in per cent of the share in `weights`.
+    # Largest difference of the share of a node that the whole numbers give from its share in
+    # `weights`, in per cent of the share in `weights`.
     error_percent: float
-    # Placement -> expected bandwidth of all workers in bytes per second. The placements are: these
-    # weights, equal shares on all nodes, and (if each worker has memory) equal shares on the
-    # workers' nodes. Use these bandwidths only to rank placements, see `expected_bandwidth`.
+    # Placement -> expected bandwidth of all workers in bytes per second. The placements are
+    # `weights`, equal shares on all nodes, and (if each worker has memory) equal shares on the
+    # workers' nodes. The bandwidths can only be used to rank placements, see `expected_bandwidth`.
     expected_bandwidths: dict[str, float]
-    source: str  # origin of the bandwidths
+    source: str  # text on the origin of the bandwidths
 
     @property
     def commands_to_copy(self) -> list[str]:

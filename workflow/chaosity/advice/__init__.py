@@ -1,1 +1,1 @@
-"""Advice where a program should run, from the model that is fitted to the map of a host."""
+"""Advice on where a program should run, from the model that is fitted to the map of a host."""

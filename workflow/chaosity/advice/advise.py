@@ -1,4 +1,4 @@
-"""Find the best places for a program, with its expected rates, its limits and start commands."""
+"""Find the best places for a program, with expected rates, limits and start commands."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from chaosity.simulation.simulated_loads import processing_units_of_load
 
 
 def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
-    """Return name of a program -> the line to type; PROGRAM stands for the user's program.
+    """Return name of a starting program -> the line to type; PROGRAM is the user's program.
 
-    Systems other than Linux lack these programs, so the result is empty there. ``taskset`` sets no
-    policy for pages. So a line with it exists only if first touch puts the pages in their place.
-    The line of Slurm requests the whole host, since Slurm ignores masks of processing units on
-    shared hosts. The line of fio only reads. The line of ``chaosity place`` also checks where the
-    pages are.
+    On systems other than Linux, which lack the starting programs, the result is empty. ``taskset``
+    sets no memory policy, so its line exists only if first touch puts the pages on their nodes. The
+    line of Slurm requests the whole host, since Slurm ignores masks of processing units on shared
+    hosts. The command of fio only reads. The command ``chaosity place`` also checks on which nodes
+    the pages are.
     """
     if machine.topology.os_family != "linux":
         return {}
@@ -54,7 +54,8 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
         common = ["--rw=read", "--readonly", "--direct=1", "--bs=1M", "--ioengine=io_uring"]
         common += ["--iodepth=32", "--time_based", "--runtime=10", "--group_reporting"]
         common += [f"--cpus_allowed={cpus}", f"--numa_mem_policy={policy}"]
-        # In fio, a colon separates file names. Each drive has its own job, as in the measurements.
+        # A colon separates file names in fio, so colons are escaped. Each drive has a separate job,
+        # as in the measurements.
         jobs = [
             word
             for drive, path in zip(place.drives, paths, strict=True)
@@ -65,7 +66,7 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
 
 
 def _chaosity_place_command(place: Place, workers: Sequence[int]) -> list[str]:
-    """Return the words that run PROGRAM in a place with ``chaosity place``."""
+    """Return the words of a command ``chaosity place`` that runs PROGRAM in a place."""
     words = ["chaosity", "place", f"--workers={format_cpu_list(workers)}"]
     words.append(f"--cpus={format_cpu_list(place.cpus)}")
     if not place.shares:
@@ -79,7 +80,7 @@ def _chaosity_place_command(place: Place, workers: Sequence[int]) -> list[str]:
 
 
 def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
-    """Return the path of each drive, or of the file that stands in for the drive.
+    """Return the path of each drive, or of the file that replaces the drive.
 
     The result is None if one of the paths is unknown.
     """
@@ -98,26 +99,27 @@ def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | Non
 
 # Name of a metric: bytes per second of data from drives that cores process.
 _PROCESSING_THROUGHPUT = "processing_throughput_bytes_per_second"
-# Advice lists this many places by default.
+# Number of places that advice lists by default.
 DEFAULT_NUMBER_OF_PLACES = 3
 
 
 @dataclass(frozen=True)
 class AdvisedPlace:
-    """A place, and the bandwidth and latency that the program would have there.
+    """A place, and the bandwidth and latency that the program would get in this place.
 
     Attributes:
         place: cores, pages and drives.
         nodes: the nodes of the cores.
-        bandwidth: bandwidth of memory or of the drives, of all threads together, in bytes per
-            second. None only if bandwidth is not the goal and was not measured.
+        bandwidth: bandwidth of memory or of the drives for all threads together, in bytes per
+            second. The value is None only if bandwidth is not the goal and was not measured.
         latency: mean time of one access to data of this size, caches included, in nanoseconds. One
-            thread of the program runs, next to the other programs. None only if latency is not the
-            goal and was not measured.
+            thread of the program runs beside the other programs. The value is None only if latency
+            is not the goal and was not measured.
         loss: share of bandwidth that is lost compared with the best place (0 to 1). If the goal is
-            latency: how much longer accesses take (1 is twice the time). Below 0 if the model
-            expects more of this place, but the measurements do not make this sure.
-        commands: name of a program -> the line to type; PROGRAM stands for the user's program.
+            latency, the value says how much longer accesses take (1 is twice the time). The value
+            is below 0 if the model expects more of this place than of the best place, but the
+            measurements do not make this certain.
+        commands: name of a starting program -> the line to type; PROGRAM is the user's program.
     """
 
     place: Place
@@ -149,10 +151,10 @@ class ShareKeptInMemory:
     of the scan is the sum of both rates.
 
     Attributes:
-        share: the share of the data.
+        share: the share of the data that is kept in memory.
         pages: node -> share of the data in memory.
         scan_bytes_per_second: rate of the scan.
-        share_interval: 95 % interval of `share`, or None if the uncertainty is unknown.
+        share_interval: 95 % interval of `share`; None if the uncertainty is unknown.
         scan_interval: 95 % interval of `scan_bytes_per_second`, or None.
         undetermined: name -> what to measure, for each capacity that no measurement determines and
             that can change these values.
@@ -166,7 +168,7 @@ class ShareKeptInMemory:
     undetermined: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part in the form of the JSON of `chaosity advise`."""
+        """Return the share and the rates in the form of the JSON of `chaosity advise`."""
         return {**asdict(self), "pages": _pages_json(self.pages)}
 
 
@@ -182,7 +184,7 @@ class Advice:
 
 
 def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_OF_PLACES) -> Advice:
-    """Return the best places for a program; other programs may run on the machine.
+    """Return the best places for a program, also beside other programs on the machine.
 
     Args:
         machine: the map of the machine.
@@ -215,7 +217,7 @@ def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_O
     best = max(value for value, _ in found.values())
 
     def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
-        """Return a sort key: the best places first, of these the simplest first; then by score."""
+        """Return a sort key: best places come first, the simplest of them first, then others."""
         value, place = found[nodes]
         if value < best * (1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES):
             return 1.0, -value
@@ -253,7 +255,7 @@ def _loads_of_place(
 
 
 def _used_memory(machine: MachineMap, beside: Sequence[Load]) -> dict[int, float]:
-    """Return node -> share of its memory's bandwidth that running programs use, 0 to 1."""
+    """Return node -> share (0 to 1) of its memory bandwidth that running programs use."""
     if not beside:
         return {}
     full = machine.model.results(beside)[beside[0]["name"]].utilisation
@@ -267,7 +269,7 @@ def _make_advised_place(
     beside: Sequence[Load],
     best: Sequence[AdvisedPlace],
 ) -> AdvisedPlace:
-    """Return a place with the program's expected values; `best` has the best place, if known."""
+    """Return a place with the program's expected values; `best` is the best place, if known."""
     latency_is_goal = request.goal == "latency"
     memory = Place(place.cpus, place.shares)
     values: dict[str, ExpectedValue | None] = {}
@@ -300,11 +302,11 @@ def _make_advised_place(
 def _find_share_kept_in_memory(
     machine: MachineMap, candidates: CandidatePlaces, place: Place, beside: Sequence[Load]
 ) -> ShareKeptInMemory | None:
-    """Return which share of scanned data is worth keeping in memory; drives deliver the rest.
+    """Return which share of scanned data is worth keeping in memory instead of on drives.
 
-    The result is None if the speed of memory was not measured. Both parts end at the same time
-    (proportional caching, Nicholson et al., HPCache, DaMoN 2022). The cores also read the data that
-    the drives deliver.
+    The result is None if the speed of memory was not measured. With this share, the scans of memory
+    and of the drives end at the same time (proportional caching, Nicholson et al., HPCache, DaMoN
+    2022). The cores also read the data that the drives deliver.
     """
     drives = machine.loads("drives", place, metric=_PROCESSING_THROUGHPUT)
     found: list[tuple[float, dict[int, float]]] = []

@@ -1,8 +1,8 @@
-"""The places where a program could run: which cores, and where the pages of its data are.
+"""The places where a program could run: its cores, and the nodes of its pages.
 
 Not all sets of nodes are tried, since 16 nodes have 65,535 sets. The search begins with single
-nodes, and adds the best further node in each step. The search also tries sets that fill a package
-first. Of nodes that are alike, the search tries only a few.
+nodes, and adds the best other node in each step. The search also tries sets of nodes that fill a
+package first. From nodes that are alike, the search tries only a few.
 """
 
 from __future__ import annotations
@@ -22,32 +22,35 @@ from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import Package
 from chaosity.units import format_binary_bytes, format_count
 
-# A function that returns the score of a place; more is better.
+# A function that returns the score of a place; a higher score is better.
 Score = Callable[[Place], float]
 ScoredPlace = tuple[float, Place]
-# A function that returns the score of a set of nodes; more is better.
+# A function that returns the score of a set of nodes; a higher score is better.
 SetScore = Callable[[Sequence[int]], float]
-# Places whose scores differ by less than this share are equally good, so the simplest is chosen.
+# Places whose scores differ by less than this share count as equally good, so the simplest of them
+# is chosen.
 LARGEST_DIFFERENCE_OF_EQUAL_SCORES = 0.01
-# A set of nodes grows no further if two more nodes improve its score by less than this share.
+# The search adds no node to a set if two more nodes improve its score by less than this share.
 _LEAST_GAIN_BY_FURTHER_NODES = 0.005
-# The search improves the best set of nodes in at most the first number of steps. In each step, it
-# tries at most the second number of sets that differ in one node.
+# Largest number of steps in which the search improves the best set of nodes, and largest number of
+# sets, differing in one node, that it tries in each step.
 _MOST_IMPROVEMENTS, _TRIED_NEIGHBOURS = 3, 3
-# Of the sets that fill a package first, this many are tried with all placements of the pages, and
-# also the smallest set of each package.
+# Number of sets of nodes that fill a package first and that are tried with all placements of the
+# pages. The smallest set of each package is also tried.
 _PACKAGE_SETS_TO_TRY = 2
-# Of single nodes that are alike, this many are tried. One node is enough for the best place, and
-# advice shows the others as equally good.
+# Number of single nodes that are tried in each group of alike nodes. One node is enough for the
+# best place, and advice shows the others as equally good.
 _ALIKE_NODES_TO_TRY = 3
 # A place is not tried if an upper bound of its score is below this share of the best expected
-# score. The sure score of the best place is rarely below this share of its expected score.
+# score. The score that measurements ensure for the best place is rarely below this share of its
+# expected score.
 _LEAST_SCORE_BOUND_SHARE = 0.7
-# Of the memory nodes without cores of a place, this many are tried: the least used nodes.
+# Number of other nodes, without cores of the place, on which pages are tried: the least used nodes
+# come first.
 _REMOTE_MEMORY_NODES_TO_TRY = 3
 # Share of a node's memory that a program can get; the kernel and the page cache need the rest.
 _USABLE_MEMORY_SHARE = 0.9
-# The memory of a node is busy if other programs use this share of its bandwidth.
+# The memory of a node counts as busy if other programs use at least this share of its bandwidth.
 _BUSY_MEMORY_BANDWIDTH_SHARE = 0.3
 # Relations of two nodes, from near to far.
 _RELATIONS_NEAREST_FIRST = ("same_node", "same_package", "other_package")
@@ -65,7 +68,7 @@ class CandidatePlaces:
         topology: the topology of the host.
         drives: name of each drive -> its facts.
         busy_units: processing units whose cores run other programs.
-        used: node -> share of its memory's bandwidth that other programs use, 0 to 1.
+        used: node -> share (0 to 1) of its memory bandwidth that other programs use.
 
     Raises:
         UserError: the host has too few free cores or drives, or too little memory.
@@ -97,7 +100,7 @@ class CandidatePlaces:
             raise UserError(what, remedy=f"request at most {usable}, which the host has")
 
     def _free_units_by_node(self, busy: set[int]) -> dict[int, list[int]]:
-        """Return node -> a unit of each free core: L3 domains by turns, fast cores first."""
+        """Return node -> a unit of each free core, from L3 domains in turn, fast cores first."""
         ranks = {kind.index: kind.speed_rank or (0, 0) for kind in self.topology.core_kinds}
         by_node: dict[int, dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
         fastest_first = sorted(
@@ -122,17 +125,16 @@ class CandidatePlaces:
     def simplicity(self, place: Place, nodes: Sequence[int]) -> tuple[int, int, int, int]:
         """Return a sort key that puts the simplest of equally good places first.
 
-        `nodes` are the nodes of the place's cores. A place is simple if these nodes are few and if
-        its drives and pages are on them.
+        `nodes` are the nodes of the place's cores. A place is simple if it has few nodes and if its
+        drives and pages are on these nodes.
         """
         far = {*self._nodes_of_drives(place.drives)} - {*nodes}
         return len(nodes), len(far), len(place.shares), len({*place.shares} - {*nodes})
 
     def units_on(self, nodes: Sequence[int], *, fewer: bool = False) -> CpuSet | None:
-        """Return units for the requested cores, evenly on nodes, at least one on each.
+        """Return units for the requested cores, spread evenly over nodes, at least one on each.
 
-        If the nodes have too few free cores, the result is None. With `fewer`, the result is then
-        all free cores.
+        If the nodes have too few free cores, the result is None or, with `fewer`, all free cores.
         """
         wanted = self.request.cores
         enough = sum(len(self._free[node]) for node in nodes) >= wanted
@@ -201,7 +203,7 @@ class CandidatePlaces:
 
     @cached_property
     def _usable_bytes_by_node(self) -> dict[int, float]:
-        """Return node -> the bytes of its memory that a program can have; infinity if unknown."""
+        """Return node -> the bytes of its memory that a program can get; infinity if unknown."""
         return {
             node.os_index: (node.size_bytes or math.inf) * _USABLE_MEMORY_SHARE
             for node in self.topology.memory_nodes
@@ -213,7 +215,7 @@ class CandidatePlaces:
         return {node.os_index for node in self.topology.initiator_nodes}
 
     def _least_used_memory_nodes(self, nodes: Sequence[int]) -> list[int]:
-        """Return memory nodes other than `nodes`; the least used come first, then the nearest."""
+        """Return memory nodes other than `nodes`: the least used first, of these the nearest."""
         others = [node for node in self._memory_kind_by_node if node not in nodes]
 
         def order(node: int) -> tuple[float, int, int]:
@@ -225,13 +227,13 @@ class CandidatePlaces:
             )
 
         best = sorted(others, key=order)
-        # Each kind of memory is tried. In reversed order, the best node of a kind overwrites the
-        # others.
+        # Each kind of memory is tried. The nodes are in reversed order, so that the best node of a
+        # kind overwrites the others.
         first_of_kind = {self._memory_kind_by_node[node]: node for node in reversed(best)}
         return [*dict.fromkeys([*best[:_REMOTE_MEMORY_NODES_TO_TRY], *first_of_kind.values()])]
 
     def _nearest_relation(self, nodes: Sequence[int], node: int) -> str:
-        """Return the nearest relation of any of the nodes to a node."""
+        """Return the relation of a node to the nearest of some nodes."""
         found = {self.topology.node_relation(each, node) for each in nodes}
         return next((each for each in _RELATIONS_NEAREST_FIRST if each in found), "other_package")
 
@@ -243,14 +245,14 @@ class CandidatePlaces:
         )
 
     def _nodes_of_drives(self, drives: Iterable[str]) -> list[int]:
-        """Return the nodes of drives, each once."""
+        """Return the nodes of some drives, each node once."""
         nodes = (self.drives[drive]["node"] for drive in drives)
         return [*dict.fromkeys(node for node in nodes if node is not None)]
 
     def _drive_sets(self, nodes: Sequence[int]) -> list[tuple[str, ...]]:
         """Return the sets of drives to try: the requested drives, or sets of the requested number.
 
-        One set has the nearest drives. Other sets take drives from the nodes by turns.
+        One set contains the nearest drives. The other sets contain drives of all nodes in turn.
         """
         wanted = self.request.drives
         if isinstance(wanted, tuple):
@@ -286,8 +288,9 @@ class CandidatePlaces:
     ) -> dict[tuple[int, ...], ScoredPlace]:
         """Return the best place on each set of nodes that was tried, with its score.
 
-        The score of a place is the geometric mean of its expected score and its sure score. The
-        sure score is never above the expected score.
+        The score of a place is the geometric mean of its expected score, which the model predicts,
+        and its sure score, which measurements ensure. The sure score is never above the expected
+        score.
 
         Args:
             score: returns the score that the model expects of a place.
@@ -295,7 +298,7 @@ class CandidatePlaces:
             score_bound: returns an upper bound of a place's score, and takes little time.
 
         Raises:
-            UserError: the data fit nowhere.
+            UserError: no place has enough memory for the data.
         """
         found: dict[tuple[int, ...], ScoredPlace] = {}
         first: dict[tuple[int, ...], float] = {}
@@ -330,7 +333,8 @@ class CandidatePlaces:
         def try_first(nodes: Sequence[int]) -> float:
             """Return the best score of a few places on these nodes, even with too few cores.
 
-            The first place has its pages on these nodes. A place for each kind of memory follows.
+            The first of these places has its pages on the given nodes. If the machine has several
+            kinds of memory, one place for each kind follows.
             """
             key = tuple(sorted(nodes))
             if key not in first:
@@ -389,14 +393,14 @@ class CandidatePlaces:
         return [*kinds.values()]
 
     def _key_of_alike_nodes(self, node: int, score: SetScore) -> object:
-        """Return a key that is equal for alike nodes: package, score and number of free cores."""
+        """Return a key that alike nodes share: package, score and number of free cores."""
         package = self.topology.package_of_node.get(node)
         return package, f"{score([node]):.5g}", len(self._free[node])
 
     def _sets_that_fill_a_package(self, package: Package, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes with enough cores that fill a package first, the best nodes first.
+        """Yield sets of nodes with enough cores that fill one package before the next package.
 
-        Each set has one node more than the set before it.
+        The best nodes come first, and each set has one node more than the set before.
         """
         order = sorted(self.nodes, key=lambda node: (node not in package.nodes, -score([node])))
         for number in range(1, len(order) + 1):
@@ -404,7 +408,7 @@ class CandidatePlaces:
                 yield order[:number]
 
     def _growing_sets(self, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes, each with the best further node added."""
+        """Yield sets of nodes, each with the best other node added to the set before."""
         nodes: list[int] = []
         best, unchanged = 0.0, 0
         while unchanged < 2 and len(nodes) < min(len(self.nodes), self.request.cores):
@@ -419,7 +423,7 @@ class CandidatePlaces:
                 best = max(best, now)
 
     def _shrinking_sets(self, score: SetScore) -> Iterator[list[int]]:
-        """Yield sets of nodes, each with its worst node removed."""
+        """Yield sets of nodes, each with the worst node removed from the set before."""
         best_first = sorted(self.nodes, key=lambda node: -score([node]))
         nodes = best_first[: self.request.cores]
         best, unchanged = 0.0, 0
@@ -453,5 +457,5 @@ class CandidatePlaces:
                 yield tuple(sorted(each))
 
     def _place_on_other_nodes(self, place: Place, nodes: Sequence[int]) -> Place:
-        """Return a place with its cores moved to other nodes; its pages stay."""
+        """Return a place with its cores moved to other nodes and its pages on the same nodes."""
         return replace(place, cpus=self.units_on(nodes) or place.cpus)

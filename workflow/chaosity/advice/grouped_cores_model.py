@@ -1,12 +1,13 @@
-"""Ask the model about many places quickly.
+"""Compute the values of the model for many places quickly.
 
-In the model, one core stands for all cores that are alike. The routes of co-running loads are
+In the computation, one core represents all cores that are alike. The routes of co-running loads are
 computed only once, since these routes do not depend on the place of the program.
 
 Cores are alike if they run one load, are on one node, share one L3 cache and have the same speed.
-Alike cores use the same parts of the machine equally, so one flow stands for the flows of all these
-cores. This flow grows as fast as all these flows together. It uses one core as much as each single
-flow uses its own core. So the rates are the same, see `access_paths.max_min_fair_rates`.
+Alike cores use the same parts of the machine equally, so one flow represents the flows of all alike
+cores. The rate of this flow grows as fast as the rates of all these flows together. The flow uses
+one core as much as each single flow uses its core. So the rates are the same as with one flow for
+each core, see `access_paths.max_min_fair_rates`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from chaosity.simulation.simulated_loads import (
 class GroupedCoresModel:
     """Predicts rates and latencies of loads in many places while the same other loads run.
 
-    No core may run two loads, unless one of the two loads reads drives on exactly these cores.
+    A core may run two loads only if one of them reads drives on exactly the cores of the other.
     `same_routes` is another model whose routes are used. The two models may differ only in
     capacities that change no route.
     """
@@ -60,14 +61,14 @@ class GroupedCoresModel:
     ) -> Mapping[str, NoiselessLoadResult]:
         """Return name of each load -> its rates and latency, as `noiseless_results` does.
 
-        The utilisation of one core stands for the utilisation of all alike cores.
+        The utilisation of one core represents the utilisation of all alike cores.
         """
         return self.model.results_on(self._routes(loads, beside), [*loads, *beside])
 
     def used_resources(
         self, loads: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[dict[str, float], set[str]]:
-        """Return resource of `loads` -> utilisation (0 to 1), and the resources of all loads."""
+        """Return resource that `loads` use -> utilisation (0 to 1), and resources of all loads."""
         flows, found = self.model.flow_rates(self._routes(loads, beside), [*loads, *beside])
         names = {load["name"] for load in loads}
         every = {name for flow in flows for name in flow.uses}
@@ -75,7 +76,7 @@ class GroupedCoresModel:
         return {name: found.utilisation.get(name, 0.0) for name in sorted(own)}, every
 
     def _routes(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
-        """Return the routes of all loads; one core stands for all cores that are alike."""
+        """Return the routes of all loads; one core represents all cores that are alike."""
         if self._same_routes:
             return self._same_routes._routes(loads, beside)
         if self._last[0] is not loads or self._last[1] is not beside:
@@ -85,8 +86,9 @@ class GroupedCoresModel:
     def _routes_of_parts(self, loads: Sequence[Load], beside: Sequence[Load]) -> Routes:
         """Return the routes of a program's loads and of the loads beside it.
 
-        The routes of the loads beside the program are kept for the next call. These routes change
-        only if data fit into a cache, because then loads change each other's cache hits.
+        The routes of the loads beside the program are kept for the next call. The kept routes are
+        invalid only if data fit into a cache, because then one load changes the cache hits of
+        another load.
         """
         if any(load["memory_bytes"] <= self._largest_cache for load in (*loads, *beside)):
             return self._compute_routes([*loads, *beside])
@@ -100,7 +102,7 @@ class GroupedCoresModel:
         return max((domain.size_bytes or 0 for domain in self.model.topology.l3_domains), default=0)
 
     def _compute_routes(self, loads: Sequence[Load]) -> Routes:
-        """Return the routes of loads; cores that are alike have one flow together."""
+        """Return the routes of loads, with one flow for each group of alike cores."""
         fewer: list[Load] = []
         counts: dict[str, list[int]] = {}
         for load in loads:
@@ -138,8 +140,8 @@ class GroupedCoresModel:
 def _flow_of_equal_cores(flow: Flow, number: int) -> Flow:
     """Return the flow of `number` equal cores together, computed from the flow of one core.
 
-    The pace is multiplied. A byte uses each core only for its share, so the use of a core is
-    divided by `number`.
+    The pace of the flow is multiplied by `number`. A core handles only its share of the bytes, so
+    the use of a core is divided by `number`.
     """
     if number == 1:
         return flow

@@ -1,4 +1,4 @@
-"""The map of a host: measured values with their intervals, and a model that predicts all others."""
+"""The map of a host: measured values with intervals, and a model that predicts all other values."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ from chaosity.twin.model_values import (
     parameters_without_data,
 )
 
-# A resource limits a load if at least this share of the resource is used.
+# A resource counts as the limit of a load if at least this share of the resource is used.
 _LIMITING_UTILISATION = 0.98
-# A parameter matters for an interval if at least this share of one of its resources is used. With
-# another value in its interval, the parameter could be the limit.
+# A parameter counts for an interval if at least this share of one of its resources is used, since
+# the parameter could be the limit with another value in its interval.
 _RELEVANT_UTILISATION = 0.7
 _KEY_OF_QUEUE_LATENCY = "queue"
-# Caches serve no notable part of the accesses to data of this many bytes.
+# Size in bytes of data for which caches serve only a negligible part of the accesses.
 _BYTES_BEYOND_CACHES = 2 << 30
-# Step of a parameter's logarithm, from which derivatives are computed.
+# Step of a parameter's logarithm with which derivatives are computed.
 _LOG_STEP_OF_DERIVATIVE = 0.01
 
 
@@ -63,8 +63,8 @@ class ExpectedValue:
 
     Rates are in bytes per second, latencies in nanoseconds. `low` and `high` are the ends of the
     95 % interval, or None if the uncertainty is unknown. `limited_by` names the parts of the
-    machine that are fully used. `undetermined` is name -> what to measure, for each capacity that
-    no measurement determines and that can change the value.
+    machine whose capacity is used up. `undetermined` is name -> what to measure, for each capacity
+    that no measurement determines and that can change the value.
     """
 
     median: float
@@ -82,12 +82,12 @@ class MachineMap:
         topology: the topology of the host.
         fitted: the fitted machine.
         drives: name of each drive -> its facts, as a point has them.
-        is_simulated: whether the host does not exist.
+        is_simulated: says whether the host is simulated, so that it does not exist.
         slow_rates: (node of the cores, node of the memory) -> measured bandwidth, if no parameter
             of the model explains this low bandwidth.
         slow_latencies: (node of the cores, node of the memory) -> measured latency divided by
             predicted latency, if no parameter explains this ratio.
-        stale_components: components that changed after points with them were measured.
+        stale_components: components that changed after points that use them were measured.
         unusable: the report's sentence on why the results are useless and what to do; empty if
             the results are usable.
         host: name of the host.
@@ -123,8 +123,8 @@ class MachineMap:
     def _models_that_data_allow(self) -> list[tuple[Parameter, set[Parameter], GroupedCoresModel]]:
         """Return (capacity, changed parameters, model) for each other model that the data allow.
 
-        No measurement determines the capacity. A model has the least value of the capacity, or
-        other numbers that explain the data without this capacity.
+        No measurement determines the returned capacity. Its model has the smallest value of the
+        capacity that the data allow, or other numbers that explain the data without this capacity.
         """
         now = self.fitted.values
         found = [
@@ -139,9 +139,10 @@ class MachineMap:
 
     @cached_property
     def _models_with_unusual_latency(self) -> dict[Parameter, GroupedCoresModel]:
-        """Return each latency that no point measures -> model with an unusual value of the latency.
+        """Return each latency that no point measures -> model with an unusual latency.
 
-        The time in queues is left out, since it is assumed and has a wide interval.
+        The parameter for the time in queues is left out, since it is assumed and has a wide
+        interval.
         """
         return {
             each.parameter: self._model_with_values(
@@ -158,7 +159,7 @@ class MachineMap:
 
     @cached_property
     def _parameters_without_data(self) -> set[Parameter]:
-        """Return the parameters that have no value in the fit and none in a description."""
+        """Return the parameters that have no value, neither in a fit nor in a description."""
         return {
             *PARAMETERS,
             *capacities_of_memory_without_cores(self.topology),
@@ -170,14 +171,14 @@ class MachineMap:
 
     @cached_property
     def _model_with_least_capacities(self) -> GroupedCoresModel:
-        """Return the model in which each capacity that is not determined has its least value."""
+        """Return the model in which each undetermined capacity has its smallest possible value."""
         values: Mapping[Parameter, float] = self.fitted.values
         for own, least in self.fitted.least_capacities.items():
             values = with_capacity_and_same_slow_parts(values, own, least)
         return self._model_with_values(values)
 
     def _model_with_values(self, values: Mapping[Parameter, float]) -> GroupedCoresModel:
-        """Return the model with other values."""
+        """Return the model of this machine with other values of parameters."""
         now = self.fitted.values
         changed = {own for own in values.keys() | now.keys() if values.get(own) != now.get(own)}
         same_routes = None if any(own.changes_routes for own in changed) else self.model
@@ -213,18 +214,18 @@ class MachineMap:
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
         percent: float = 100.0,
     ) -> list[Load]:
-        """Return the loads of a place, as points have them.
+        """Return the loads that a program makes in a place, in the form of loads in points.
 
-        There are several loads if each thread uses its own node. A latency has a load for each node
-        of the cores.
+        The result has several loads if each thread uses its own node. For a latency, it has a load
+        for each node of the cores.
 
         Args:
             name: name of the loads; if there are several, the node is added to each name.
             place: the place.
             kernel: the accesses of memory, see `RunningLoad`.
-            metric: bandwidth, or the latency of one core of each node.
+            metric: bandwidth, or latency of one core on each node.
             memory_bytes: size of the data.
-            percent: share of its own peak to which a load limits itself.
+            percent: share of its peak rate to which a load limits itself, in per cent.
 
         Raises:
             UserError: the machine has no such drive.
@@ -237,13 +238,13 @@ class MachineMap:
             for unit in place.cpus:
                 if unit in self.topology.node_of_pu:
                     by_node.setdefault(self.topology.node_of_pu[unit], []).append(unit)
-            # Dependent accesses are those of one core; all cores of a node are alike.
+            # One core makes the dependent accesses; all cores of a node are alike.
             kept = 1 if metric == LATENCY else None
             parts = [
                 (f"{name} on node {node}", make_cpu_set(units[:kept]), place.shares or {node: 1.0})
                 for node, units in by_node.items()
             ]
-        # The parts of a load that the model reads.
+        # only the keys of a load that the model reads
         common: dict[str, Any] = {
             "benchmark": "",
             "kernel": None if place.drives or metric == LATENCY else kernel,
@@ -269,13 +270,13 @@ class MachineMap:
         return found
 
     def predicted_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the value of loads while `beside` run: a sum of rates, or a mean latency."""
+        """Return the sum of the rates of loads, or their mean latency, while `beside` run."""
         return self._corrected_by_measured_pairs(
             self._value_of_model(self.model, loads, beside), loads
         )
 
     def value_with_least_capacities(self, loads: Sequence[Load], beside: Sequence[Load]) -> float:
-        """Return the value if each capacity is only as large as the rates measured through it."""
+        """Return the value for capacities that are no larger than the rates through them."""
         return self._corrected_by_measured_pairs(
             self._value_of_model(self._model_with_least_capacities, loads, beside), loads
         )
@@ -294,12 +295,12 @@ class MachineMap:
         return min(rates, default=math.inf) / used * counted
 
     def expected_value(self, loads: Sequence[Load], beside: Sequence[Load]) -> ExpectedValue:
-        """Return the value of a place's loads with its interval, and what limits it.
+        """Return the value of a place's loads with its interval and with what limits it.
 
         The interval combines the uncertainty of the parameters with the usual distance of measured
-        values from the model. A capacity that no measurement determines may be as low as the rates
-        measured through it. Other values that explain the measurements equally well also widen the
-        interval.
+        values from the model. The interval includes the case that a capacity that no measurement
+        determines is only as large as the rates measured through it. Other values that explain the
+        measurements equally well also widen the interval.
 
         Raises:
             UserError: no valid measurement depends on a number that the value needs.
@@ -319,7 +320,7 @@ class MachineMap:
     def expected_scan_rate_and_memory_share(
         self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
     ) -> tuple[ExpectedValue, ExpectedValue]:
-        """Return the rate of a scan of memory and drives at the same time, and the memory's share.
+        """Return the rate of a scan of memory and drives together, and the share of memory.
 
         Raises:
             UserError: no valid measurement depends on a number that the values need.
@@ -345,7 +346,7 @@ class MachineMap:
     def predicted_scan_rate(
         self, memory: Sequence[Load], drives: Sequence[Load], beside: Sequence[Load]
     ) -> float:
-        """Return the rate of a scan of memory and drives at the same time."""
+        """Return the rate of a scan that reads memory and drives at the same time."""
         return sum(self._scan_rates(self.model, memory, [*memory, *drives], beside))
 
     def _scan_rates(
@@ -355,7 +356,7 @@ class MachineMap:
         both: Sequence[Load],
         beside: Sequence[Load],
     ) -> tuple[float, float]:
-        """Return the rates of memory and drives while loads of both run."""
+        """Return the rates of memory and of drives while loads on both run."""
         results = model.results(both, beside)
         rates = {load["name"]: results[load["name"]].counted_bytes_per_second for load in both}
         own = sum(rates[load["name"]] for load in memory)
@@ -368,14 +369,14 @@ class MachineMap:
         predicted_by: Callable[[GroupedCoresModel], float],
         value_by: Callable[[GroupedCoresModel], float],
     ) -> ExpectedValue:
-        """Return a value of loads with its interval, and what limits the loads.
+        """Return a value of loads with its interval and with what limits the loads.
 
         Args:
             loads: the loads; the kind of the first load says how far values are from the model.
             beside: the co-running loads.
             predicted_by: a function that returns the value that a model predicts.
-            value_by: a function that returns this value, corrected by measured pairs that no
-                parameter explains.
+            value_by: a function that returns this value, corrected by measured pairs of nodes that
+                no parameter explains.
         """
         predicted, value = predicted_by(self.model), value_by(self.model)
         used, every = self.model.used_resources(loads, beside)
@@ -417,10 +418,10 @@ class MachineMap:
         return fmean(cast(float, results[load["name"]].latency_ns) for load in loads)
 
     def _corrected_by_measured_pairs(self, value: float, loads: Sequence[Load]) -> float:
-        """Return a predicted value, corrected by measured pairs that the model does not explain.
+        """Return a predicted value, corrected by measured pairs of nodes that the model misses.
 
-        A rate over several pairs of nodes is at most what the slowest pair allows. A latency is the
-        mean over the pairs.
+        A rate over several pairs of nodes is at most the rate that the slowest pair allows. A
+        latency is the mean latency of the pairs.
         """
         pairs = [
             ((node, int(memory)), share / len(load["initiator"]["nodes"]) / len(loads))
@@ -458,7 +459,8 @@ class MachineMap:
             raise UserError(f"no valid measurement depends on {own.name}", remedy=remedy)
 
 
-# Pattern of a resource's name in the model -> name for people; a group is the number of the part.
+# Pattern of a resource's name in the model -> name of the part in sentences; a group of the pattern
+# is the number of the part.
 _RESOURCE_NAME_PATTERNS = (
     (r"(?:core|slow_cores|fast_cores).*", "cores"),
     (r"l3_(\d+)", "links of L3 domain"),
@@ -473,7 +475,7 @@ _RESOURCE_NAME_PATTERNS = (
 
 
 def _resource_names_in_words(resources: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of resources for people, such as "memory of nodes 0-3" and "cores"."""
+    """Return the names of resources in sentences, such as "memory of nodes 0-3" and "cores"."""
     numbers: dict[str, set[int]] = {}
     for resource in resources:
         matches = (

@@ -1,4 +1,4 @@
-"""Open the map of a host: its results, the fitted model, and what this model cannot explain.
+"""Open the map of a host: its results, the fitted model, and values that the model misses.
 
 A fit takes seconds to minutes, so the fitted model is kept in the folder of the results until the
 results change.
@@ -41,13 +41,13 @@ from chaosity.twin.fitted_description import (
 from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
 from chaosity.twin.model_values import ALL, cell_medians, departs, model_values
 
-# Data of fewer bytes can be in caches, which have other parameters.
+# Smallest size in bytes of data that no cache can contain; caches have other parameters.
 _LEAST_BYTES_BEYOND_CACHES = 64 << 20
-# Metric -> kind of initiator whose values count for a pair of nodes.
+# Metric -> kind of the initiators from which the value of a pair of nodes is taken.
 _INITIATOR_KIND_OF_METRIC = {BANDWIDTH: "node", LATENCY: "pu"}
 
 
-# (node of the cores, node of the memory) -> a number of this pair, see `MachineMap`.
+# (node of the cores, node of the memory) -> a number of this pair of nodes, see `MachineMap`.
 _ValueByNodePair = dict[tuple[int, int], float]
 
 
@@ -56,7 +56,8 @@ def _find_slow_pairs(
 ) -> tuple[_ValueByNodePair, _ValueByNodePair]:
     """Return the slow rates and slow latencies of a map, see `MachineMap`.
 
-    The arguments are those of `map_of_results`. Only data beyond the caches count.
+    The arguments are those of `map_of_results`. Only measurements with data that no cache can
+    contain count.
     """
     alone = [point for point in points if len(point["loads"]) == 1 and can_be_fitted(point)]
     model = model_with_values(fitted.values, topology, fitted.description)
@@ -94,7 +95,8 @@ def open_map(folder: Path, tell: Callable[[str], None] = lambda _: None) -> Mach
 
     Args:
         folder: ``results/<host>/<configuration>`` of a run, also of a run with a budget.
-        tell: called with a sentence before the model is fitted, since fitting takes minutes.
+        tell: a function that is called with a sentence before the model is fitted, since fitting
+            takes minutes.
 
     Raises:
         UserError: the folder has no results of a run, or no bandwidth of memory was measured.
@@ -139,8 +141,8 @@ def map_of_results(
 def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
     """Return the map of a described machine, such as the output of `chaosity fit`.
 
-    Without uncertainties in the description, values have no intervals. The machine has the drives
-    of its topology.
+    If the description contains no uncertainties, values have no intervals. The machine has the
+    drives of its topology.
 
     Args:
         machine: the description, a YAML file.
@@ -161,7 +163,7 @@ def open_described_machine(machine: Path, topology_file: Path) -> MachineMap:
 
 
 def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> FittedMachine:
-    """Return the model of the results: from the file of an earlier call, or fitted anew."""
+    """Return the model of the results from the file of an earlier call, or fit the model."""
     folder = results.folder
     digest = hashlib.sha256(__version__.encode())
     parts = (folder / "components").glob("*.json")
@@ -170,7 +172,7 @@ def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> Fi
     for point in results.points:
         digest.update(point["definition"].encode())
     key, kept = digest.hexdigest(), folder / MODEL_FILE
-    # If anything is wrong with the kept file, the model is fitted again.
+    # If the file of an earlier call is damaged or outdated, the model is fitted again.
     with suppress(OSError, UserError, *MALFORMED):
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
@@ -183,7 +185,7 @@ def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> Fi
     machine = named_description(
         *(fitted, "fitted", host.parent.name, host.name), simulated=results.measured.is_simulated
     )
-    with suppress(OSError):  # another user's results may be read-only
+    with suppress(OSError):  # results of another user may be read-only
         write_atomically(kept, json.dumps({"of_results": key, "machine": machine}) + "\n")
     return fitted
 

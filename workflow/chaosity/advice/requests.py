@@ -28,11 +28,11 @@ BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
 
 @dataclass(frozen=True)
 class Place:
-    """Cores, and where the pages of their data are.
+    """A place: cores, and the nodes of the pages with the data of these cores.
 
     `shares` is node -> share of the pages. `shares` is empty if each thread accesses only data on
-    its own node. `drives` are the names of the drives that are read; the pages are then the buffers
-    of these drives.
+    its own node. `drives` are the names of drives that the program reads; if it reads drives, the
+    pages are the buffers of the drives.
     """
 
     cpus: CpuSet
@@ -42,10 +42,11 @@ class Place:
 
 @dataclass(frozen=True)
 class RunningLoad:
-    """A program that runs on the machine already.
+    """A program that already runs on the machine.
 
     Without drives, the program accesses the memory of its place as fast as it can, or at `percent`
-    of that rate. `kernel` names its accesses: read, triad, ... or read67 for 67 % reads.
+    of that rate. `kernel` names the accesses of the program: read, triad, ..., or read67 for 67 %
+    reads.
     """
 
     place: Place
@@ -62,10 +63,10 @@ class Request:
         memory_bytes: size of the program's data, or of its buffers if the program reads drives.
         goal: the highest bandwidth of memory, the shortest latency of memory, or the highest
             bandwidth of drives.
-        kernel: the program's accesses of memory, see `RunningLoad`.
+        kernel: name of the program's accesses to memory, see `RunningLoad`.
         drives: for the goal `drives`, names of drives, such as nvme0n1, or the number of drives.
-        partitioned: whether each thread accesses only data that it touched first.
-        beside: the programs that run already.
+        partitioned: says whether each thread accesses only data that it touched first.
+        beside: the programs that already run on the machine.
     """
 
     cores: int = 1
@@ -77,7 +78,8 @@ class Request:
     beside: tuple[RunningLoad, ...] = ()
 
 
-# The kernels whose reads and writes the model knows, and shares of reads such as read67.
+# Names of kernels whose reads and writes the model knows; shares of reads, such as read67, are also
+# allowed.
 KERNELS = ("read", "copy", "scale", "add", "triad", "fill")
 _KERNEL_PATTERN = re.compile(rf"(?:{'|'.join(KERNELS)})(?:_nt)?|read\d{{1,2}}")
 
@@ -88,16 +90,17 @@ def parse_running_load(
     """Return the load in a text ``CORES[:TARGET[:KERNEL[:PERCENT]]]``.
 
     CORES is a name such as node1, package0 or core3, or a list of processing units such as 0-5.
-    TARGET is node4, nodes0-3, a drive or node4drives; by default each core uses its own node.
+    TARGET is node4, nodes0-3, a drive or node4drives; by default, each core uses the memory of its
+    own node.
 
     Args:
         text: the text.
         topology: the topology of the host.
         drives: name of each drive -> its facts.
-        where: source of the text, such as an option, for errors.
+        where: source of the text, such as an option, for error messages.
 
     Raises:
-        UserError: a part has another form, or the machine has no such place.
+        UserError: a part of the text has another form, or the machine has no place with this name.
     """
     parts = text.split(":")
     cores, target, kernel, percent = (*parts, "", "", "")[:4]
@@ -121,7 +124,7 @@ def parse_running_load(
 def checked_request(
     request: Request, topology: Topology, drives: Mapping[str, DriveFacts]
 ) -> Request:
-    """Check a request; replace the kernel's names of drives (nvme0n1) by their names in points.
+    """Check a request; replace the Linux names of drives (nvme0n1) by their names in points.
 
     Raises:
         UserError: a part of the request is wrong.
@@ -182,10 +185,10 @@ def check_kernel(kernel: str, where: str) -> str:
 def drive_name_in_points(
     name: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> str:
-    """Return the name of a drive in points; `name` may be the kernel's name, such as nvme0n1.
+    """Return the name of a drive in points; `name` may be its Linux name, such as nvme0n1.
 
     Raises:
-        UserError: the machine has no such drive.
+        UserError: the machine has no drive with this name.
     """
     of_kernel = {drive.name: drive_component_name(drive) for drive in topology.drives}
     found = of_kernel.get(name.removeprefix("/dev/"), name)
@@ -194,7 +197,7 @@ def drive_name_in_points(
 
 
 def _parse_units(text: str, topology: Topology, where: str) -> CpuSet:
-    """Return one processing unit of each core of a place, or the units that the text lists."""
+    """Return one processing unit of each core of a place, or the units that a text lists."""
     place, units = parse_place_name(text), CpuSet()
     if place is None:
         with suppress(ValueError):
@@ -216,7 +219,7 @@ def _parse_units(text: str, topology: Topology, where: str) -> CpuSet:
 def _parse_target(
     text: str, topology: Topology, drives: Mapping[str, DriveFacts], where: str
 ) -> tuple[dict[int, float], tuple[str, ...]]:
-    """Return the target in a text: memory, as the share of the pages by node, or drives."""
+    """Return the target that a text names: node -> share of the pages, or names of drives."""
     if not text:
         return {}, ()
     if text in drives or text.startswith("nvme"):

@@ -1,11 +1,11 @@
 """The hosts of a run of the workflow, each in one or several configurations of its firmware.
 
-Snakemake reads the workflow in the process that the user starts, and again in each job that runs in
-a process of its own. Only the process of the user discovers hosts and takes locks; a job reads the
+Snakemake reads the workflow in the process that the user starts, and again in each job that runs as
+a separate process. Only the process of the user discovers hosts and takes locks; a job reads the
 files that this process wrote.
 
-Snakemake has no documented way to give its options to the rules, so `CommandLine` reads what the
-user typed.
+Snakemake has no documented way to pass its options to the rules, so `CommandLine` reads the words
+that the user typed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
 from chaosity.topology.topology_sources import LIVE
 
-# Options of one letter and without a value can be joined, as in -np.
+# Options of Snakemake that have one letter and no value can be joined, as in -np.
 _SHORT_DRY_RUN_OPTION = re.compile(r"-[eFRkpqnS]*n")
 _SHORT_FORCE_ALL_OPTION = re.compile(r"-[eFRkpqnS]*F")
 # With these options, Snakemake only lists or checks rules, and needs neither hosts nor tools.
@@ -82,12 +82,13 @@ _OPTIONS_THAT_ONLY_READ_RULES = {
     "--list-target-rules",
     "--lt",
 }
-# With these options, Snakemake makes no file of the workflow.
+# With these options, Snakemake writes no file of the workflow.
 _OPTIONS_THAT_WRITE_NOTHING = {
     *("--dry-run", "--dryrun", "--report", "--summary", "-S", "--detailed-summary", "-D"),
     *("--dag", "--rulegraph", "--filegraph", "--d3dag"),
 }
-# With these options, Snakemake has to know all jobs at the start, but checkpoints add more jobs.
+# Options for which Snakemake must know all jobs at the start, although checkpoints add jobs later,
+# and what each of these options does.
 _OPTIONS_THAT_NEED_ALL_JOBS = {
     **dict.fromkeys(("--until", "-U"), "ends after jobs"),
     **dict.fromkeys(("--touch", "-t"), "marks jobs"),
@@ -114,12 +115,12 @@ class CommandLine(NamedTuple):
 
     @property
     def is_of_snakemake_job(self) -> bool:
-        """Return whether Snakemake started this process for a job; otherwise a person did."""
+        """Return whether Snakemake started this process for a job, and not a person."""
         return "--mode" in self.words
 
     @property
     def repeats_measurements(self) -> bool:
-        """Return whether options force measurements again that already have a record."""
+        """Return whether options make Snakemake repeat measurements that already have a record."""
         rules = {"-R", "--forcerun", "--force", "-f"}
         named = self._has_any_option(rules) and any("measure" in word for word in self.words)
         return (
@@ -145,12 +146,13 @@ class CommandLine(NamedTuple):
 
 
 T = TypeVar("T")
-# File with the config of this run, in the folder of a host's results; jobs of the workflow read it.
+# File with the config of this run, in the folder of a host's results; jobs of the workflow read
+# this file.
 RUN_CONFIG_FILE = "run_config.yaml"
 
 
 def call_or_exit_on_user_error(make: Callable[[], T]) -> T:
-    """Return the result of `make`; print an error that a user can fix, and exit with status 2."""
+    """Return the result of `make`; after a UserError, print the error and exit with status 2."""
     try:
         return make()
     except (UserError, OSError) as error:
@@ -170,16 +172,16 @@ class Campaign:
     """The hosts of one run, each in its configurations.
 
     `config` is the merged config from Snakemake, and `root` is the folder of the repository.
-    `command_line` says what this process may do. `modes` maps (host, configuration) to that host in
-    that configuration. `skipped` maps a host to the reason why the host cannot be discovered.
+    `command_line` says what this process may do. `modes` maps (host, configuration) to the host in
+    this configuration. `skipped` maps a host to the reason why the host cannot be discovered.
     `began` is the time when this run began, in the form for names of files.
 
     Raises:
         UserError: config, inventory or a host is wrong.
     """
 
-    # The campaign of this process. Snakemake creates the plugin for progress messages, so the
-    # plugin finds the campaign here.
+    # The campaign of this process. The plugin for progress messages, which Snakemake creates, finds
+    # the campaign in this variable.
     current: ClassVar[Campaign | None] = None
 
     def __init__(
@@ -194,7 +196,8 @@ class Campaign:
         put_own_programs_first_in_path(root)
         self.is_main = not command_line.is_of_snakemake_job
         self.writes = self.is_main and not command_line.writes_nothing
-        # The folder for what a dry run discovers; it is deleted at the end of the process.
+        # The folder for the files that a dry run discovers; it is deleted at the end of the
+        # process.
         self._folder: TemporaryDirectory[str] | None = None
         if self.is_main and not self.writes:
             self._folder = TemporaryDirectory(prefix="chaosity-dry-run-")
@@ -203,7 +206,7 @@ class Campaign:
         self._locks: list[int] = []
         self.modes: dict[tuple[str, str], HostInMode] = {}
         self.skipped: dict[str, str] = {}
-        # Returns the jobs that Snakemake is going to run; the workflow sets this function.
+        # A function that returns the jobs that Snakemake is going to run; the workflow sets it.
         self.needed_jobs: Callable[[], Iterable[Any]] = tuple
         Campaign.current = self
         if command_line.only_reads_rules:
@@ -237,7 +240,7 @@ class Campaign:
             self._plan_host(mode, host)
 
     def _add_hosts_with_modes(self, repeats: bool) -> None:
-        """Add each host in each configuration, with a boot where measurements are missing."""
+        """Add each host in each configuration, and plan a boot if measurements are missing."""
         inventory = self.config["inventory"]
         to_boot: dict[str, InventoryHost] = {}
         hosts = hosts_that_can_change_configuration(
@@ -246,8 +249,8 @@ class Campaign:
         for host in hosts:
             before: HostInMode | None = None
             for name in self.config["configurations"]:
-                # An existing topology is from an earlier run; only a run that is not dry discovers
-                # the host again.
+                # An existing topology is from an earlier run, because a dry run cannot boot the
+                # host into this configuration and discover it.
                 mode = self._add_host_in_mode(host, name, self.results)
                 mode.local = needs_no_connection(host, self.config)
                 self._plan_from_last_discovery(mode, host)
@@ -260,7 +263,7 @@ class Campaign:
                     mode.forget_plan()
                     if self.writes:
                         mode.remove_signs_of_boot()
-        # A reboot takes minutes, so what is missing on a host is reported before any reboot.
+        # A reboot takes minutes, so a host that lacks something is reported before any reboot.
         unready = find_unready_hosts([*to_boot.values()], self.config, self.discovered)
         for skipped, error in unready.items():
             for mode in self.modes_of_host(skipped):
@@ -290,7 +293,7 @@ class Campaign:
         try:
             found = read_discovered_host(host, mode.configuration, self.config)
             self._plan_host(mode, found, tells_budget=False)
-        except UserError:  # a damaged file; discovery in this configuration writes it again
+        except UserError:  # a file is damaged; discovery in this configuration writes it again
             mode.forget_plan()
 
     def plan_discovered(self, mode: HostInMode) -> None:
@@ -301,9 +304,10 @@ class Campaign:
             mode.write_plan()
 
     def _plan_host(self, mode: HostInMode, host: PlannedHost, *, tells_budget: bool = True) -> None:
-        """Plan a host in a configuration within its budget; keep the plan if this run writes."""
+        """Plan a host in a configuration within its budget; save the plan if this run writes."""
         mode.local = host.local
-        # Only the main process calculates weights; other processes read the file that it wrote.
+        # Only the process that the user started calculates weights; jobs read the file with the
+        # weights.
         weights = MeasuredPageWeights(mode.folder, recalculate=self.is_main)
         plan = plan_host(host, self.config, weights=weights)
         if not self.is_main:
@@ -320,9 +324,9 @@ class Campaign:
         plan = replace(plan, notes=(*plan.notes, *missing))
         rounds: PlannedRounds | None = None
         if has_budget_or_precision(self.config):
-            from chaosity.campaign.measured_rounds import RoundChooser  # it imports pandas
+            from chaosity.campaign.measured_rounds import RoundChooser  # this module imports pandas
 
-            # The first round is chosen here, so that a dry run lists its measurements.
+            # The first round is chosen during planning, so that a dry run lists its measurements.
             rounds, text = RoundChooser(
                 plan, mode.folder, self.config, mode.discovery_folder, writes=self.writes
             ).choose_first()
@@ -337,13 +341,14 @@ class Campaign:
             mode.plan.write_plan(mode.folder, points=False)
 
     def _set_damaged_files_aside(self, host: str, sentences: Iterable[str]) -> None:
-        """Set files aside by iterating `sentences`, unless another run writes to the results."""
+        """Iterate `sentences`, which sets files aside, unless another run writes to the results."""
         if self._locks:  # this run holds the lock
             _print_lines(sentences)
             return
         try:
             lock = lock_results(self.results / host)
-        except UserError:  # another run writes here; this run is refused later if it is to measure
+        except UserError:
+            # Another run writes to the results; this run is refused later if it measures.
             return
         try:
             _print_lines(sentences)
@@ -351,7 +356,7 @@ class Campaign:
             os.close(lock)
 
     def mode(self, host: str, configuration: str) -> HostInMode:
-        """Return a host in one of its configurations.
+        """Return the `HostInMode` of a host in one of its configurations.
 
         Raises:
             UserError: this run does not measure the host in this configuration.
@@ -363,7 +368,7 @@ class Campaign:
         raise UserError(what, f"host {host}", "name the configuration in `configurations`")
 
     def modes_of_host(self, host: str) -> list[HostInMode]:
-        """Return an entry for each configuration of a host, in the order of the config."""
+        """Return the `HostInMode` of each configuration of a host, in the order of the config."""
         return [mode for mode in self.modes.values() if mode.host == host]
 
     @property
@@ -372,7 +377,7 @@ class Campaign:
         return list(dict.fromkeys(host for host, _ in self.modes))
 
     def inputs_of_choice(self, mode: HostInMode, number: int) -> list[str]:
-        """Return what a choice depends on besides records; a changed input repeats the choice."""
+        """Return the inputs of a choice except records; a changed input repeats the choice."""
         assert mode.rounds
         before = mode.rounds.plan_before_choice(number).points_fingerprint
         given = {key: self.config[key] for key in ("budget", "precision", "known_from", "seed")}
@@ -401,7 +406,7 @@ class Campaign:
             mode.write_plan()
 
     def share_inventory(self) -> None:
-        """Give the jobs the inventory that this process has read, since each reading is slow.
+        """Share the inventory that this process has read with the jobs, since reading it is slow.
 
         With the key `configurations` in the config, each job reads the inventory itself, since a
         reboot can change a dynamic inventory.
@@ -415,7 +420,7 @@ class Campaign:
             os.close(self._locks.pop())
 
     def repeated_measurements_text(self) -> str | None:
-        """Return a sentence on records to measure again, with the reasons; None without such."""
+        """Return a sentence on records that are measured again and why; None if no record is."""
         return describe_repetitions(
             (Path(job.output[0]), job.input.changed_components, self.point_of(job.wildcards))
             for job in self.needed_jobs()
@@ -434,13 +439,14 @@ class Campaign:
         def units_of(host: str) -> Callable[[Any], int]:
             return lambda wildcards: int(wildcards.host == host)
 
-        if len(self.hosts) == 1:  # a number spares Snakemake ten thousand calls of a function
+        # For a single host, a number saves Snakemake ten thousand calls of a function.
+        if len(self.hosts) == 1:
             return {measuring_resource_name(self.hosts[0]): 1}
         return {measuring_resource_name(host): units_of(host) for host in self.hosts}
 
     @property
     def measurement_threads(self) -> int | Callable[[Any], int]:
-        """Return how many cores of this machine a measurement uses: 0 if another host measures."""
+        """Return the number of this machine's cores that a measurement uses: 0 for other hosts."""
         found = {mode.local for mode in self.modes.values()}
         if len(found) < 2:
             return int(all(found))
@@ -451,7 +457,7 @@ class Campaign:
     ) -> None:
         """Let one measurement run at a time on each host, through Snakemake's `limits`.
 
-        Snakemake ignores a resource without a limit, so `register` sets the missing limits to 1.
+        Snakemake ignores a resource that has no limit, so `register` sets each missing limit to 1.
 
         Raises:
             UserError: a host's resource has another limit on the command line or in a profile.

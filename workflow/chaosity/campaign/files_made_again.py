@@ -1,8 +1,8 @@
-"""Set damaged files of results aside, so that a run makes them again; say why records are repeated.
+"""Rename damaged files of results, so that a run makes them again; say why records are repeated.
 
-After a crash of the machine or an interrupted copy, a file can be empty, cut or garbage, or a
-folder, a FIFO or a broken link can stand in its place. Snakemake sees only that the file exists.
-Nothing is deleted: a damaged file keeps its content under another name.
+After a crash of the machine or an interrupted copy, a file can be empty, cut off or garbage, or a
+folder, a FIFO or a broken link can have its name. Snakemake sees only that the file exists. Nothing
+is deleted: a damaged file keeps its content under another name.
 
 Every start of the workflow imports this module, so this module imports no library of the analysis.
 """
@@ -33,12 +33,12 @@ from chaosity.rounds.budget import ROUNDS_FOLDER
 from chaosity.units import format_count, join_with_and
 
 _REPORT_FILE = "report.html"
-# Every start of a run reads these files, so they are always checked.
+# Every start of a run reads the report and the weights, so these two files are always checked.
 _FILES_CHECKED_AT_EVERY_START = (_REPORT_FILE, WEIGHTS_FILE)
-# Outputs of rules: single files, and folders of files.
+# Files and folders of files that the rules make from the records.
 _RULE_OUTPUT_FILES = ("topology.svg", "findings.json", "summary.json", "summary.txt")
 _RULE_OUTPUT_FOLDERS = ("figures", "exports", ROUNDS_FOLDER)
-# Suffix of a file -> the bytes at the end of a complete file of this kind.
+# Suffix of a file -> the bytes with which a complete file of this kind can end.
 _LAST_BYTES_BY_SUFFIX = {
     ".html": (b"</html>",),
     ".json": (b"}", b"]"),
@@ -53,7 +53,7 @@ def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
     """Rename damaged files that were computed from records; yield a sentence for each.
 
     The report and ``weights.json`` are always read. A complete report shows that all files older
-    than the report could be read, so of the other files only those newer than the report are read.
+    than the report could be read, so only the other files that are newer than the report are read.
     `folder` is ``results/<host>/<configuration>``.
     """
     for name in _FILES_CHECKED_AT_EVERY_START:
@@ -88,7 +88,7 @@ def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
 
 
 def _change_time_ns(path: Path) -> int | None:
-    """Return when a file or its name last changed, in ns since 1970; None without such a file."""
+    """Return when a file or its name last changed, in ns since 1970; None for a missing file."""
     try:
         found = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -111,7 +111,8 @@ def _describe_damage(path: Path, read_at: int, key: str | None = None) -> str | 
             _check_content(path, key)
     except MALFORMED as error:
         return f"damaged ({describe_malformed_document(error)})"
-    except OSError:  # a missing permission, for example; the error of the later reader names it
+    except OSError:
+        # For example, a permission is missing; the later reader of the file reports this error.
         pass
     return None
 
@@ -129,7 +130,7 @@ def _check_end_of_file(path: Path) -> None:
 
 
 def _check_content(path: Path, key: str | None) -> None:
-    """Raise an error of `MALFORMED` if a file's content does not have the format of its suffix."""
+    """Raise an error of `MALFORMED` if a file does not have the format that its suffix names."""
     if path.suffix == ".json":
         document = json.loads(read_regular_file(path))
         if key is not None:
@@ -146,7 +147,7 @@ def _check_content(path: Path, key: str | None) -> None:
 
 
 def _rename_damaged_file(path: Path, what: str, again: str) -> str:
-    """Rename a file or folder; return a sentence with its new name and what is made `again`."""
+    """Rename a file or folder; return a sentence with the new name and with the clause `again`."""
     kept = path.with_name(f"{path.name}.damaged-{time_in_file_name(utc_now_text())}")
     path.rename(kept)
     return f"{path}: {what}; it is kept as {kept.name}, and {again} again."
@@ -159,7 +160,7 @@ _KEYS_OF_DEFINITION = ("loads", "stopping")
 def describe_repetitions(
     measurements: Iterable[tuple[Path, Sequence[str], Point]],
 ) -> str | None:
-    """Return a sentence on the number of records to measure again and why; None if it is 0.
+    """Return a sentence on how many records are measured again and why; None if no record is.
 
     `measurements` has, for each measurement that is going to run, the file of the record, the files
     of the components that changed, and the planned point.
@@ -173,7 +174,7 @@ def describe_repetitions(
 
 
 def _reason_for_repetition(path: Path, changed_components: Sequence[str], point: Point) -> str:
-    """Return why the record in a file is measured again, as a clause."""
+    """Return a clause that says why the record in a file is measured again."""
     if changed_components:
         return f"{join_with_and([Path(file).stem for file in changed_components])} changed"
     try:

@@ -49,8 +49,8 @@ _RESULT_FILES = (
     *(MEASUREMENTS_FILE, "history.parquet", "findings.json", "topology.svg", "report.html"),
     *(SUMMARY_FILE, "summary.txt", "figures", "exports/notes.txt"),
 )
-# Two empty files. The first exists after this run has booted the host into the configuration, the
-# second after this run has discovered the host in it.
+# Names of two empty files. This run makes the first file after it has booted the host into the
+# configuration, and the second file after it has discovered the host in this configuration.
 CONFIGURED_FILE, DISCOVERED_FILE = "configured.txt", "discovered.txt"
 
 
@@ -67,7 +67,8 @@ class HostInMode:
         local: whether the measurements run as processes of this machine.
         firmware_and_state_commands: two commands; the first boots the host into the configuration,
             the second sets the state of the host.
-        before: the configuration to measure before the boot into this one; None for the first.
+        before: the configuration that is measured before the boot into this configuration; None for
+            the first.
     """
 
     def __init__(
@@ -87,17 +88,18 @@ class HostInMode:
         self.before: HostInMode | None = None
         self._began = began
         self._plan: HostPlan | None = None
-        # The rounds of measurements; None if the complete plan fits into the budget.
+        # The rounds in which the host is measured; None if the complete plan fits into the budget.
         self.rounds: PlannedRounds | None = None
         self._points: dict[PointKey, Point] = {}
-        # Component -> its states, for each component that has ever changed; None before they are
-        # read.
+        # Component -> its states, for each component that has ever changed; None until the states
+        # are read.
         self._changed: dict[str, list[ComponentState]] | None = None
-        self._failures: dict[str, Counter[str]] = {}  # folder -> replicate -> failed attempts
+        # Folder -> replicate -> number of failed attempts.
+        self._failures: dict[str, Counter[str]] = {}
 
     @property
     def has_plan(self) -> bool:
-        """Return whether the host has a plan; it has none before its first boot into the mode."""
+        """Return whether the host has a plan; before its first boot into the mode, it has none."""
         return self._plan is not None
 
     @property
@@ -112,7 +114,7 @@ class HostInMode:
         return self._plan
 
     def use_plan(self, plan: HostPlan, rounds: PlannedRounds | None = None) -> None:
-        """Use this complete plan from now on; with rounds, use only the points that they chose."""
+        """Use a complete plan from now on, or only the points of its rounds if it has rounds."""
         self._plan, self.rounds = rounds.plan if rounds else plan, rounds
         self._points = {point_key(point): point for point in self._plan.points}
 
@@ -139,7 +141,8 @@ class HostInMode:
             rewrite_rounds(self.folder, self.rounds.rounds_before_first_choice)
         self.plan.write_plan(self.folder, points=True)
         if self.plan.left_out:
-            from chaosity.campaign.measured_rounds import write_unmeasured_rows  # imports pandas
+            # This module imports pandas.
+            from chaosity.campaign.measured_rounds import write_unmeasured_rows
 
             write_unmeasured_rows(self.plan, self.folder)
             return
@@ -147,11 +150,11 @@ class HostInMode:
             (self.folder / name).unlink(missing_ok=True)
 
     def planned_point(self, experiment: str, name: str) -> Point:
-        """Return the planned point with this name."""
+        """Return the planned point with the given name."""
         return self._points[experiment, name]
 
     def record_paths(self, plan: HostPlan | None = None) -> list[str]:
-        """Return the paths of all records of this host's plan, or of another plan if given."""
+        """Return the paths of all records of this host's plan, or of another given plan."""
         points = (plan or self.plan).points
         return [
             f"{self.folder}/{current_record_path(*point_key(point), replicate)}"
@@ -166,7 +169,7 @@ class HostInMode:
 
     def lost_record_paths(self) -> list[str]:
         """Return the paths of records that are missing although the tidy table exists."""
-        # Without a tidy table, the rule that makes this table asks for the records.
+        # If the tidy table is missing, the rule that makes this table requests the records.
         if not (self.folder / MEASUREMENTS_FILE).exists():
             return []
         return [path for path in self.record_paths() if not os.path.exists(path)]  # noqa: PTH110
@@ -176,7 +179,7 @@ class HostInMode:
         return [str(self.folder / name) for name in _RESULT_FILES]
 
     def prediction_files(self) -> list[str]:
-        """Return the file of predictions in a list, which is empty if no points are left out."""
+        """Return a list with the file of predictions; it is empty if no points are left out."""
         return [str(self.folder / PREDICTIONS_FILE)] if self.plan.left_out else []
 
     def topology_digest(self) -> str:
@@ -201,8 +204,8 @@ class HostInMode:
     def changed_component_files(self, experiment: str, name: str, replicate: str) -> list[str]:
         """Return the files of a point's components that changed after its record was written.
 
-        The result is empty for a point without a record, which is measured anyway. It is also empty
-        if no component changed. So Snakemake has few input files to check.
+        The result is empty for a point without a record, which is measured anyway, and if no
+        component changed. So Snakemake has few input files to check.
         """
         if self._changed is None:
             histories = read_component_histories(self.discovery_folder / "components")
@@ -229,7 +232,8 @@ class HostInMode:
 
     def failed_attempts(self, experiment: str, name: str, replicate: str) -> int:
         """Return the number of failed attempts of a replicate before this run."""
-        # Strings instead of paths: this runs for each of ten thousand jobs.
+        # The paths are strings, because this function runs for each of ten thousand jobs, and Path
+        # is slow.
         folder = f"{self.folder}/{experiment}/{name}/attempts"
         if folder not in self._failures:
             names = os.listdir(folder) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208
@@ -240,8 +244,9 @@ class HostInMode:
         return self._failures[folder][f"rep{replicate}"]
 
 
-CommandWords = list[str]  # the words of a command, as a process gets them
-# The two commands if all measurements of a host in a configuration exist: no boot is needed.
+CommandWords = list[str]  # the words of a command line
+# The two commands for a host that needs no boot, because all its measurements in a configuration
+# exist.
 COMMANDS_WITHOUT_BOOT = (
     ["echo", "chaosity: nothing is to be measured in this configuration"],
     ["false"],
@@ -277,7 +282,7 @@ def hosts_that_can_change_configuration(
 def firmware_and_state_commands(
     host: InventoryHost, configuration: str, inventory: str, root: Path
 ) -> tuple[CommandWords, CommandWords]:
-    """Return two commands: one sets the firmware and reboots the host, one sets the host's state.
+    """Return two commands: one sets the firmware and reboots, one sets the state of the host.
 
     A simulated host needs no commands, so both are the command `true`.
 

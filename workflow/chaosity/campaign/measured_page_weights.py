@@ -2,7 +2,7 @@
 
 The file is ``results/<host>/<configuration>/weights.json``. Weights are part of a point's
 definition, so if weights changed with every replicate, all placements would be measured again.
-Therefore the kept weights are used until measurements give clearly different weights.
+Therefore the weights in the file are used until measurements give clearly different weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WEIGHTS_FILE = "weights.json"
 
 
 class KeptWorkerWeights(TypedDict):
-    """Page weights of a set of worker nodes, their source, and the time of their calculation."""
+    """Page weights for a set of worker nodes, with the source and the time of the calculation."""
 
     shares: dict[str, float]
     source: str | None
@@ -38,16 +38,16 @@ class KeptWorkerWeights(TypedDict):
 
 
 class MeasuredPageWeights:
-    """The weights of one host in one configuration.
+    """The page weights of one host in one configuration.
 
     A call with the name of the weights (CANONICAL or CONTENDED) and the worker nodes returns node
     -> share of the pages, or None if the necessary bandwidths were not measured. Without
-    `recalculate`, a call returns only kept weights, and calculates none from measurements.
+    `recalculate`, a call only returns weights from the file, and calculates no weights.
     """
 
     def __init__(self, folder: Path, *, recalculate: bool = True) -> None:
         self.folder, self.path, self.recalculate = folder, folder / WEIGHTS_FILE, recalculate
-        # Name of the weights -> workers as a list such as 0-3 -> their weights.
+        # Name of the weights -> worker nodes as a list such as 0-3 -> weights for these workers.
         self._kept: dict[str, dict[str, KeptWorkerWeights]] = {}
         if self.path.exists():
             remedy = "delete the file, then the next run computes the weights from the measurements"
@@ -83,12 +83,13 @@ class MeasuredPageWeights:
     def _calculate_weights(
         self, name: str, workers: Sequence[int]
     ) -> tuple[dict[int, float], str | None] | None:
-        """Return node -> share of the pages, and the source; None if bandwidths are not measured.
+        """Return node -> share of the pages, and the source; None if a bandwidth was not measured.
 
-        CANONICAL weights follow from paths that were measured alone. CONTENDED weights follow from
-        paths that were measured while all workers ran at once.
+        CANONICAL weights are computed from paths that were measured alone. CONTENDED weights are
+        computed from paths that were measured while all workers ran.
         """
-        # This import loads pandas, which takes a second, and most plans need no weights.
+        # The import of `weights` loads pandas, which takes a second, and most plans need no
+        # weights.
         from chaosity.weights import (
             canonical_weights,
             find_contended_bandwidth_matrix,
@@ -101,17 +102,17 @@ class MeasuredPageWeights:
             if name == CONTENDED:
                 matrix = find_contended_bandwidth_matrix(host.measurements, workers)
                 return (canonical_weights(matrix, workers), matrix.source) if matrix else None
-            # The source of the weights names the kernel of the matrix; if several kernels were
-            # measured in equally many places, the kernel is triad.
+            # The source of the weights names the kernel of the matrix. If several kernels were
+            # measured in the same number of places, the kernel is triad.
             if alone is None or alone.samples is None:
                 return None
             return canonical_weights(alone.samples, workers), alone.source
-        except UserError:  # a path of the workers was not measured
+        except UserError:  # a path from a worker to a node was not measured
             return None
 
     @cached_property
     def _read_results_and_bandwidths(self) -> tuple[MeasuredHost, MainMatrix | None] | None:
-        """Return the host's results and its bandwidths from node to node; None without results."""
+        """Return the host's results and the bandwidths from node to node; None without results."""
         from chaosity.export.main_matrices import memory_matrix, read_measured_host
         from chaosity.store.csv_tables import BANDWIDTH
 
@@ -123,6 +124,6 @@ class MeasuredPageWeights:
 
 
 def shares_agree(kept: Mapping[int, float], calculated: Mapping[int, float]) -> bool:
-    """Return whether all nodes' shares agree within the tolerance of the placement check."""
+    """Return whether two placements agree within the tolerance of the check of placements."""
     same_nodes = set(kept) == set(calculated)
     return same_nodes and largest_share_deviation(kept, calculated) <= SHARE_TOLERANCE

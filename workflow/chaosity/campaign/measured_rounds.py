@@ -1,6 +1,6 @@
 """Choose what a host measures within a budget, round after round, from the records so far.
 
-After an interruption, the next run continues with the round that is not complete.
+After an interruption, the next run continues with the incomplete round.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     """
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and file_has_text(done, plan.points_fingerprint):
-        return  # the time stamp of the file stays, so Snakemake makes no new predictions
+        return  # the file keeps its time stamp, so Snakemake makes no new predictions
     write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
     done.write_text(plan.points_fingerprint)
 
 
 def _cells_of_earlier_runs(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame | None:
-    """Return the cells of earlier runs that `texts` of the config select; None without runs.
+    """Return the cells of earlier runs that `texts` of the config name; None without earlier runs.
 
     Raises:
         UserError: an earlier run has another configuration, or too many other combinations.
@@ -117,7 +117,7 @@ def _cells_of_earlier_runs(plan: HostPlan, texts: Sequence[str]) -> pd.DataFrame
 
 
 class RoundChooser:
-    """The rounds of one host within a budget.
+    """Chooses the rounds of one host within a budget.
 
     `plan` is the complete plan of the host, and `folder` is ``results/<host>/<configuration>``.
     `discovery_folder` is the same folder or, in a dry run, the folder for the files of discovery.
@@ -149,8 +149,7 @@ class RoundChooser:
             for number in replicate_numbers(point)
             if (point_key(point), number) not in counting
         )
-        # A run without a budget may have measured the complete plan meanwhile; then no rounds are
-        # needed.
+        # If a run without a budget has measured the complete plan meanwhile, no rounds are needed.
         self.in_rounds = must_choose_rounds(
             plan,
             self.budget,
@@ -167,8 +166,8 @@ class RoundChooser:
     def choose_first(self) -> tuple[PlannedRounds | None, str]:
         """Return the rounds with which a run begins, and a text for the terminal, possibly empty.
 
-        If measurements of earlier rounds are missing, they come first, and no round is chosen yet.
-        There are no rounds if the budget is enough for the complete plan.
+        If measurements of earlier rounds are missing, the run makes them first, and no round is
+        chosen yet. If the budget is enough for the complete plan, no rounds are returned.
         """
         name, whole = self.plan.host.name, format_duration(self.missing_seconds)
         if not self.in_rounds:
@@ -188,7 +187,8 @@ class RoundChooser:
     ) -> tuple[RoundChoice, str]:
         """Return the next choice after these rounds, and a text for the terminal.
 
-        The text says how much time is used, and then `first` or, without `first`, the chosen round.
+        The text says how much time is used, and then contains `first` or, without `first`,
+        describes the chosen round.
         """
         known = self._with_unrequested_records(rounds)
         so_far = self._machine_so_far(known)
@@ -205,7 +205,7 @@ class RoundChooser:
         if len(so_far.measured):
             measured = len(replicate_counts(known))
             text += f" Known so far, from {measured} of {len(self.plan.points)} combinations:"
-            # Only the report has the list of tests, so this text leaves the list out.
+            # The text for the terminal leaves out the list of tests, which only the report has.
             text += f" {so_far.findings.verdict.partition(' Tested with')[0]}"
         added = (*known[len(rounds) :], *([chosen] if chosen else []))
         return RoundChoice(added, chosen is None), text
@@ -232,7 +232,8 @@ class RoundChooser:
 
     def _with_unrequested_records(self, rounds: Sequence[Round]) -> list[Round]:
         """Return the rounds, and one more round with all usable records that are in no round."""
-        # Such records are from runs without a budget, before the first round or between rounds.
+        # Records that are in no round are from runs without a budget, before the first round or
+        # between rounds.
         planned, states = replicate_counts(rounds), self._states
         found: list[PointKey] = []
         for point in self.plan.points:
@@ -245,7 +246,7 @@ class RoundChooser:
         return [*rounds, other] if found else [*rounds]
 
     def _machine_so_far(self, rounds: Sequence[Round]) -> MachineSoFar:
-        """Return what the records of the rounds say about the machine."""
+        """Return the facts about the machine that the records of some rounds give."""
         points, topology, states = self.plan.points, self.plan.host.topology, self._states
         facts = host_component_facts(topology, read_component_documents(self.components))
         measured = missing_rows_of_points(())

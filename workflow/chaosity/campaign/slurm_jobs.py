@@ -1,12 +1,12 @@
 """Manage the Slurm jobs of a workflow run: nodes, batches, resources, watching and cost.
 
-Only the rules use this module, and only for ``transport: slurm`` in the config. The measurements of
-a Slurm job are a batch. All measurements of a batch have one file as input. The rule
-`open_slurm_batch` makes this file, and requests the node and the time of the whole batch. So
-Snakemake puts this job and the measurements of the batch into one group. In each Slurm job,
-Snakemake starts itself twice: to run a job step, and to run the batch's measurements one after the
-other. Processes within a Slurm job do not call Slurm. A batch is planned to run much longer than it
-waits in the queue.
+Only the rules use this module, and only for ``transport: slurm`` in the config. A batch is the
+measurements of one Slurm job. All measurements of a batch have one file as input. The rule
+`open_slurm_batch` makes this file, and requests the node and the time for all measurements of the
+batch. So Snakemake puts the job of this rule and the measurements of the batch into one group. In
+each Slurm job, Snakemake starts itself twice: to run a job step, and to run the batch's
+measurements one after the other. Processes within a Slurm job do not call Slurm. A batch is planned
+to run much longer than it waits in the queue.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ from chaosity.slurm import (
     whole_node_job_resources,
 )
 
-# Prefix of the names of this project's jobs; profiles/cluster passes it to the plugin.
+# Prefix of the names of Chaosity's Slurm jobs; profiles/cluster passes this prefix to Snakemake's
+# plugin for Slurm.
 JOB_PREFIX = "chaosity_"
-# Folder in ``results/<host>/<configuration>`` with an empty file for each batch.
+# Folder in ``results/<host>/<configuration>`` that contains an empty file for each batch.
 BATCHES_FOLDER = "slurm_batches"
 # Names of the Snakemake resources that `whole_node_job_resources` may return.
 SLURM_RESOURCES = ("slurm_extra", "cpus_per_task", "mem_mb", "slurm_partition", "slurm_account")
@@ -62,8 +63,8 @@ class CampaignSlurmJobs:
         self.campaign, self._repeats = campaign, repeats
         self.slurm = campaign.config["slurm"]
         self._seconds_of_batches: dict[str, float] = {}  # name of a batch's file -> planned seconds
-        # (host, configuration) -> measurement -> file of its batch, None for a complete
-        # measurement.
+        # (host, configuration) -> measurement -> file of its batch; None for a measurement that is
+        # complete.
         self._files: defaultdict[tuple[str, str], dict[Key, str | None]] = defaultdict(dict)
         self._resources: dict[str, dict[str, str | int]] = {}
         self.watch: SlurmJobAndNodeWatch | None = None
@@ -92,8 +93,8 @@ class CampaignSlurmJobs:
         """Return the file of a measurement's batch.
 
         The list is empty within a Slurm job, which measures the batch itself, and also for a
-        complete measurement. If Snakemake repeats a complete measurement for another reason,
-        this measurement is a Slurm job of its own.
+        complete measurement. If Snakemake repeats a complete measurement for another reason, this
+        measurement becomes a separate Slurm job.
         """
         if not self.campaign.is_main:
             return []
@@ -104,7 +105,7 @@ class CampaignSlurmJobs:
         return [path] if (path := found[key]) else []
 
     def _cut_into_batches(self, mode: HostInMode) -> None:
-        """Put a host's missing measurements into batches, except those that a batch has already."""
+        """Put those missing measurements of a host into batches that are in no batch yet."""
         found = self._files[mode.host, mode.configuration]
         missing = []
         for point in mode.plan.points:
@@ -116,7 +117,7 @@ class CampaignSlurmJobs:
                 if self._repeats or not mode.is_up_to_date(point, number):
                     missing.append(ReplicateToMeasure(key, order, point["estimated_seconds"]))
         for batch in cut_measurements_into_batches(missing, self.slurm["minutes_per_job"]):
-            # The name has the time of this run, so that no file of an earlier run has the same
+            # The name contains the time of this run, so that no file of an earlier run has the same
             # name.
             name = f"{self.campaign.began}.{1 + len(self._seconds_of_batches)}"
             path = f"{mode.folder}/{BATCHES_FOLDER}/{name}"
@@ -124,14 +125,14 @@ class CampaignSlurmJobs:
             found.update(dict.fromkeys((each.key for each in batch), path))
 
     def _minutes_of_batch(self, wildcards: Any, attempt: int) -> int:
-        """Return the time limit of a batch's Slurm job in minutes; within the job it is unused."""
+        """Return the time limit of a batch's Slurm job in minutes; the job does not use it."""
         return self._time_limit(self._seconds_of_batches.get(wildcards.batch, 0.0), attempt)
 
     def _minutes_of_measurement(self, wildcards: Any, attempt: int) -> int:
-        """Return the minutes that a measurement adds to its job's time limit: 0 in a batch."""
-        # The limit of a group is the sum of the whole minutes of its jobs. A minute for each of a
-        # hundred points of two seconds would be too long, so the job that opens the batch has the
-        # whole limit.
+        """Return the minutes that a measurement adds to the time limit of its job: 0 in a batch."""
+        # The limit of a group is the sum of the limits of its jobs, each rounded up to minutes. A
+        # minute for each of a hundred points of two seconds would be too long, so the job that
+        # opens the batch has the limit for all its measurements.
         mode = self.campaign.mode(wildcards.host, wildcards.configuration)
         if not self.campaign.is_main or self.batch_file(mode, wildcards):
             return 0
@@ -145,7 +146,7 @@ class CampaignSlurmJobs:
     def _resources_with_minutes(
         self, minutes: Callable[[Any, int], int]
     ) -> dict[str, Callable[..., str | int | None]]:
-        """Return Slurm resource of a job -> function that gives Snakemake the resource's value."""
+        """Return Slurm resource of a job -> function from which Snakemake gets its value."""
 
         def resource_of_host(name: str) -> Callable[[Any], str | int | None]:
             return lambda wildcards: self._resources[wildcards.host].get(name)
@@ -157,7 +158,7 @@ class CampaignSlurmJobs:
 
     @property
     def batch_resources(self) -> dict[str, Callable[..., str | int | None]]:
-        """Return the resources of the first job of a batch, which Slurm reserves for the batch."""
+        """Return the resources of the first job of a batch; Slurm reserves them for the batch."""
         return self._resources_with_minutes(self._minutes_of_batch)
 
     @property
@@ -166,16 +167,16 @@ class CampaignSlurmJobs:
         return self._resources_with_minutes(self._minutes_of_measurement)
 
     def start_job_watch(self) -> None:
-        """Remove batch files of earlier runs and watch jobs; a dry run must not call this."""
+        """Remove batch files of earlier runs and watch jobs; a dry run must not call it."""
         os.environ[RUN_BEGAN] = utc_now_text()
-        for mode in self.campaign.modes.values():  # batch files of earlier runs
+        for mode in self.campaign.modes.values():
             shutil.rmtree(mode.folder / BATCHES_FOLDER, ignore_errors=True)
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
         self.watch = SlurmJobAndNodeWatch(hosts, JOB_PREFIX)
         self.watch.start_watching()
 
     def stop_job_watch(self) -> None:
-        """Stop watching jobs, note which hosts were given up, and print how long jobs waited."""
+        """Stop watching jobs, note which hosts are skipped, and print how long jobs waited."""
         if self.watch is None:
             return
         self.watch.stop_watching()
@@ -185,7 +186,7 @@ class CampaignSlurmJobs:
             print(f"chaosity: {text}.", file=sys.stderr, flush=True)
 
     def _measured_by_node(self) -> dict[str, tuple[int, float]]:
-        """Return Slurm node -> number of this run's records and the seconds that they took."""
+        """Return Slurm node -> number of the records of this run, and their duration in seconds."""
         found = {}
         for host in self.campaign.hosts:
             seconds = []
@@ -212,7 +213,7 @@ class ReplicateToMeasure:
     seconds: float  # planned duration
 
 
-# Measurements that run in one job, one after the other in their random order.
+# Measurements that run in one Slurm job, one after the other in random order.
 Batch = tuple[ReplicateToMeasure, ...]
 
 
@@ -225,7 +226,8 @@ def time_limit_minutes(seconds: float, factor: float, slack: float, attempt: int
     """Return the time limit of a job in minutes: `factor` times planned `seconds`, plus `slack`.
 
     `slack` are minutes for the start of the job, and for a point that waits for its memory or for
-    another measurement on the host. Attempt 2 gets twice this limit, attempt 3 three times.
+    another measurement on the host. The second attempt gets twice this limit, and the third attempt
+    three times.
     """
     return math.ceil(attempt * (seconds * factor / 60.0 + slack))
 
@@ -235,8 +237,9 @@ def cut_measurements_into_batches(
 ) -> list[Batch]:
     """Divide a host's measurements, in their random order, into batches of about `minutes`.
 
-    A batch ends with the measurement that reaches this length. Only the last batch can be shorter.
-    If it is shorter than a tenth of `minutes`, its measurements go to the previous batch.
+    A batch ends with the measurement that reaches `minutes`. Only the last batch can be shorter. If
+    the last batch is shorter than a tenth of `minutes`, its measurements are added to the batch
+    before it.
     """
     parts: list[list[ReplicateToMeasure]] = [[]]
     for measurement in sorted(measurements, key=lambda measurement: measurement.order):

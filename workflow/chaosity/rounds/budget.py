@@ -1,15 +1,16 @@
 """The plan of a run with a budget: its rounds and their files, and the points to measure first.
 
-The folder ``rounds`` of a host's configuration has the rounds so far. The plan is the union of
-these rounds, so records are kept and repeated as in a run without a budget.
+The folder ``rounds`` in the results of a host's configuration contains the rounds so far. The plan
+is the union of these rounds, so records are kept and repeated as in a run without a budget.
 
-A run with a budget always measures the points of priority 0, and measures them first. Then follow
-the points of priority 1, and so on. The priority follows from the structure of a point's loads, so
-the same rules hold for every experiment.
+A run with a budget always measures the points of priority 0, and measures them first. The points of
+priority 1 follow, and so on. The priority of a point depends only on its loads, so the same rules
+apply to every experiment.
 
 n nodes with drives have 2^n - 1 drive sets. More drives never give less bandwidth, and a set never
-has more bandwidth than the sum of its parts. So the bandwidth of most sets follows from their
-parts, and from the drives of two nodes together, which show whether these nodes share a path.
+has more bandwidth than the sum of its parts. So the bandwidth of most drive sets can be predicted
+from their parts, and from the drives of two nodes together, which show whether these nodes share a
+path.
 
 Every start of the workflow imports this module, so this module imports no library of the analysis.
 """
@@ -38,24 +39,25 @@ from chaosity.units import format_count, format_duration, parse_duration, parse_
 # wrote all rounds into the single file `_FORMER_FILE`.
 ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
 
-# Seconds that a measurement needs beyond the time in its record, for the start of a process and
-# for Snakemake's work. The median of 165 records on two cores was 0.07 s.
+# Seconds that a measurement needs in addition to the time in its record, for the start of a process
+# and for Snakemake's work. The median of 165 records on two cores was 0.07 s.
 OVERHEAD_SECONDS = 0.1
-# Seconds that a round needs beyond its measurements, on two cores: start of the workflow, making
-# the table, choice of the next round.
+# Seconds that a round needs on two cores in addition to its measurements: the workflow starts,
+# makes the tidy table, and chooses the next round.
 ROUND_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """Measurements that are planned together."""
+    """A round: measurements that are planned together from the results so far."""
 
     reason: str  # why the run needs these measurements, in words
-    # (experiment, point) in the order of measurement; the n-th occurrence of a point in all rounds
-    # is its replicate n.
+    # (experiment, point) of each measurement, in the order of measurement. The n-th occurrence of a
+    # point in all rounds is replicate n of this point.
     measurements: tuple[PointKey, ...]
     audit: tuple[PointKey, ...] = ()  # random drive sets that are measured to audit predictions
-    # Whether the records are older than the first round, so that they use no time of the budget.
+    # Says whether the records of the round are older than the first round, so that they use no time
+    # of the budget.
     earlier: bool = False
 
 
@@ -71,8 +73,9 @@ class Budget:
 class RoundChoice(NamedTuple):
     """A choice of the next round, which is the content of ``rounds/NUMBER.json``."""
 
-    rounds: tuple[Round, ...]  # new rounds; one can have the records of runs without a budget
-    is_last: bool  # whether no round was chosen
+    # The new rounds; one of them can contain records of runs without a budget.
+    rounds: tuple[Round, ...]
+    is_last: bool  # says whether the run ends, because no round was chosen
 
 
 def rounds_of_choices(choices: Iterable[RoundChoice]) -> list[Round]:
@@ -81,7 +84,7 @@ def rounds_of_choices(choices: Iterable[RoundChoice]) -> list[Round]:
 
 
 def replicate_counts(rounds: Iterable[Round]) -> Counter[PointKey]:
-    """Return point -> number of replicates that these rounds measure."""
+    """Return point -> number of replicates that some rounds measure."""
     return Counter(key for each in rounds for key in each.measurements)
 
 
@@ -103,7 +106,7 @@ def read_round_choice(path: Path) -> RoundChoice:
 
 
 def read_round_choices(folder: Path) -> list[RoundChoice]:
-    """Return all choices of rounds so far for a host in a configuration, in their order.
+    """Return all choices of rounds so far for a host in a configuration, the first choice first.
 
     Raises:
         UserError: a file has no rounds.
@@ -134,50 +137,52 @@ def write_round_choice(path: Path, choice: RoundChoice) -> None:
 
 
 def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
-    """Replace all files of rounds of a host's configuration by one file with these rounds."""
+    """Replace all files of rounds of a host's configuration by one file with the given rounds."""
     shutil.rmtree(folder / ROUNDS_FOLDER, ignore_errors=True)
     (folder / _FORMER_FILE).unlink(missing_ok=True)
     if rounds:
         write_round_choice(round_file(folder, 1), RoundChoice(tuple(rounds), is_last=False))
 
 
-# Name of the level with the size of a working set. The module `store.measurements` has the same
-# name, but imports pandas.
+# Name of the level with the size of a working set. The module `store.measurements` also has this
+# constant, but imports pandas, which takes long.
 _WORKING_SET = "bytes"
 # Name of the level with the second core of a core-to-core transfer.
 _RESPONDER = "responder"
-# Drives of at most this many nodes are measured early, since the drives of two nodes show whether
-# these nodes share a path.
+# Largest number of nodes whose drives together are measured early, since the drives of two nodes
+# show whether these nodes share a path.
 _PAIR = 2
 
 
 class Priority(IntEnum):
-    """The order in which a run with a budget chooses points: smallest number first.
+    """The order in which a run with a budget chooses points: the smallest number comes first.
 
     The chosen points of a round are then measured in random order.
     """
 
-    # Node matrices (initiators to memory, to all drives of each node, and to all drives), and the
-    # memory of whole packages.
+    # Node matrices (initiators to memory, to all drives of each node, and to all drives), and
+    # accesses of complete packages to memory.
     MATRIX = 0
     # Drives of two nodes of one package together, read by one node of each other package.
     SHARED_LINKS = 1
     DRIVES = 2  # each drive from its own node, and all drives of a package
-    # Drives of any other two nodes together, read by one node of each package. Transfers between
-    # the first cores of two nodes.
+    # Drives of any other two nodes together, read by one node of each package; also transfers
+    # between the first cores of two nodes.
     SHARED_PATHS = 3
-    # Other loads alone: caches, cores, other pairs, some drives, and drives read by a core.
+    # Other loads that run alone: caches, cores, other pairs of cores, some drives of a node, and
+    # drives that a core reads.
     ALONE = 4
     TOGETHER = 5  # several loads at the same time; points that equal an earlier point of the plan
-    OTHER_INITIATORS = 6  # two nodes' drives read by other initiators, drives read by other nodes
-    PREDICTED = 7  # drives of three or more nodes, which can be predicted from parts
+    OTHER_INITIATORS = 6  # drives of one node read by another node, and other readers of two nodes
+    PREDICTED = 7  # drives of three or more nodes, which can be predicted from smaller drive sets
 
 
 def point_priorities(points: Iterable[Point], topology: Topology) -> dict[PointKey, Priority]:
     """Return the priority of each point of a plan.
 
-    A point that runs the same commands as an earlier point of the plan shows nothing new, so it has
-    the priority `TOGETHER`. An example is the load alone with which an interference is compared.
+    A point that runs the same commands as an earlier point of the plan shows nothing new, so it
+    gets at best the priority `TOGETHER`. An example is a load that an experiment on interference
+    measures alone.
     """
     found: dict[PointKey, Priority] = {}
     seen: set[object] = set()
@@ -231,12 +236,12 @@ def point_priority(point: Point, topology: Topology) -> Priority:
 
 
 def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | None:
-    """Return which kinds of shared resources a point loads; None for most loads of one node.
+    """Return the kinds of shared resources that a point loads; None for most loads of one node.
 
-    Points of one kind load resources of the same kinds: drives or memory, the controllers of the
-    initiator's node, links within a package, and links to other packages. A load of one core also
-    has a kind, since this load shows whether cores or a shared resource limit loads of several
-    cores.
+    Two points are of one kind if they load resources of the same kinds: drives or memory, the
+    controllers of the initiator's node, links within a package, and links to other packages. A load
+    of one core also has a kind, since it shows whether cores or a shared resource limit loads of
+    several cores.
     """
     loads = point["loads"]
     if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
@@ -259,7 +264,7 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
 
 
 def is_node_matrix_cell(loads: list[Load]) -> bool:
-    """Return whether a point measures one node's memory, by a node's cores or a latency load.
+    """Return whether a point measures one node's memory, with a node's cores or as a latency.
 
     Points of a sweep over sizes of working sets, and points of a pair of cores, are not cells of a
     node matrix.
@@ -284,7 +289,7 @@ def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
 def _is_of_packages(loads: list[Load]) -> bool:
     """Return whether all cores of a package or machine access the memory of several nodes.
 
-    There are few such points, and no other points use the full bandwidth between packages.
+    Few points are of this kind, and no other points use the full bandwidth between packages.
     """
     [load, *others] = loads
     return (
@@ -314,18 +319,18 @@ def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
 
 
 # The budget "auto" is 30 minutes, which suffices for most findings on a server with eight nodes
-# (docs/explanation/budget.md). If 1.25 times the machine's shortest budget is longer, "auto" is
-# that time, so that some time is left for drives and replicates.
+# (docs/explanation/budget.md). If 1.25 times the shortest budget of the machine is longer than 30
+# minutes, "auto" is 1.25 times the shortest budget, so that time for drives and replicates remains.
 _AUTO_SECONDS, _AUTO_FACTOR = 30 * 60.0, 1.25
 
 
 def has_budget_or_precision(config: Config) -> bool:
-    """Return whether a run measures in rounds, because its time or its precision has a limit."""
+    """Return whether a run measures in rounds, because a time or a precision ends it."""
     return bool(config["budget"] or config["precision"])
 
 
 def budget_of_config(config: Config, plan: HostPlan) -> Budget:
-    """Return the budget of a host; `plan` is the complete plan of the host."""
+    """Return the budget that the config gives a host; `plan` is the complete plan of the host."""
     seconds = precision = None
     if config["budget"] == AUTO_BUDGET:
         least = least_budget_seconds(plan.points, plan.host.topology)
@@ -338,10 +343,10 @@ def budget_of_config(config: Config, plan: HostPlan) -> Budget:
 
 
 def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> HostPlan:
-    """Return the part of a host's complete plan that these rounds measure."""
+    """Return the part of a host's complete plan that some rounds measure."""
     own = plan.only_measurements([key for each in rounds for key in each.measurements])
-    # The rounds have all valid and current records. So each record of a left-out point is failed or
-    # outdated.
+    # The rounds contain all records that are valid and not outdated. So each record of a left-out
+    # point is failed or outdated.
     older = sum(
         (folder / current_record_path(*point_key(point), 1)).exists() for point in own.left_out
     )
@@ -358,9 +363,9 @@ def plan_of_rounds(plan: HostPlan, folder: Path, rounds: Sequence[Round]) -> Hos
 class PlannedRounds:
     """The rounds of a host that is measured within a budget.
 
-    The rounds are kept rounds of earlier runs, and new rounds of this run. `complete` is the
-    complete plan of the host. `choices` are the choices of earlier runs that this run keeps.
-    `are_written` says whether the files in ``rounds/`` have exactly these choices.
+    The rounds are rounds of earlier runs, which are kept, and new rounds of this run. `complete` is
+    the complete plan of the host. `choices` are the choices of earlier runs that this run keeps.
+    `are_written` says whether the files in ``rounds/`` contain exactly these choices.
     """
 
     def __init__(
@@ -386,7 +391,7 @@ class PlannedRounds:
         return plan_of_rounds(self.complete, self.folder, rounds)
 
     def read_choice(self, number: int) -> tuple[bool, bool]:
-        """Read choice `number` from its file; return whether it is the last, and whether new."""
+        """Read choice `number` from its file; return (is it the last one, is it new)."""
         choice = read_round_choice(round_file(self.folder, number))
         is_new = number > len(self._choices)
         if is_new:
@@ -397,10 +402,10 @@ class PlannedRounds:
 def must_choose_rounds(
     plan: HostPlan, budget: Budget, *, used_seconds: float, missing_seconds: float, is_new: bool
 ) -> bool:
-    """Return whether a host must choose rounds, because it may not measure the complete `plan`.
+    """Return whether rounds must be chosen for a host, instead of measuring the complete `plan`.
 
-    A host must choose rounds in two cases: the budget is too short for the plan, or there is no
-    limit of time, so that a wanted precision ends the run.
+    Rounds must be chosen if the budget is too short for the plan, or if the run has no limit of
+    time, so that a wanted precision ends the run.
 
     `used_seconds` is the planned time of the measurements of the rounds so far that have a usable
     record. `missing_seconds` is the planned time of all measurements without a usable record.

@@ -1,7 +1,7 @@
-"""The facts about a machine that a run with a budget has from earlier runs and earlier rounds.
+"""The facts about a machine that a run with a budget knows from earlier runs and earlier rounds.
 
-Earlier runs only influence the choice of measurements. Values and intervals of a report come from
-the records of the report's own run.
+Earlier runs only influence the choice of measurements. Values and intervals in a report come only
+from the records of the reported run.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ from chaosity.store.tidy_table_from_records import (
 from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
 from chaosity.topology.topology_model import Topology
 
-# The columns that identify a cell on all equal hosts. So the name of the host is not among them.
+# The columns that identify the same cell on all equal hosts, so without the name of the host.
 _CELL = [name for name in CELL if name not in ("host", "configuration")]
-# The plan must have at least this share of the earlier runs' combinations. Hosts with equal nodes
-# and cores have nearly all combinations in common; added or replaced drives change some.
+# Smallest share of the combinations of earlier runs that the plan must contain. Hosts with equal
+# nodes and cores have nearly all combinations in common; added or replaced drives change some
+# combinations.
 _LEAST_SHARED = 0.5
-# A cell departs from earlier runs if it differs from them by more than this many robust standard
-# deviations of such differences. By chance, about 3 of 1000 undisturbed cells differ so much.
+# A cell departs from earlier runs if it differs from them by more than this number of robust
+# standard deviations of the differences of all cells. By chance, about 3 of 1000 undisturbed cells
+# differ by more.
 _DEPARTURE = 3.0
 
 
@@ -59,7 +61,7 @@ def cells_of_earlier_runs(
 
     The values of several runs are pooled, so the variance includes the differences between runs.
     `earlier` has the rows of runs of this host, or of equal hosts, in the configuration of `plan`;
-    `place` says in error messages which host this is.
+    `place` names the host in error messages.
 
     Raises:
         UserError: fewer than half of the earlier combinations are in the plan.
@@ -77,7 +79,7 @@ def cells_of_earlier_runs(
 
 
 def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFrame:
-    """Return the summary of cells with values, except percentiles, which vary too much."""
+    """Return a summary of the cells with values, without percentiles, which vary too much."""
     cells = summarise_cells(measurements.performance_rows().without_percentiles(), list(by))
     return cells[cells["n"] > 0].reset_index(drop=True)
 
@@ -91,20 +93,20 @@ class MachineSoFar:
 
     # The complete plan: all points with all replicates of a run without a budget.
     points: Sequence[Point]
-    topology: Topology  # topology of the machine
+    topology: Topology  # the topology of the machine
     # Facts that the search for anomalies uses: packages, models and core kinds.
     facts: HostComponentFacts = field(default_factory=HostComponentFacts)
-    rounds: Sequence[Round] = ()  # the rounds so far; all their measurements are done
+    rounds: Sequence[Round] = ()  # the rounds so far, of which all measurements are done
     # The tidy table of the records so far; empty before the first round.
     measured: Measurements = field(default_factory=lambda: missing_rows_of_points(()))
-    # (Experiment, point) -> duration in seconds of each of its records.
+    # (experiment, point) -> duration in seconds of each record of this point
     record_seconds: Mapping[PointKey, Sequence[float]] = field(default_factory=dict)
     # Cells of earlier runs, see `cells_of_earlier_runs`; None without earlier runs.
     earlier_cells: pd.DataFrame | None = None
 
     @property
     def spent_seconds(self) -> float:
-        """Return the seconds that the rounds of this budget took, with overheads."""
+        """Return the seconds that the rounds of this budget took, including starts of processes."""
         free = replicate_counts(each for each in self.rounds if each.earlier)
         return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
             sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
@@ -120,9 +122,9 @@ class MachineSoFar:
     def cells_with_known_values(self) -> pd.DataFrame:
         """The summary of the measured cells, with the columns `known_median`, `known_variance`.
 
-        Both columns are from earlier runs, and NaN for cells that earlier runs lack. The column
-        `own_variance` has the variance of the logarithm over the cell's own replicates. It is NaN
-        for a single replicate.
+        Both columns have values of earlier runs, and NaN for cells that earlier runs lack. The
+        column `own_variance` is the variance of the logarithm over the replicates of the cell in
+        this run. It is NaN for a single replicate.
         """
         cells, known = _quiet_cells(self.measured, CELL), self.earlier_cells
         cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
@@ -135,9 +137,9 @@ class MachineSoFar:
     def cells_departing_from_earlier_runs(self) -> pd.DataFrame:
         """Return the cells whose median departs from the median of earlier runs.
 
-        The usual difference of two runs is the median absolute deviation of the differences of all
-        cells of a metric, because a few changed cells hardly affect this median. The usual
-        difference is at least that of two measurements of one run.
+        The usual difference of two runs is computed from the median absolute deviation of the
+        differences of all cells of a metric, which a few changed cells hardly affect. The usual
+        difference is at least the usual difference of two measurements of one run.
         """
         cells = self.cells_with_known_values
         difference = pd.Series(np.log(cells["median"] / cells["known_median"]))
@@ -164,23 +166,23 @@ class MachineSoFar:
 
     @cached_property
     def unmeasured(self) -> Measurements:
-        """Return the rows, without values, of the points that no round measures."""
+        """Return rows of the tidy table, without values, for points that no round measures."""
         done = replicate_counts(self.rounds)
         return missing_rows_of_points(point for point in self.points if not done[point_key(point)])
 
     @cached_property
     def _drive_sets(self) -> list[DriveSetModel]:
-        """Return the models of the measured drive sets."""
+        """Return the models from which values of drive sets are predicted."""
         return drive_set_models(self.measured, self.unmeasured)
 
     @cached_property
     def predicted(self) -> pd.DataFrame:
-        """Return the predicted rows of points that no round measures."""
+        """Return the rows with predicted values for points that no round measures."""
         return predict_drive_sets(self._drive_sets)
 
     @cached_property
     def surprises(self) -> list[ContradictedDriveSet]:
-        """Return the measured drive sets whose values contradict those of other sets."""
+        """Return the measured drive sets whose values contradict the values of other drive sets."""
         return find_contradicted_drive_sets(self._drive_sets)
 
 
@@ -195,9 +197,9 @@ def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
 class SecondsOfPoints:
     """Expected time of one measurement of each point, in seconds.
 
-    For a measured point, this is the median time of its measurements. For other points, it is the
-    estimate of the plan, times the typical ratio of measured to estimated time in their experiment.
-    `record_seconds` is (experiment, point) -> duration of each of its records.
+    For a measured point, this is the median time of its measurements. For another point, it is the
+    estimate in the plan, times the typical ratio of measured to estimated time in the experiment of
+    the point. `record_seconds` is (experiment, point) -> duration of each record of this point.
     """
 
     def __init__(
@@ -219,5 +221,5 @@ class SecondsOfPoints:
         }
 
     def total_of(self, keys: Iterable[PointKey]) -> float:
-        """Return the sum of the times of one measurement of each of these points."""
+        """Return the sum of the expected times of one measurement of each given point."""
         return sum(self._seconds[key] for key in keys)

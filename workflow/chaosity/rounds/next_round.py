@@ -1,13 +1,13 @@
 """Choose what a run with a budget measures next, from what it has measured so far.
 
 The choice is a pure function of plan, earlier rounds and records, so an interrupted run continues
-with the same rounds. The first round measures as many different points as fit into most of the
-budget, and first the points that show most of the machine (`point_priorities`). The second round
+with the same rounds. The first round measures as many different points as fit into 85 % of the
+budget; the points that show most of the machine come first (`point_priorities`). The second round
 repeats some points of each kind, since only replicates show the scatter from which all intervals
-follow. The second round also measures random drive sets to audit predictions. The second round and
-all later rounds repeat points that depart from expected values, and measure points where a further
-second narrows intervals most: "repetition is most needed where most uncertainty arises" (Kalibera
-and Jones, "Rigorous benchmarking in reasonable time", 2013).
+are computed. The second round also measures random drive sets to audit predictions. The second
+round and all later rounds repeat points that depart from expected values, and measure the points
+for which another second of measuring narrows intervals most: "repetition is most needed where most
+uncertainty arises" (Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013).
 
 The rounds of earlier runs are completed first, as far as time allows. A measurement of these rounds
 has to be made again if its record is missing or failed, or if a component or the definition of its
@@ -50,12 +50,12 @@ class RecordState(NamedTuple):
 
     seconds: float  # duration of the measurement; 0 for a broken record
     is_valid: bool
-    # Whether a component of the point, or its definition, changed after the measurement.
+    # Says whether a component of the point, or its definition, changed after the measurement.
     is_outdated: bool
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the record is valid and not outdated, so that it can stay."""
+        """Return whether the record is valid and not outdated, so that the run keeps it."""
         return self.is_valid and not self.is_outdated
 
 
@@ -69,12 +69,12 @@ class ResumedRounds:
     rounds: list[Round]
     lacking_measurements: list[Replicate]  # measurements of these rounds without a usable record
     lacking_seconds: float  # expected time of these measurements
-    outdated_count: int  # how many of these lacking measurements have an outdated record
-    left_out_count: int  # how many outdated measurements do not fit into the budget
+    outdated_count: int  # number of these missing measurements that have an outdated record
+    left_out_count: int  # number of outdated measurements that do not fit into the budget
 
     @property
     def first_measurements_text(self) -> str | None:
-        """Return a clause on the lacking measurements for the terminal; None if none is lacking."""
+        """Return a clause on the missing measurements for the terminal; None if none is missing."""
         if not self.lacking_measurements:
             return None
         other = len(self.lacking_measurements) - self.outdated_count
@@ -100,7 +100,7 @@ class ResumedRounds:
 
 
 def replicates_of_rounds(rounds: Iterable[Round]) -> Iterator[tuple[int, Replicate]]:
-    """Yield round index, point and replicate of each measurement of the rounds."""
+    """Yield the index of the round, the point and the replicate of each measurement of rounds."""
     counts: Counter[PointKey] = Counter()
     for index, each in enumerate(rounds):
         for key in each.measurements:
@@ -115,12 +115,12 @@ def resume_rounds(
     rounds: Sequence[Round],
     states: RecordStates,
 ) -> ResumedRounds:
-    """Return the rounds with as many of the lacking measurements as fit into the budget.
+    """Return the rounds with as many of the missing measurements as fit into the budget.
 
     Earlier rounds come first. Within a round, the measurements that show most of the machine come
-    first. Records from before the first round cost no budget, so if such a record is lacking, it is
-    not measured again. `points` is the complete plan of the host. Points that are not in this plan
-    keep their records, but are not measured again.
+    first. Records that are older than the first round used no time of the budget, so a missing one
+    is not measured again. `points` is the complete plan of the host. Points that the complete plan
+    lacks keep their records, but are not measured again.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}
@@ -166,24 +166,29 @@ def resume_rounds(
     )
 
 
-# Share of the budget for the first round. Later rounds use the rest where values scatter or depart.
+# Share of the budget for the first round. Later rounds use the remaining time for values that
+# scatter or depart.
 FIRST_SHARE = 0.85
-# A later round uses this share of the remaining time, so that the next round can react to results.
+# Share of the remaining time that a later round uses, so that the next round can react to its
+# results.
 _LATER_SHARE = 0.5
-# If a later round would get less than this share of the budget, it uses all the remaining time.
+# If a later round would get less than this share of the budget, the round uses all remaining time.
 _LAST_SHARE = 0.04
 # Number of random drive sets for the audit of predictions, and the audit's largest share of the
 # budget. If none of 58 sets departs from its prediction, at most 5 % of all sets depart, with 95 %
 # confidence (0.95 ** 58 = 0.05).
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
-# This many points of each kind of contention are measured before other loads alone. With three
-# points, the median is right even if one point uses a faulty part.
+# Number of points of each kind of contention that are measured before other loads alone. With three
+# points, the median is right even if one of the points uses a faulty part.
 _CONTENDED = 3
-# Number of replicates of a departing point. A run without a budget measures every point as often.
+# Number of replicates of a point that departs. A run without a budget measures every point three
+# times.
 _DEPARTING_REPLICATES = 3
-# Most replicates of a point: each further replicate narrows an interval by less than 10 %.
+# Largest number of replicates of a point. Each further replicate would narrow the interval by less
+# than 10 %.
 _MOST_REPLICATES = 10
-# Variance of the logarithm of an unknown value, which can be larger or smaller by a factor of 1.5.
+# Assumed variance of the logarithm of an unknown value, which can be larger or smaller by a factor
+# of 1.5.
 _UNKNOWN_VARIANCE = 0.4**2
 # Factor for the variance of points whose values are in an anomaly or a suspicion.
 _DEPARTING_WEIGHT = 9.0
@@ -204,8 +209,8 @@ class _NextRound:
         self.so_far, self.budget = so_far, budget
         self.points = {point_key(point): point for point in so_far.points}
         self.done = replicate_counts(so_far.rounds)
-        # Points without a valid value in any replicate. The next run tries them again; within this
-        # run, they could fail again and use up the budget.
+        # Points without a valid value in any replicate. Only the next run measures these points
+        # again, because in this run, they could fail again and use up the budget.
         self.with_values = so_far.points_with_values
         self.failed = {key for key, n in self.done.items() if n} - self.with_values
         self.undisturbed = so_far.undisturbed_replicates
@@ -220,7 +225,7 @@ class _NextRound:
             self.left = budget.seconds - so_far.spent_seconds - ROUND_SECONDS
 
     def choose(self) -> Round | None:
-        """Return the next round; None if too little time is left for it, or no point is chosen."""
+        """Return the next round; None if too little time is left, or if no point is chosen."""
         measuring = [each for each in self.so_far.rounds if not each.earlier]
         if not measuring:
             self._choose_first()
@@ -231,7 +236,7 @@ class _NextRound:
             ):
                 limit = self.left
             if limit < ROUND_SECONDS:
-                return None  # the start of the round would take longer than its measurements
+                return None  # starting the round would take longer than its measurements
             self._choose_later(limit, second=len(measuring) == 1)
         if not self.chosen:
             return None
@@ -240,7 +245,7 @@ class _NextRound:
         return Round("; ".join(self.reasons), tuple(order), tuple(self.audit))
 
     def _choose_first(self) -> None:
-        """Choose one replicate of as many points as fit into the time, by priority."""
+        """Choose one replicate of as many points as fit into the time, in the order of priority."""
         limit = self.left * FIRST_SHARE
         for priority in Priority:
             if priority == Priority.PREDICTED and self.budget.precision is not None:
@@ -249,14 +254,14 @@ class _NextRound:
                 self._take(self._contended_points(), limit, "")
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
-            # Drives first, since the search for slow drives and paths, and all predictions, need
-            # drives.
+            # Among points of equal priority, drives come first, since the search for slow drives
+            # and paths, and all predictions, need measurements of drives.
             keys.sort(key=lambda key: not self.points[key]["loads"][0]["target"]["drives"])
             self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _contended_points(self) -> list[PointKey]:
-        """Return some random points of each kind of contention, first one point of each kind."""
+        """Return some random points of each kind of contention, beginning with one of each."""
         # A load of one node alone does not show the bandwidth of several initiators that share a
         # resource.
         kinds = {k: kind_of_contention(p, self.so_far.topology) for k, p in self.points.items()}
@@ -270,7 +275,7 @@ class _NextRound:
         return sorted((k for k in keys if ranks[k] < _CONTENDED), key=lambda k: ranks[k])
 
     def _choose_later(self, limit: float, *, second: bool) -> None:
-        """Choose replicates and further points that narrow the intervals most."""
+        """Choose the replicates and unmeasured points that narrow the intervals most."""
         disturbed = [
             key
             for key in self.with_values
@@ -305,15 +310,15 @@ class _NextRound:
         self._take(self._by_gain(departing), limit, "{} where the intervals are widest")
 
     def _is_unmeasured_set(self, key: PointKey) -> bool:
-        """Return whether a point is a drive set over several nodes that was never measured."""
+        """Return whether a point reads drives of several nodes and was never measured."""
         point = self.points[key]
         several = len(point["loads"]) == 1 and len(point["loads"][0]["target"]["nodes"]) > 1
         return several and self.priority[key] == Priority.PREDICTED and not self.done[key]
 
     def _points_for_scatter(self) -> list[PointKey]:
-        """Return random points to repeat, so that enough cells of each kind have two values."""
-        # Cells of a kind share a typical variance. The kinds are as in `statistics.cell_summary`,
-        # except that here all metrics of a load are of one kind.
+        """Return random points to repeat, so that enough cells of each kind get two values."""
+        # Cells of a kind share a typical variance. The kinds of cells are those of
+        # `statistics.cell_summary`, except that all metrics of a load are of one kind here.
         kinds: dict[PointKey, set[object]] = {
             key: {(key[0], load["role"], load["benchmark"], load["kernel"]) for load in p["loads"]}
             for key, p in self.points.items()
@@ -330,8 +335,8 @@ class _NextRound:
 
     def _departing_points(self) -> list[PointKey]:
         """Return the measured points whose values are in anomalies and suspicions."""
-        # Suspicions come first, since many suspicions are based on a single measurement, and only
-        # another measurement can confirm or refute them.
+        # Suspicions come before anomalies, since many suspicions are based on a single measurement,
+        # and only another measurement can confirm or refute a suspicion.
         found: dict[PointKey, None] = {}
         for anomaly in (*self.so_far.findings.suspicions, *self.so_far.findings.anomalies):
             rows = anomaly.rows_of_cells(self.so_far.measured)
@@ -355,7 +360,7 @@ class _NextRound:
         return [key for *_, key in sorted(found)]
 
     def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
-        """Return points by the variance that a replicate removes per second, largest first.
+        """Return points in the order of the variance that a replicate removes per second.
 
         A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1).
         The first measurement of a predicted cell removes the variance of the prediction.
@@ -370,8 +375,8 @@ class _NextRound:
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
             variance = variances.get(key, _UNKNOWN_VARIANCE)
-            # The report computes intervals without earlier runs. So the reached precision is
-            # computed without earlier runs, too.
+            # The report computes intervals without earlier runs, so the reached precision is also
+            # computed without earlier runs.
             precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
@@ -380,12 +385,12 @@ class _NextRound:
         return sorted(gains, key=lambda key: -gains[key])
 
     def _is_precise(self, variance: float, n: int) -> bool:
-        """Return whether n replicates with this variance reach the precision of the budget."""
+        """Return whether n replicates with a given variance reach the precision of the budget."""
         target = self.budget.precision
         return target is not None and 1.96 * (variance / max(n, 1)) ** 0.5 <= target
 
     def _variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
-        """Return point -> largest variance of the logarithm of one measurement among its cells.
+        """Return point -> variance of the logarithm of one measurement, the largest of its cells.
 
         The variance of a predicted cell is the variance of its prediction.
         """
@@ -397,7 +402,7 @@ class _NextRound:
         if earlier_runs:
             typical = cells["known_variance"].fillna(typical)
         # Two values say little about a variance. So the variance of earlier runs, or else the
-        # typical variance of the same kind of cells, counts like four further degrees of freedom.
+        # typical variance of the same kind of cells, counts like four more degrees of freedom.
         n = cells["n"].to_numpy(dtype=float)
         mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
         _keep_largest(found, cells, mixed)
@@ -412,7 +417,7 @@ class _NextRound:
         return self.seconds.total_of(self.chosen)
 
     def _take(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
-        """Choose points in this order, with their references, while `limit` seconds allow."""
+        """Choose points in their order, with their references, until `limit` seconds are used."""
         time, before = self._time(), len(self.chosen)
         counts = Counter(self.chosen)
         for key in keys:
@@ -427,10 +432,10 @@ class _NextRound:
             self.reasons.append(reason.format(number))
 
     def _references(self, key: PointKey, chosen: Counter[PointKey]) -> Iterator[PointKey]:
-        """Yield the reference points of a point that will have fewer replicates than the point.
+        """Yield those reference points of a point that would have fewer replicates than the point.
 
-        A ratio divides a value by the reference value of the same replicate, so the point and its
-        reference need equally many replicates.
+        A ratio divides a value by the value of a reference in the same replicate, so a point and
+        its references need the same number of replicates.
         """
         replicate = self.done[key] + 1
         names = {
@@ -444,14 +449,14 @@ class _NextRound:
 
 
 def _drives_of_one_node(point: Point) -> frozenset[str]:
-    """Return the drives that a point reads; empty for several loads or drives of several nodes."""
+    """Return the drives of one node that a point reads; empty for other points."""
     [load, *others] = point["loads"]
     drives = frozenset(drive["component"] for drive in load["target"]["drives"])
     return drives if not others and len(load["target"]["nodes"]) == 1 else frozenset()
 
 
 def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series) -> None:
-    """Raise `found[point]` to the largest finite value among the point's cells."""
+    """Raise `found[point]` to the largest finite value of the point's cells."""
     for experiment, point, value in zip(
         cells["experiment"], cells["point"], values.to_numpy(dtype=float), strict=True
     ):
@@ -461,6 +466,6 @@ def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.
 
 
 def describe_round(number: int, chosen: Round, seconds: float) -> str:
-    """Return a round as a line for the terminal; `seconds` is its expected time."""
+    """Return a line for the terminal that describes a round; `seconds` is its expected time."""
     count = format_count(len(chosen.measurements), "measurement")
     return f"round {number}: {count}, about {format_duration(seconds)}: {chosen.reason}"
