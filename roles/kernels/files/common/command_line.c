@@ -55,8 +55,7 @@ _Noreturn void print_version_and_exit(void *target, const char *option, const ch
 }
 
 /* Prints text in lines of at most HELP_WIDTH characters. The first line begins at `column`, where
- * the cursor stands; all further lines begin at `indent`. A line break in the text begins a new
- * line. */
+ * the cursor is; all other lines begin at `indent`. A line break in the text begins a new line. */
 static void print_wrapped(const char *text, int column, int indent) {
     bool first = true;
     while (*text != '\0') {
@@ -113,7 +112,8 @@ void parse_command_line(int argc, char *argv[]) {
     program_started_ns = monotonic_ns();
     set_program_name(program.name);
     install_signal_handlers();
-    setvbuf(stdout, NULL, _IOLBF, 1 << 16); /* a reader sees each line at once */
+    /* With line buffering, a reader of the output gets each line at once. */
+    setvbuf(stdout, NULL, _IOLBF, 1 << 16);
 
     struct option names[MOST_OPTIONS + 1] = {{0}};
     for (int i = 0; program.options[i].name != NULL && i < MOST_OPTIONS; i++)
@@ -122,7 +122,8 @@ void parse_command_line(int argc, char *argv[]) {
             .has_arg = program.options[i].value != NULL ? required_argument : no_argument,
             .val = i,
         };
-    opterr = 0; /* errors are printed here, as one sentence */
+    /* getopt prints no errors, because this function prints each error as one sentence. */
+    opterr = 0;
     for (int i; (i = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         if (i == '?')
             refuse("'%s' is not an option or lacks its value, see --help", argv[optind - 1]);

@@ -12,7 +12,8 @@
 
 #include "common/errors.h"
 
-/* glibc's cpu_set_t ends at CPU 1023; the _S macros and the calls take larger sets. */
+/* The type cpu_set_t of glibc ends at CPU 1023; the macros with _S and the system calls take larger
+ * sets. */
 typedef struct {
     cpu_set_t part[MOST_CPUS / CPU_SETSIZE];
 } large_cpu_set;
@@ -23,7 +24,7 @@ static int parse_index(const char **text) {
     char *end;
     unsigned long value = strtoul(*text, &end, 10);
     *text = end;
-    return value < 1000000 ? (int)value : 1000000; /* a number above all limits */
+    return value < 1000000 ? (int)value : 1000000; /* a number above the limits of all options */
 }
 
 struct index_list parse_index_list(const char *option, const char *text, int limit) {

@@ -28,12 +28,13 @@ void complain(const char *format, ...) {
 _Noreturn void refuse(const char *format, ...) {
     static atomic_flag refusing = ATOMIC_FLAG_INIT;
     while (atomic_flag_test_and_set(&refusing))
-        pause(); /* another thread is about to end the process */
+        pause(); /* another thread is already ending the process */
     va_list arguments;
     va_start(arguments, format);
     complain_with(format, arguments);
     va_end(arguments);
-    _exit(EXIT_REFUSED); /* not exit(): other threads are running and need no clean-up */
+    /* _exit() instead of exit(), since other threads are running and need no clean-up. */
+    _exit(EXIT_REFUSED);
 }
 
 void require_written(void) {

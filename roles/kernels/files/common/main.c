@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The main() of every program.
+ * The function main() of every program.
  */
 #include "common/command_line.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The clock of all times in the output.
+ * The clock from which all times in the output are read.
  */
 #ifndef CHAOSITY_MONOTONIC_CLOCK_H
 #define CHAOSITY_MONOTONIC_CLOCK_H
@@ -8,8 +8,9 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine see the same clock, and it is never
- * set back, so samples of programs that run together can be compared over the same window. */
+/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine read the same clock, which is never
+ * set back. So samples of programs that run together can be compared over the same window of
+ * time. */
 static inline uint64_t monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The NUMA system calls are used directly. libnuma would be one more library to install, and it
- * prints warnings and continues where a benchmark must stop.
+ * The NUMA system calls are used directly. The library libnuma would have to be installed, and
+ * prints warnings and continues in cases in which a benchmark must stop.
  */
 #define _GNU_SOURCE
 #include "common/placed_memory.h"
@@ -20,17 +20,17 @@
 #include "common/start_line_and_signals.h"
 
 #ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14; older C libraries do not have the name */
+#define MADV_POPULATE_WRITE 23 /* from Linux 5.14; older C libraries lack this constant */
 #endif
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
 #endif
 
-/* Pages are created and filled in pieces of this size, so small that what the kernel zeroed is
- * still in the L2 cache when the contents are written. */
+/* Size in bytes of the pieces in which pages are created and filled. A piece is so small that it is
+ * still in the L2 cache after the kernel zeroed it, when its contents are written. */
 enum { SETUP_PIECE_BYTES = 256 * 1024 };
 
-#if defined WITHOUT_BINDING /* for tests: behaves as if every node existed */
+#if defined WITHOUT_BINDING /* only for tests: the program behaves as if every node existed */
 #define BINDS false
 #else
 #define BINDS true
@@ -74,14 +74,15 @@ size_t page_bytes_of(enum page_kind pages) {
         return (size_t)1 << page_kinds[pages].log2_bytes;
     if (pages == PAGES_BASE)
         return (size_t)sysconf(_SC_PAGESIZE);
-    /* 2 MiB on x86-64; 2, 32 or 512 MiB on arm64, depending on the size of base pages */
+    /* size of a huge page: 2 MiB on x86-64; 2, 32 or 512 MiB on arm64, depending on base pages */
     int64_t bytes = kernel_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "");
     if (bytes <= 0)
         refuse("--pages thp: this kernel has no transparent huge pages");
     return (size_t)bytes;
 }
 
-/* Upper limit of the memory that these nodes can give, in KiB; -1 when it is unknown. */
+/* Returns an upper limit in KiB of the memory that some nodes can give; -1 if the limit is
+ * unknown. */
 static int64_t free_kib_of(struct index_list nodes, const char *list) {
     char all[256] = "";
     FILE *file = fopen("/sys/devices/system/node/has_memory", "re");
@@ -90,8 +91,9 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
             all[strcspn(all, "\n")] = '\0';
         fclose(file);
     }
-    /* For all nodes together, the number of the machine is used: a kernel that initialises memory
-     * only when it is needed counts the other memory only there, not in the nodes' numbers. */
+    /* For all nodes together, the free memory of the machine is used. A kernel that initialises
+     * memory only when it is needed counts the remaining memory only for the machine, and not for
+     * its nodes. */
     if (nodes.count == 0 || strcmp(all, list) == 0)
         return kernel_number("/proc/meminfo", "MemAvailable:");
     int64_t free_kib = 0;
@@ -101,14 +103,16 @@ static int64_t free_kib_of(struct index_list nodes, const char *list) {
         int64_t unused = kernel_number(path, "MemFree:");
         int64_t cached = kernel_number(path, "FilePages:");
         if (unused < 0 || cached < 0)
-            return -1;               /* no such node or file; mbind() will report it */
-        free_kib += unused + cached; /* the kernel drops file caches when memory is needed */
+            /* The node or the file is missing; mbind() will report a missing node. */
+            return -1;
+        /* File caches count as free, because the kernel drops them when memory is needed. */
+        free_kib += unused + cached;
     }
     return free_kib;
 }
 
-/* Refuses a size that certainly does not fit. The kernel would notice only when the pages are
- * touched, and would then kill processes, not necessarily this one. */
+/* Ends the process with an error if the size certainly does not fit. The kernel would only notice
+ * this when the pages are touched, and would then kill processes, perhaps not this one. */
 static void require_free_memory(size_t bytes, struct index_list nodes) {
     char list[256];
     format_index_list(nodes, list, sizeof list);
@@ -119,8 +123,8 @@ static void require_free_memory(size_t bytes, struct index_list nodes) {
            nodes.count > 0 ? "memory nodes " : "this machine", list, free_kib >> 10);
 }
 
-/* The number in the file `which` of the pool of huge pages of a node, or of the machine (node
- * -1). */
+/* Returns the number in the file `which` of the pool of huge pages of a node, or of the machine
+ * (node -1). */
 static int64_t pool_pages(size_t page_bytes, int node, const char *which) {
     char path[160], folder[64] = "/sys/kernel/mm";
     if (node >= 0)
@@ -155,7 +159,8 @@ static void bind(struct mapping mapping, struct placement placement) {
     }
     char list[256];
     format_index_list(placement.nodes, list, sizeof list);
-    /* maxnode counts one more than the bits that the kernel reads (mm/mempolicy.c, get_nodes) */
+    /* The kernel reads one bit less than maxnode says (mm/mempolicy.c, get_nodes), so maxnode is
+     * one larger. */
     unsigned long bits = MOST_NODES + 1;
     int mode = placement.interleave ? MPOL_INTERLEAVE : MPOL_BIND, got_mode = -1;
     if (syscall(SYS_mbind, mapping.start, mapping.bytes, mode, wanted.part, bits, 0u) != 0) {
@@ -165,12 +170,12 @@ static void bind(struct mapping mapping, struct placement placement) {
             refuse("--memory-nodes: no memory of nodes %s can be used (see has_memory in "
                    "/sys/devices/system/node and Mems_allowed_list in /proc/self/status)",
                    list);
-        if (errno == EPERM) /* only a filter of system calls answers EPERM, never the kernel */
+        if (errno == EPERM) /* only a filter of system calls answers EPERM; the kernel never does */
             refuse("--memory-nodes: the container forbids memory policies; add CAP_SYS_NICE "
                    "(docker --cap-add SYS_NICE)");
         refuse("--memory-nodes: memory cannot be bound to nodes %s: %s", list, strerror(errno));
     }
-    /* The kernel silently ignores nodes that do not exist, if at least one does. */
+    /* The kernel silently ignores nodes that do not exist, if at least one of the nodes exists. */
     if (syscall(SYS_get_mempolicy, &got_mode, got.part, bits, mapping.start, MPOL_F_ADDR) != 0)
         refuse("--memory-nodes: the policy cannot be read back: %s", strerror(errno));
     if (got_mode != mode || memcmp(&got, &wanted, sizeof got) != 0)
@@ -189,9 +194,9 @@ static char *map_reserved(size_t bytes, enum page_kind pages) {
     return start;
 }
 
-/* Anonymous memory, aligned to the page size, between two guard regions. Without these, the kernel
- * may join the memory with a neighbouring mapping, and /proc/PID/numa_maps would show both as
- * one. */
+/* Maps anonymous memory, aligned to the page size, between two guard regions. Without guard
+ * regions, the kernel may join the memory with a neighbouring mapping, and /proc/PID/numa_maps
+ * would show both as one mapping. */
 static char *map_anonymous(size_t bytes, size_t page_bytes) {
     size_t guarded = bytes + 2 * page_bytes;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -217,7 +222,7 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
         int advice = placement.pages == PAGES_THP ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
         if (madvise(mapping.start, mapping.bytes, advice) != 0 && placement.pages == PAGES_THP)
             refuse("--pages thp: the kernel refused: %s", strerror(errno));
-        /* MADV_NOHUGEPAGE fails only where there are no huge pages anyway */
+        /* MADV_NOHUGEPAGE fails only on kernels without huge pages, which need no advice */
     }
     if (placement.nodes.count > 0 && BINDS)
         bind(mapping, placement);
@@ -226,9 +231,9 @@ struct mapping map_memory(size_t bytes, struct placement placement) {
 
 size_t whole_pages(size_t bytes) { return round_up(bytes, (size_t)sysconf(_SC_PAGESIZE)); }
 
-/* Creates the zeroed pages of a piece with one system call instead of one fault per page, but only
- * base pages, whose faults take most of the set-up. Other pages, and all pages on Linux before
- * 5.14, are created by the first touch. */
+/* Creates the zeroed pages of a piece with one system call instead of one page fault per page. The
+ * system call is only used for base pages, whose faults take most of the time of the set-up. Other
+ * pages, and all pages on Linux before 5.14, are created by the first touch. */
 static void populate(const struct mapping *mapping, char *start, size_t bytes) {
     if (mapping->pages != PAGES_BASE)
         return;
@@ -251,8 +256,8 @@ void fill_slice(const struct mapping *mapping, struct array_slice slice, fill_fu
     }
 }
 
-/* AnonHugePages of the mapping in /proc/self/smaps, in bytes. For each mapping smaps has a line
- * "START-END ...", followed by its fields. */
+/* Returns the field AnonHugePages of the mapping in /proc/self/smaps, in bytes. For each mapping,
+ * smaps has a line "START-END ...", which the fields of the mapping follow. */
 static uint64_t transparent_bytes(const struct mapping *mapping) {
     FILE *smaps = fopen("/proc/self/smaps", "re");
     if (smaps == NULL)
@@ -275,7 +280,8 @@ uint64_t huge_page_bytes(const struct mapping *mapping) {
     if (mapping->pages == PAGES_BASE)
         return 0;
     if (mapping->pages != PAGES_THP)
-        return mapping->bytes; /* if a reserved page were missing, SIGBUS would have ended us */
+        /* If a reserved page were missing, SIGBUS would have ended the process. */
+        return mapping->bytes;
     uint64_t bytes = transparent_bytes(mapping);
     if (bytes < mapping->bytes)
         refuse("--pages thp: the kernel gave transparent huge pages for %" PRIu64 " of %zu bytes "

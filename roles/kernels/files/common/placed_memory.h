@@ -13,55 +13,64 @@
 
 enum page_kind { PAGES_BASE, PAGES_THP, PAGES_2M, PAGES_1G };
 
-/* Reads base, thp, 2M or 1G; refuses any other text and names the option. */
+/* Reads base, thp, 2M or 1G; any other text ends the process with an error that names the
+ * option. */
 enum page_kind parse_page_kind(const char *option, const char *text);
 const char *page_kind_name(enum page_kind kind);
-/* Bytes of a page. Refuses transparent huge pages on a kernel without them. */
+/* Returns the bytes of a page. Ends the process with an error if the kernel lacks transparent huge
+ * pages and they are requested. */
 size_t page_bytes_of(enum page_kind pages);
 
 struct placement {
     enum page_kind pages;
-    struct index_list nodes; /* count 0: not bound, a page lies where it is first touched */
-    bool interleave;         /* pages in turn over the nodes, instead of filling them one by one */
+    /* Count 0: the memory is not bound; a page lies on the node that first touches it. */
+    struct index_list nodes;
+    /* Puts pages on the nodes in turn, instead of filling one node after another. */
+    bool interleave;
 };
 
-const char *policy_name(const struct placement *placement); /* default, bind or interleave */
+/* Name of the policy: default, bind or interleave. */
+const char *policy_name(const struct placement *placement);
 
 struct mapping {
     char *start;
-    size_t bytes;      /* a multiple of page_bytes, at least what was requested */
-    size_t page_bytes; /* of the requested kind of pages: 4 KiB, 2 MiB, ... */
+    size_t bytes;      /* a multiple of page_bytes, at least the requested bytes */
+    size_t page_bytes; /* size of a page of the requested kind: 4 KiB, 2 MiB, ... */
     enum page_kind pages;
 };
 
 /* Maps memory, sets its page size and policy before any page exists, and reads the policy back from
- * the kernel. Touches no page: the threads do that. Refuses a size or a placement that the machine
- * cannot provide. */
+ * the kernel. Touches no page, because the threads touch the pages. If the machine cannot provide
+ * the size or the placement, the process ends with an error. */
 struct mapping map_memory(size_t bytes, struct placement placement);
 
-/* `bytes` rounded up to whole base pages, so that the next array begins on a page of its own. */
+/* Returns `bytes`, rounded up to a multiple of base pages, so that the next array begins on a new
+ * page. */
 size_t whole_pages(size_t bytes);
 
-/* `count` elements of an array in a mapping, from element `from` on. */
+/* Describes `count` elements of an array in a mapping, from element `from` on. */
 struct array_slice {
     void *array;
     size_t element_bytes, from, count;
 };
 
-/* Writes `count` elements from `from` on. */
+/* Writes the contents of `count` elements, from element `from` on. */
 typedef void fill_function(void *context, size_t from, size_t count);
 
-/* Creates the pages of a slice and fills them, piece by piece, by calling fill(context, from,
- * count). The calling thread is the first to touch the pages. Returns early after a stop signal. */
+/* Creates the pages of a slice and fills the pages, piece by piece, by calls of fill(context, from,
+ * count). The calling thread is the first to touch the pages. The function returns early after a
+ * stop signal. */
 void fill_slice(const struct mapping *mapping, struct array_slice slice, fill_function *fill,
                 void *context);
 
-/* Bytes of the mapping that lie in huge pages; call it when all pages were touched. Refuses when
- * huge pages were requested and a part lies in base pages, since a mixture measures neither. */
+/* Returns the bytes of the mapping that lie in huge pages; call this function after all pages were
+ * touched. If huge pages were requested and a part lies in base pages, the process ends with an
+ * error, since a mixture measures neither kind of pages. */
 uint64_t huge_page_bytes(const struct mapping *mapping);
 
 /* Prints fields of the ready line, with a comma after the last: nodes, policy, addresses and pages.
- * Several mappings, all with the same kind of pages, become a list of addresses. */
+ * If there are several mappings, which all have the same kind of pages, the addresses are a
+ * list. */
 void print_placement(const struct placement *placement, const struct mapping *mappings, int count,
                      uint64_t in_huge_pages);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that all programs have: placement of memory, length of samples, end of the measurement.
+ * Options that all programs have: for the placement of memory, the length of samples, and the end
+ * of the measurement.
  */
 #ifndef CHAOSITY_RUN_OPTIONS_H
 #define CHAOSITY_RUN_OPTIONS_H
@@ -16,8 +17,8 @@ struct run_options {
     bool wait_for_start;                /* --barrier */
 };
 
-/* Rows of a table of options. `run` is a struct run_options; `sample` says what a sample consists
- * of, for --help. */
+/* Rows of a table of options. `run` is a struct run_options; `sample` is a text for --help that
+ * says what a sample consists of. */
 /* clang-format off */
 #define MEMORY_NODES_OPTION(run, text) \
     {"--memory-nodes", "LIST", text, set_nodes, &(run).placement.nodes}
@@ -36,8 +37,8 @@ struct run_options {
     VERSION_AND_HELP
 /* clang-format on */
 
-/* print_run_options() prints fields of the ready line: the options, with a comma after the last.
- * print_build() prints the last fields of the ready line: how long set-up took (since main()
+/* print_run_options() prints the options as fields of the ready line, with a comma after the last
+ * field. print_build() prints the last fields of the ready line: how long set-up took (since main()
  * began), the versions of program and compiler, and the instruction set. */
 void print_run_options(const struct run_options *run);
 void print_build(void);

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A barrier that only spins. OpenMP's barrier may put a thread to sleep (libgomp does so after a
- * while, and at once when it believes that the machine is oversubscribed). Waking the thread takes
- * tens of microseconds, which would count as memory time. Here each thread has its own PU.
+ * A barrier at which threads only spin, since each thread has its own PU. The barrier of OpenMP may
+ * put a thread to sleep (libgomp does so after a while, or at once if it believes that the machine
+ * has more threads than PUs). Waking a thread takes tens of microseconds, which would count as time
+ * of accesses to memory.
  */
 #ifndef CHAOSITY_SPIN_BARRIER_H
 #define CHAOSITY_SPIN_BARRIER_H
 
 #include <stdatomic.h>
 
-/* Distance between data of different threads: x86 fetches cache lines of 64 bytes in pairs, and
- * some arm64 and POWER lines are 128 bytes long. */
+/* Distance in bytes between data of different threads. x86 processors fetch cache lines of 64 bytes
+ * in pairs, and some arm64 and POWER processors have lines of 128 bytes. */
 enum { PADDING_BYTES = 128 };
 
 struct spin_barrier {
     _Alignas(PADDING_BYTES) atomic_uint waiting;
-    _Alignas(PADDING_BYTES) atomic_uint round; /* the present round, which waiting threads watch */
+    /* Number of the present round, which waiting threads read. */
+    _Alignas(PADDING_BYTES) atomic_uint round;
     unsigned threads;
 };
 
@@ -23,7 +25,7 @@ static inline void spin_pause(void) {
 #if defined __x86_64__
     __builtin_ia32_pause();
 #elif defined __aarch64__
-    __asm__ volatile("isb"); /* `yield` is a no-op on most cores; isb really waits a little */
+    __asm__ volatile("isb"); /* `yield` does nothing on most cores; isb waits a little */
 #endif
 }
 

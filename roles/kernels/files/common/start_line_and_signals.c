@@ -12,7 +12,7 @@
 
 #include "common/errors.h"
 
-static atomic_bool stop_flag; /* lock-free, so a signal handler may set it */
+static atomic_bool stop_flag; /* the flag is lock-free, so a signal handler may set it */
 
 static void on_stop(int signal_number) {
     (void)signal_number;
@@ -21,7 +21,7 @@ static void on_stop(int signal_number) {
 
 static void write_all(const char *text) {
     ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-    (void)ignored; /* no other place is left for a message */
+    (void)ignored; /* a failed write is ignored, since no other place for the message exists */
 }
 
 static void on_fault(int signal_number) {
@@ -44,8 +44,9 @@ void install_signal_handlers(void) {
     sigset_t blocked;
     stop_signals(&blocked);
     pthread_sigmask(SIG_BLOCK, &blocked, NULL);
-    /* SA_RESTART: a stop must not interrupt the write() of a result that a slow reader delays.
-     * Waits still end at a stop, because ppoll() is never restarted, see signal(7). */
+    /* SA_RESTART is set because a stop signal must not interrupt the write() of a result that a
+     * slow reader delays. A stop signal still ends a wait, because ppoll() is never restarted, see
+     * signal(7). */
     struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &stop, NULL);
     sigaction(SIGINT, &stop, NULL);
@@ -68,8 +69,8 @@ enum start wait_for_start(void) {
     sigdelset(&while_waiting, SIGTERM);
     sigdelset(&while_waiting, SIGINT);
     for (;;) {
-        /* ppoll() unblocks the signals and waits in one step, so a stop that arrives between the
-         * test of the flag and the wait is not lost. */
+        /* ppoll() unblocks the signals and waits in one step, so a stop signal that arrives between
+         * the test of the flag and the wait is not lost. */
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         int ready = stop_requested() ? -1 : ppoll(&input, 1, NULL, &while_waiting);
         if (stop_requested())

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GCC compiles a function with this attribute for each of the instruction sets below. A call runs
- * the version for the widest set that the CPU has. Sanitizers are not ready when the version is
- * chosen, and GCC 12 lacks the attribute for AArch64.
+ * GCC compiles a function with the attribute VECTOR_CLONES for each of the instruction sets below.
+ * A call runs the version for the widest instruction set of the CPU. The attribute is not used with
+ * sanitizers, which are not ready when the version is chosen, and not on AArch64, for which GCC 12
+ * lacks it.
  */
 #ifndef CHAOSITY_VECTOR_CLONES_H
 #define CHAOSITY_VECTOR_CLONES_H

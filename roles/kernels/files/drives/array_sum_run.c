@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Each thread repeatedly sums its own part of an array in memory, or the chunks of drives that its
- * io_uring returns. No thread waits for another. The first thread leads: it also reads how many
- * bytes all threads have summed, and prints samples.
+ * io_uring returns. No thread waits for another thread. The first thread is the leader: it also
+ * reads how many bytes all threads have summed, and prints samples.
  *
- * An array in memory starts with the contents of the kernel `read`, whole numbers with a known sum,
- * which are converted to integers first. Before each pass every thread adds a number that depends
- * on the pass to one of its integers, so a pass that is skipped or reads stale data has a wrong
- * sum.
+ * At first, an array in memory contains the values of the kernel `read`, whole numbers with a known
+ * sum, which are then converted to integers. Before each pass, every thread adds a number that
+ * depends on the pass to one of its integers, so a pass that is skipped or reads stale data has a
+ * wrong sum.
  */
 #define _GNU_SOURCE
 #include "drives/array_sum_run.h"
@@ -28,26 +28,27 @@
 #include "streams/stream_arrays.h"
 #include "streams/thread_team.h"
 
-/* Words that a thread sums in memory before it updates its count: some ten microseconds, short
- * enough for smooth samples and so long that the update costs nothing. */
+/* Number of words in memory that a thread sums before it updates its count. The sum takes some ten
+ * microseconds, which is short enough for smooth samples and so long that the time of the update is
+ * negligible. */
 enum { PIECE_WORDS = 256 * 1024 / 8 };
 
-/* Time for which a thread without reads sleeps; some have none if there are more threads than
- * reads. */
+/* Time for which a thread without reads sleeps. If there are more threads than reads, some threads
+ * have no read. */
 static const struct timespec idle_time = {.tv_nsec = 1000 * 1000};
 
 struct thread {
     _Alignas(PADDING_BYTES) atomic_uint_fast64_t bytes; /* number of bytes summed since the start */
     struct member *member;
-    struct reader reader; /* for an array on drives */
-    uint64_t *words;      /* the thread's part of an array in memory */
-    size_t count, at;     /* length of this part, and position of the pass in it */
+    struct reader reader; /* used only for an array on drives */
+    uint64_t *words;      /* the part of an array in memory that the thread sums */
+    size_t count, at;     /* length of this part, and position of the present pass in it */
     uint64_t pass, sum, wanted;
 };
 
 struct state {
     const struct sum_options *options;
-    struct arrays arrays; /* the array in memory, or the buffers of the drives' chunks */
+    struct arrays arrays; /* the array in memory, or the buffers for the chunks of the drives */
     struct team team;
     struct thread *threads;
     pthread_barrier_t ready; /* threads sleep here until all have converted their integers */
@@ -74,7 +75,7 @@ static void begin_pass(struct thread *thread) {
     thread->at = thread->sum = 0;
 }
 
-/* The last pass can end anywhere: its sum is compared with a second sum of the same words. */
+/* The last pass can end anywhere, so its sum is compared with a second sum of the same words. */
 static void end_passes(struct thread *thread) {
     thread->member->verdict.wrong += thread->sum != sum_words_one_by_one(thread->words, thread->at);
 }
@@ -137,8 +138,8 @@ static struct mark mark_now(const struct state *state) {
     return (struct mark){monotonic_ns(), bytes_of_all(state)};
 }
 
-/* Leads the warm-up, the samples and the end of the measurement. A sample without bytes is not
- * printed, since a slow drive may need longer than a sample for a chunk. */
+/* Runs the warm-up, the samples and the end of the measurement in the first thread. A sample
+ * without bytes is not printed, since a slow drive may need longer than a sample for a chunk. */
 static void lead(struct state *state) {
     const struct run_options *run_options = state->team.run_options;
     uint64_t sample_ns = (uint64_t)(run_options->sample_seconds * 1e9);
@@ -197,8 +198,8 @@ static void run_thread(void *self, int index) {
     thread->member->verdict.wrong += count_changed_chunks(&thread->reader);
 }
 
-/* Opens the io_urings of all threads when their buffers exist, so that errors are reported before
- * the ready line. */
+/* Opens the io_urings of all threads as soon as their buffers exist, so that errors are reported
+ * before the ready line. */
 static void open_readers(const struct state *state) {
     const struct sum_options *options = state->options;
     int threads = state->team.cpus.count;
@@ -232,7 +233,8 @@ static void print_ready(const void *self) {
     print_build();
 }
 
-/* Bytes of all buffers: each thread gets as many bytes as the thread with the most reads needs. */
+/* Returns the bytes of all buffers: each thread gets the number of bytes that the thread with the
+ * most reads needs. */
 static size_t buffer_bytes(const struct sum_options *options) {
     int threads = options->stream_options.cpus.count;
     int most = pending_reads_of_thread(&options->stripes, options->queue_depth, threads, 0) + 1;

@@ -13,10 +13,10 @@
 
 struct sum_options {
     struct stream_options
-        stream_options;     /* array_bytes: size of the array, in memory or on drives */
-    struct stripes stripes; /* count 0: the array is in memory */
+        stream_options;     /* array_bytes is the size of the array, in memory or on drives */
+    struct stripes stripes; /* if count is 0, the array is in memory */
     int queue_depth;
-    bool registered; /* buffers, see --registered-buffers */
+    bool registered; /* registered buffers, see --registered-buffers */
     double warmup_seconds;
 };
 

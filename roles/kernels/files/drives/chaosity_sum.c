@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-sum: how fast a set of PUs sums an array of integers that lies in memory, or that is
- * read from drives while it is summed.
+ * chaosity-sum measures how fast a set of PUs sums an array of integers that lies in memory, or
+ * that is read from drives while it is summed.
  *
- * The sequence of a run is in array_sum_run.c, the threads are in thread_team.c, the kernel is in
- * integer_sum.c, the array on drives in drive_stripes.c, and reading in io_uring_reads.c.
+ * The sequence of a run is in array_sum_run.c, the code for threads in thread_team.c, for the
+ * kernel in integer_sum.c, for the array on drives in drive_stripes.c, and for reading in
+ * io_uring_reads.c.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -19,10 +20,12 @@
 #include "drives/integer_sum.h"
 #include "drives/io_uring_reads.h"
 
-/* io_uring's own limit for the entries of a ring (IORING_MAX_ENTRIES), and for one read. */
+/* Limits of io_uring for the entries of a ring (IORING_MAX_ENTRIES) and for the bytes of one
+ * read. */
 enum { MOST_QUEUE_DEPTH = 32768, MOST_CHUNK_BYTES = 1 << 30 };
 
-/* For the trial of instruction sets: sum_words() uses the chosen one. */
+/* The trial of instruction sets calls this function, in which sum_words() uses the instruction set
+ * that is tried. */
 static double sum_array(double *a, const double *b, const double *c, size_t count, double scalar) {
     (void)b, (void)c, (void)scalar;
     return (double)sum_words((uint64_t *)(void *)a, count);

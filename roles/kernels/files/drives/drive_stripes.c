@@ -15,7 +15,7 @@
 
 #include "common/errors.h"
 
-/* Block size of files where the kernel does not report it (before Linux 6.1). */
+/* Block size of files if the kernel does not report the block size (before Linux 6.1). */
 enum { USUAL_BLOCK_BYTES = 4096 };
 
 void add_drive(struct stripes *stripes, const char *path) {
@@ -56,7 +56,7 @@ static _Noreturn void refuse_direct(const char *path) {
         path);
 }
 
-/* Bytes of which the offset of each read from a file must be a multiple. */
+/* Returns the bytes of which the offset of each read from a file must be a multiple. */
 static unsigned file_block_bytes(const struct drive *drive) {
 #ifdef STATX_DIOALIGN
     struct statx status;
@@ -72,7 +72,7 @@ static unsigned file_block_bytes(const struct drive *drive) {
     return USUAL_BLOCK_BYTES;
 }
 
-/* Opens a drive and returns the size of its logical blocks. */
+/* Opens a drive and returns the size of its logical blocks in bytes. */
 static unsigned open_drive(struct drive *drive) {
     struct stat status;
     if (stat(drive->path, &status) != 0)
@@ -95,8 +95,8 @@ static unsigned open_drive(struct drive *drive) {
     return (unsigned)block_bytes;
 }
 
-/* Number of chunks of the whole array: as requested, or the capacity of the smallest drive times
- * the number of drives. */
+/* Returns the number of chunks of the array: as requested, or the capacity of the smallest drive
+ * times the number of drives. */
 static uint64_t chunks_of(const struct stripes *stripes, uint64_t array_bytes) {
     size_t chunk = stripes->chunk_bytes;
     if (array_bytes % chunk != 0)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This loop has its own file, compiled once per instruction set without link-time optimisation, for
- * the reason that stream_kernels.c gives.
+ * This loop has a separate file, which is compiled once per instruction set and without link-time
+ * optimisation, for the reason that stream_kernels.c gives.
  */
 #include "drives/integer_sum.h"
 
 #include "streams/stream_kernels.h"
 #include "streams/vector_types.h"
 
-/* A defect that the checks must find, for tests: make EXTRA=-DMUTANT=1. */
+/* Tests compile a defect that the checks must find: make EXTRA=-DMUTANT=1. */
 #ifndef MUTANT
 #define MUTANT 0
 #endif

@@ -10,20 +10,21 @@
 
 #include "streams/instruction_sets.h"
 
-/* Sum of 64-bit integers modulo 2^64, the same for signed and unsigned integers. The words are
- * aligned to LINE_BYTES, and `count` is a multiple of the words of a line. */
+/* Returns the sum of 64-bit integers modulo 2^64, which is the same for signed and unsigned
+ * integers. The words are aligned to LINE_BYTES, and `count` is a multiple of the words of a
+ * line. */
 typedef uint64_t sum_function(const uint64_t *words, size_t count);
 
 #define DECLARE_SUM(isa, argument) extern sum_function sum_words_##isa;
 EACH_ISA(DECLARE_SUM, )
 
-/* With the chosen instruction set. */
+/* Returns the sum, computed with the chosen instruction set. */
 static inline uint64_t sum_words(const uint64_t *words, size_t count) {
     static sum_function *const functions[] = OF_EACH_ISA(sum_words);
     return functions[chosen_isa](words, count);
 }
 
-/* The same sum, computed word by word, to check the other function. */
+/* Returns the same sum as sum_words(), computed word by word, for a check of sum_words(). */
 static inline uint64_t sum_words_one_by_one(const uint64_t *words, size_t count) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)

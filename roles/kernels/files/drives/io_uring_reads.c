@@ -13,12 +13,13 @@
 #include "common/parse_numbers.h"
 #include "drives/integer_sum.h"
 
-/* Longest wait for a chunk, after which a stop signal is noticed. */
+/* Longest wait for a chunk; a stop signal is noticed after the wait. */
 static const long longest_wait_ns = 5 * 1000 * 1000;
 
-/* Longest time without an answer of the drives at the end. After it, an error names the drive.
- * Otherwise, the program would wait until the runner kills it after 20 s. */
-#ifndef SILENT_SECONDS /* tests choose a shorter time */
+/* Longest wait for the drives at the end of the measurement, after which an error names the drive
+ * that does not answer. Without this limit, the program would wait until the runner kills it after
+ * 20 s. */
+#ifndef SILENT_SECONDS /* tests compile the program with a shorter time */
 #define SILENT_SECONDS 10
 #endif
 
@@ -81,7 +82,7 @@ void open_reader(struct reader *reader, const struct stripes *stripes, char *buf
         .buffers = buffers,
         .registered = registered,
         .count = pending_reads_of_thread(stripes, queue_depth, threads, thread),
-        .random = monotonic_ns() | 1, /* not 0, which xorshift would never leave */
+        .random = monotonic_ns() | 1, /* the state must not be 0, since xorshift would stay at 0 */
     };
     reader->spare = reader->count;
     if (reader->count == 0)
@@ -89,7 +90,8 @@ void open_reader(struct reader *reader, const struct stripes *stripes, char *buf
     reader->pending_reads = calloc((size_t)reader->count, sizeof *reader->pending_reads);
     if (reader->pending_reads == NULL)
         refuse("out of memory");
-    /* The reads of all threads are numbered; neighbouring numbers belong to different drives. */
+    /* The reads of all threads are numbered so that neighbouring numbers belong to different
+     * drives. */
     for (int i = 0; i < reader->count; i++) {
         reader->pending_reads[i].chunk.drive = (i * threads + thread) % stripes->count;
         reader->pending_reads[i].buffer = i;
@@ -112,7 +114,8 @@ static void request_next_chunk(struct reader *reader, struct pending_read *pendi
     size_t bytes = reader->stripes->chunk_bytes;
     pending->chunk = take_chunk(reader->stripes, pending->chunk.drive);
     struct io_uring_sqe *entry =
-        io_uring_get_sqe(&reader->ring); /* the ring has an entry for each read */
+        /* An entry is free, because the ring has an entry for each read. */
+        io_uring_get_sqe(&reader->ring);
     int fd = reader->stripes->drives[pending->chunk.drive].fd;
     char *to = buffer_at(reader, pending->buffer);
     if (reader->registered)
@@ -137,7 +140,7 @@ void start_reading(struct reader *reader) {
     submit(reader);
 }
 
-/* The read that has completed, and its result; NULL when none completes in time. */
+/* Returns a read that has completed, and its result; NULL if no read completes in time. */
 static struct pending_read *next_arrival(struct reader *reader, int *result) {
     struct __kernel_timespec longest = {.tv_nsec = longest_wait_ns};
     struct io_uring_cqe *event;
@@ -154,14 +157,15 @@ static struct pending_read *next_arrival(struct reader *reader, int *result) {
     return pending;
 }
 
-/* Marsaglia, Xorshift RNGs (2003). */
+/* Returns a random number by the method of Marsaglia, Xorshift RNGs (2003). */
 static uint64_t next_random(struct reader *reader) {
     reader->random ^= reader->random << 13;
     reader->random ^= reader->random >> 7;
     return reader->random ^= reader->random << 17;
 }
 
-/* Keeps a random sample in which all chunks are equally likely (Vitter's algorithm R). */
+/* Keeps the sums of a random sample of chunks, in which all chunks are equally likely (Vitter's
+ * algorithm R). */
 static void keep(struct reader *reader, struct chunk chunk, uint64_t sum) {
     uint64_t place = reader->summed;
     if (place >= KEPT_CHUNKS)
@@ -225,7 +229,9 @@ uint64_t count_changed_chunks(struct reader *reader) {
         const struct kept *kept = &reader->kept[i];
         int fd = reader->stripes->drives[kept->chunk.drive].fd;
         memset(to, 0,
-               bytes); /* otherwise a read that returns nothing would leave the old contents */
+               /* The buffer is changed first, since a read that returns nothing would leave the old
+                * contents. */
+               bytes);
         ssize_t got = pread(fd, to, bytes, (off_t)kept->chunk.offset);
         if (got != (ssize_t)bytes ||
             sum_words_one_by_one(words, bytes / sizeof *words) != kept->sum)

@@ -8,7 +8,8 @@
 
 #include "common/parse_numbers.h"
 
-/* A number that describes the CPU's cache with this index; -1 when there is no such cache. */
+/* Returns a number that describes the cache of a CPU with an index; -1 if this cache does not
+ * exist. */
 static int64_t cache_number(int cpu, int index, const char *name) {
     char path[96];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index, name);
@@ -21,13 +22,15 @@ size_t cache_line_bytes(int cpu) {
     if (bytes <= 0)
         bytes = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
 #endif
-    return bytes > 0 ? (size_t)bytes : 64; /* the size on nearly all x86-64 and arm64 cores */
+    /* The size of a cache line on nearly all x86-64 and arm64 cores. */
+    return bytes > 0 ? (size_t)bytes : 64;
 }
 
 size_t largest_cache_bytes(int cpu) {
     int64_t largest = 0, kib;
     for (int index = 0; (kib = cache_number(cpu, index, "size")) >= 0; index++)
-        if (kib > largest) /* always in KiB: "266240K" (Linux, drivers/base/cacheinfo.c) */
+        /* The size is always in KiB: "266240K" (Linux, drivers/base/cacheinfo.c). */
+        if (kib > largest)
             largest = kib;
     return (size_t)largest * 1024;
 }

@@ -7,10 +7,10 @@
 
 #include <stddef.h>
 
-/* Bytes of a cache line of this CPU. */
+/* Returns the bytes of a cache line of a CPU. */
 size_t cache_line_bytes(int cpu);
 
-/* Bytes of the largest cache that this CPU uses, shared or not; 0 when the kernel reports no
+/* Returns the bytes of the largest cache that a CPU uses, shared or not; 0 if the kernel reports no
  * caches, as in some virtual machines. */
 size_t largest_cache_bytes(int cpu);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-core-to-core: how long a cache line takes to move between two CPUs.
+ * chaosity-core-to-core measures how long a cache line takes to move between two CPUs.
  *
  * The initiator writes an odd number into the line and the responder answers with the next even
- * number, each as soon as it sees the other's. The line moves twice per round trip, so the latency
- * is half a round trip. In this time a line that one CPU owns and has written moves to the other
- * CPU: it requests the line, gets it, sees the new number, and requests it again in order to write.
+ * number, each as soon as it sees the number of the other. The line moves twice per round trip, so
+ * the latency is half a round trip. In the time of half a round trip, a line that one CPU owns and
+ * has written moves to the other CPU. The other CPU requests the line, gets it, sees the new
+ * number, and requests the line again in order to write.
  *
  * For all pairs of CPUs the request first goes to the line's home node, which --memory-nodes sets.
- * On mesh processors it goes to a slice of the L3 cache there, and a hash of the address chooses
- * the slice. So each block of moves has a line of its own, LINES lines in turn, and the last
- * question of a block says that the next line follows.
+ * On processors with a mesh, the request goes to a slice of the L3 cache of this node, and a hash
+ * of the address chooses the slice. So each block of moves uses another one of LINES lines in turn,
+ * and the last question of a block says that the next line follows.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -34,7 +35,7 @@
 #include "latency/timed_blocks.h"
 
 static struct {
-    int cpu, responder; /* -1: not given */
+    int cpu, responder; /* -1: the option is not given */
     size_t line_bytes;
     struct run_options run_options;
 } options = {
@@ -49,7 +50,8 @@ static const struct command_option command_options[] = {
     LATENCY_OPTIONS(options),
 };
 
-/* Refuses options that cannot be measured, and sets the default size of a line. */
+/* Ends the process with an error if the options cannot be measured, and sets the default size of a
+ * line. */
 static void complete_options(void) {
     if (options.cpu < 0 || options.responder < 0)
         refuse("--cpu and --responder are needed, see --help");
@@ -61,24 +63,25 @@ static void complete_options(void) {
         options.line_bytes = cache_line_bytes(options.cpu);
 }
 
-/* Consecutive lines of one page, so that no other address is translated. Consecutive lines hash to
- * different slices: 32 lines meet many of the slices of a large mesh (28 to 60) and are enough for a
- * median and deciles. Two cores of one EPYC with a common L3 take 38 to 66 ns, depending on the
- * line. */
+/* Number of lines. They are consecutive lines of one page, so that the TLB needs only one entry.
+ * The hashes of consecutive lines choose different slices: 32 lines use many of the slices of a
+ * large mesh (28 to 60), and are enough for a median and deciles. A line takes 38 to 66 ns between
+ * two cores of one EPYC with a common L3, depending on the line. */
 enum { LINES = 32 };
 
-/* The line that moves holds one number. Its accesses are relaxed: the number is all that the two
- * threads exchange, and all CPUs see the same order of values of one object. A stronger order would
- * add instructions on arm64 that do not belong to moving a line. */
+/* The line that moves contains one number. Accesses to the number have relaxed memory order,
+ * because the two threads exchange only this number, and all CPUs see the same order of values of
+ * one object. A stronger memory order would add instructions on arm64 that do not belong to moving
+ * a line. */
 typedef _Atomic uint64_t shared_line;
 
-/* The number that tells the responder to end; no answer is this number. */
+/* The number that tells the responder to end; it is different from each answer. */
 #define LAST UINT64_MAX
 /* Bit of the last question of a block and of its answer: the next number will be in the next
  * line. */
 #define NEXT_LINE ((uint64_t)1 << 62)
 
-/* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
+/* Tests compile defects that the checks must find: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
@@ -87,16 +90,18 @@ enum { NO_MUTANT, WRONG_ANSWER, BLOCKS_SHORT, ONE_LINE, MUTANT_ANSWER = 1000 };
 struct state {
     struct mapping mapping;
     struct block_timing *timing;
-    struct histogram *of_line; /* durations of each line's blocks */
+    struct histogram *of_line; /* durations of the blocks of each line */
     pthread_barrier_t all_ready; /* threads sleep here until set-up is done and until the start */
 
-    _Alignas(PADDING_BYTES) uint64_t moves; /* moves requested so far, warm-up included */
+    /* Number of moves requested so far, including the warm-up. */
+    _Alignas(PADDING_BYTES) uint64_t moves;
     uint64_t answered; /* the last right answer, which is the number of moves */
     uint64_t wrong_answers;
-    int line; /* number of the line whose turn it is */
+    int line; /* number of the line that moves now */
 
     _Alignas(PADDING_BYTES) int responder_tid;
-    uint64_t wrong_questions; /* written only at the end, so that no other data move */
+    /* Written only at the end, so that no other data move between the CPUs. */
+    uint64_t wrong_questions;
 };
 
 static shared_line *line_of(const struct state *state, int line) {
@@ -105,8 +110,8 @@ static shared_line *line_of(const struct state *state, int line) {
 
 static int line_after(int line) { return MUTANT == ONE_LINE ? 0 : (line + 1) % LINES; }
 
-/* Neither thread pauses between two reads of the line: on x86, a pause takes as long as many moves
- * of a line. */
+/* The threads read the line without pauses in between, since on x86, a pause takes as long as many
+ * moves of a line. */
 static uint64_t await_change(shared_line *line, uint64_t from) {
     uint64_t seen;
     do
@@ -118,13 +123,14 @@ static uint64_t await_change(shared_line *line, uint64_t from) {
 static void *respond(void *with) {
     struct state *state = with;
     uint64_t mine = 0, from = 0, wrong = 0, seen;
-    uint64_t left[LINES] = {0}; /* the number in each line when the thread left it */
+    uint64_t left[LINES] = {0}; /* the number in each line when the thread stopped using the line */
     int line = 0;
     shared_line *here = line_of(state, line);
     pin_to_cpu(options.responder);
     state->responder_tid = (int)syscall(SYS_gettid);
     pthread_barrier_wait(&state->all_ready); /* set up */
-    pthread_barrier_wait(&state->all_ready); /* started; without a start, the line holds LAST */
+    /* The measurement starts; without a start, the line contains LAST. */
+    pthread_barrier_wait(&state->all_ready);
     while ((seen = await_change(here, from)) != LAST) {
         wrong += (seen & ~NEXT_LINE) != (mine & ~NEXT_LINE) + 1;
         mine = seen + 1 + 2 * (MUTANT == WRONG_ANSWER && (seen & ~NEXT_LINE) > MUTANT_ANSWER);
@@ -141,8 +147,8 @@ static void *respond(void *with) {
     return NULL;
 }
 
-/* A block: moves one line, and then it is the next line's turn. Ends even when all answers are
- * wrong, since any change counts as an answer. */
+/* Runs a block of moves of one line; the next block uses the next line. The block ends even if all
+ * answers are wrong, since any change of the number counts as an answer. */
 static void move_line(void *self, uint64_t moves) {
     struct state *state = self;
     shared_line *line = line_of(state, state->line);
@@ -189,7 +195,7 @@ static enum start wait_until_started(struct state *state) {
     return options.run_options.wait_for_start ? wait_for_start() : START_GO;
 }
 
-/* Each line holds the number of its last block's end, if all lines moved in turn. */
+/* If all lines moved in turn, each line contains the number at the end of its last block. */
 static bool lines_hold_their_numbers(const struct state *state) {
     uint64_t number = state->moves, step = state->timing->accesses_per_block;
     uint64_t blocks = state->timing->all.blocks;
@@ -214,8 +220,8 @@ static int compare_doubles(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Prints each line's median and, over the lines, the first and the last decile. In a run that is
- * too short, lines have no block, and nothing is printed. */
+/* Prints the median of each line and, over all lines, the first and the last decile. If the run was
+ * too short for a block of each line, nothing is printed. */
 static void print_lines(const struct state *state) {
     double median_ns[LINES];
     for (int line = 0; line < LINES; line++) {
@@ -235,7 +241,7 @@ static void print_lines(const struct state *state) {
 static int measure(struct state *state) {
     pthread_t responder;
     for (int line = 0; line < LINES; line++)
-        atomic_store(line_of(state, line), 0); /* the first touch of the page */
+        atomic_store(line_of(state, line), 0); /* the first touch of the page by this thread */
     if (pthread_create(&responder, NULL, respond, state) != 0)
         refuse("the responder's thread cannot be started");
     deliver_stop_signals();

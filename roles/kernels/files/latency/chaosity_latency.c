@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-latency: how long a CPU waits for a load from memory of a given size and place.
+ * chaosity-latency measures how long a CPU waits for a load from memory of a given size and place.
  *
  * One pinned thread follows a chain of dependent loads (pointer_chase.c), which is timed in blocks
  * (timed_blocks.c). Sequence of a run: make the chain, warm up, print ready, wait for the start,
@@ -39,9 +39,9 @@ static struct {
 struct state {
     struct mapping mapping;
     struct chase chase;
-    void **position;   /* the line that the chase has reached; it begins at the first line */
+    void **position;   /* the line that the chase has reached; the chase begins at the first line */
     uint64_t steps;    /* number of steps from the first line to `position` */
-    const char *wrong; /* what a check found wrong; NULL: nothing */
+    const char *wrong; /* the error that a check found; NULL: no error */
     struct block_timing *timing;
     struct timed_work work;
 };
@@ -63,7 +63,8 @@ static const struct command_option command_options[] = {
     LATENCY_OPTIONS(options),
 };
 
-/* Refuses options that cannot be measured, and sets defaults that depend on the CPU. */
+/* Ends the process with an error if the options cannot be measured, and sets defaults that depend
+ * on the CPU. */
 static void complete_options(void) {
     if (options.cpu < 0 || options.bytes == 0)
         refuse("--cpu and --bytes (above 0) are needed, see --help");
@@ -89,7 +90,7 @@ static void link_to_self(void *chase, size_t from, size_t count) {
     chase_link_to_self(chase, from, count);
 }
 
-/* Here the pages are first touched, by the pinned thread that will load from them. */
+/* The pinned thread that will load from the pages touches them first. */
 static void make_chain(struct state *state) {
     struct chase *chase = &state->chase;
     struct array_slice all = {chase->start, chase->line_bytes, 0, chase->lines};
@@ -109,7 +110,8 @@ static void print_ready(const struct state *state) {
     print_build();
 }
 
-/* A defect that the checks must find, for tests: make EXTRA=-DMUTANT=3 (1, 2: pointer_chase.c). */
+/* Tests compile a defect that the checks must find: make EXTRA=-DMUTANT=3 (1 and 2 are in
+ * pointer_chase.c). */
 #ifndef MUTANT
 #define MUTANT 0
 #endif
@@ -119,19 +121,19 @@ static void chase_on(void *self, uint64_t accesses) {
     struct state *state = self;
     state->position = chase_walk(state->position, accesses - (MUTANT == BLOCKS_SHORT));
     state->steps += accesses;
-    /* A condition on the last load, so that the clock is read only after it: arm64 may otherwise
-     * read the clock while the load is under way. */
+    /* This condition on the last load makes the CPU read the clock only after this load; arm64 may
+     * otherwise read the clock while the load is in flight. */
     if (state->position == NULL)
         refuse("the chain is broken: a link is not the address of a line");
 }
 
 static bool warms_all_lines(void) { return options.warmup_bytes >= options.bytes; }
 
-/* Loads lines until the caches hold what they hold in any later turn of the chain (if they replace
- * the line that was not used for the longest time). Without warm-up, lines that set-up left in the
- * caches would make the first turn too fast. Other programs may empty the core's own caches while
- * this one waits for the start; the milliseconds of choose_block_length() fill them again. A whole
- * turn also shows whether the chain is one cycle over all lines. */
+/* Loads lines until the caches contain what they contain in all later turns of the chain (if caches
+ * replace the least recently used line). Without warm-up, lines that the set-up left in the caches
+ * would make the first turn too fast. Other programs may empty the caches of the core while this
+ * program waits for the start; choose_block_length() fills the caches again within milliseconds. A
+ * complete turn also shows whether the chain is one cycle over all lines. */
 static void warm_up(struct state *state) {
     const struct chase *chase = &state->chase;
     if (warms_all_lines()) {
@@ -140,14 +142,15 @@ static void warm_up(struct state *state) {
             state->wrong = "the chain is not one cycle over all lines";
         return;
     }
-    enum { LOOK = 1 << 16 }; /* steps between two checks for a stop signal: a few milliseconds */
+    /* Number of steps between two checks for a stop signal, which take a few milliseconds. */
+    enum { LOOK = 1 << 16 };
     uint64_t left = options.warmup_bytes / chase->line_bytes;
     for (; left > 0 && !stop_requested(); left -= left < LOOK ? left : LOOK)
         chase_on(state, left < LOOK ? left : LOOK);
 }
 
-/* Checks the chain and, where a turn is short, that the chase ended as many steps from the first
- * line as were counted. (For long turns, repeating the steps would take as long as the
+/* Checks the chain. If a turn is short, also checks that the chase ended after the counted number
+ * of steps from the first line. (In a long turn, repeating the steps would take as long as the
  * measurement.) */
 static void check(struct state *state) {
     const struct chase *chase = &state->chase;
@@ -172,7 +175,8 @@ static enum start wait_until_started(struct state *state) {
 static int measure(struct state *state) {
     make_chain(state);
     if (!stop_requested())
-        warm_up(state); /* before the start, since warm-up may take as long as the measurement */
+        /* The warm-up is before the start, since it may take as long as the measurement. */
+        warm_up(state);
     enum start start = wait_until_started(state);
     const char *stopped_by = stopped_by_start(start);
     if (start == START_GO) {

@@ -5,7 +5,7 @@
 #include "common/errors.h"
 #include "common/parse_numbers.h"
 
-/* A line has room for an address and for other data. */
+/* A line is large enough for an address and for other data. */
 static const size_t least_line_bytes = 16;
 
 void set_cpu(void *target, const char *option, const char *text) {

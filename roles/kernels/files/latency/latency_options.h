@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Options that the latency programs share.
+ * Options that both latency programs have.
  */
 #ifndef CHAOSITY_LATENCY_OPTIONS_H
 #define CHAOSITY_LATENCY_OPTIONS_H

@@ -3,7 +3,7 @@
 
 #include "common/start_line_and_signals.h"
 
-/* Defects that the checks must find, for tests: make EXTRA=-DMUTANT=1, ... */
+/* Tests compile defects that the checks must find: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
@@ -18,8 +18,8 @@ void chase_link_to_self(const struct chase *chase, size_t from, size_t count) {
         *line_at(chase, i) = line_at(chase, i);
 }
 
-/* splitmix64 (Sebastiano Vigna, https://prng.di.unimi.it/splitmix64.c, public domain): passes
- * BigCrush, accepts any seed and costs a few instructions. */
+/* The random number generator splitmix64 (Sebastiano Vigna, https://prng.di.unimi.it/splitmix64.c,
+ * public domain) passes the tests of BigCrush, accepts any seed and takes a few instructions. */
 static uint64_t next_random(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -27,9 +27,9 @@ static uint64_t next_random(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* A random number below `bound`, all equally likely: the high half of a product. Products that
- * would make some numbers more likely are rejected (Daniel Lemire, "Fast Random Integer Generation
- * in an Interval", 2019, algorithm 5). */
+/* Returns a random number below `bound`, the high half of a product; all numbers are equally
+ * likely. Products that would make some numbers more likely are rejected (Daniel Lemire, "Fast
+ * Random Integer Generation in an Interval", 2019, algorithm 5). */
 static uint64_t random_below(uint64_t *state, uint64_t bound) {
     unsigned __int128 product = (unsigned __int128)next_random(state) * bound;
     if ((uint64_t)product < bound)
@@ -38,7 +38,7 @@ static uint64_t random_below(uint64_t *state, uint64_t bound) {
     return (uint64_t)(product >> 64);
 }
 
-/* `count` lines of a chase, `stride` lines apart. */
+/* Describes `count` lines of a chase with a distance of `stride` lines. */
 struct some_lines {
     const struct chase *chase;
     size_t first, stride, count;
@@ -54,10 +54,10 @@ static void swap_links(void **one, void **other) {
     *other = link;
 }
 
-/* Sattolo's algorithm: like that of Fisher and Yates, but a line is never exchanged with itself,
- * which gives a single cycle. Nearly every exchange misses all caches and, with small pages, the
- * TLB. So the partners of a batch are drawn and prefetched first, and their misses overlap; current
- * cores can have about 64 in flight. */
+/* Links lines into one cycle by Sattolo's algorithm, which is the algorithm of Fisher and Yates,
+ * except that a line is never exchanged with itself. Nearly every exchange misses all caches and,
+ * with small pages, the TLB. So for a batch of exchanges, the lines are first chosen and
+ * prefetched, so that their misses overlap; current cores can have about 64 misses in flight. */
 static void shuffle_links(const struct some_lines *lines, uint64_t *state) {
     enum { BATCH = 64 };
     void **partner[BATCH];
@@ -85,9 +85,9 @@ void chase_shuffle(const struct chase *chase, size_t block_lines, uint64_t seed)
                       &state);
         blocks++;
     }
-    /* Each block is a cycle now. Its first line is where the chain leaves it: this line gets the
-     * link that the first line of the next block had, so the chain begins a block behind its first
-     * line and ends it there. */
+    /* Each block is a cycle now. The chain leaves a block at its first line, which gets the link
+     * that the first line of the next block had. So the chain enters a block behind the first line
+     * of the block, and ends the block at this first line. */
     if (blocks > 0)
         shuffle_links(&(struct some_lines){chase, 0, block_lines, blocks}, &state);
     if (MUTANT == LINE_LEFT_OUT) {
@@ -103,10 +103,10 @@ void chase_shuffle(const struct chase *chase, size_t block_lines, uint64_t seed)
 #define STEPS_64 STEPS_16 STEPS_16 STEPS_16 STEPS_16
 /* clang-format on */
 
-/* A step is one load from the address that the previous load returned, at least 3 cycles on current
- * cores. Counter and branch do not depend on a load: an out-of-order core executes them while it
- * waits. An in-order core needs about one cycle per iteration of 64 loads, below 1 % even if all
- * loads hit the L1. */
+/* A step is one load from the address that the previous load returned, which takes at least 3
+ * cycles on current cores. The counter and the branch of the loop do not depend on a load, so an
+ * out-of-order core executes them while it waits. An in-order core needs about one more cycle per
+ * iteration of 64 loads, below 1 % even if all loads hit the L1. */
 void **chase_walk(void **line, uint64_t steps) {
     for (uint64_t i = 0; i < steps / CHASE_UNROLL; i++) {
         STEPS_64
@@ -132,7 +132,7 @@ uint64_t chase_steps_to_return(void **line, uint64_t limit) {
 
 bool chase_has_line(const struct chase *chase, const void *line) {
     size_t offset =
-        (size_t)line - (size_t)chase->start; /* huge when `line` lies before the start */
+        (size_t)line - (size_t)chase->start; /* a huge number if `line` lies before the start */
     return offset < chase->lines * chase->line_bytes && offset % chase->line_bytes == 0;
 }
 
@@ -143,7 +143,7 @@ bool chase_is_permutation(const struct chase *chase) {
         if (!chase_has_line(chase, link) || link == line_at(chase, i))
             return false;
         uint64_t index = ((size_t)link - (size_t)chase->start) / chase->line_bytes;
-        sum += i - index; /* modulo 2^64; 0 at the end */
+        sum += i - index; /* modulo 2^64; each result must be 0 at the end */
         exclusive_or ^= i ^ index;
     }
     return sum == 0 && exclusive_or == 0;

@@ -11,21 +11,22 @@
 #include "common/monotonic_clock.h"
 #include "common/start_line_and_signals.h"
 
-/* Shortest block, in clock readings. The clock then costs below 0.25 % of a block when the length
- * is chosen, and still below 1 % if accesses later become four times as fast, which can happen when
- * loads on other cores end. */
+/* Duration of the shortest block, in durations of a clock reading. With this duration, reading the
+ * clock takes below 0.25 % of a block when the length is chosen, and still below 1 % if accesses
+ * later become four times as fast, which can happen when loads on other cores end. */
 static const double shortest_block = 400;
 
-/* Shortest block that a first sample may show, in clock readings. If its median block is shorter,
- * accesses were slow while the length was chosen, such as beside another process on the same core,
- * and the length is doubled. The clock then costs at most 0.5 % of a block. */
+/* Shortest median duration of the blocks in a first sample, in durations of a clock reading. If the
+ * median block is shorter, accesses were slow while the length was chosen, for example because of
+ * another process on the same core, and the length is doubled. So reading the clock takes at most
+ * 0.5 % of a block. */
 static const double shortest_sampled_block = 200;
 
-/* The duration of an undisturbed block is the fastest of TRIES blocks. If another process had the
- * CPU before, the caches are empty, and filling an L2 again takes some milliseconds; a thousand
- * blocks of shortest_block last longer. Where a clock reading is slow (an emulated machine, a clock
- * outside the processor), a thousand blocks would last seconds; then as many blocks as fit into
- * TRIES_NS are used, but at least FEW_TRIES. */
+/* The duration of an undisturbed block is that of the fastest of TRIES blocks. If another process
+ * used the CPU before, the caches are empty, and filling an L2 cache again takes some milliseconds;
+ * a thousand blocks of shortest_block last longer than that. If a clock reading is slow (an
+ * emulated machine, a clock outside the processor), a thousand blocks would last seconds. In this
+ * case, the number of blocks that fit into TRIES_NS is used, but at least FEW_TRIES. */
 enum { TRIES = 1000, FEW_TRIES = 8, TRIES_NS = 12000000 };
 
 static int compare_durations(const void *one, const void *other) {
@@ -33,12 +34,13 @@ static int compare_durations(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-/* Median time between two consecutive readings or, for a clock so coarse that it is 0, the clock's
- * smallest step. */
+/* Returns the median time between two consecutive readings of the clock. If the clock is so coarse
+ * that this time is 0, the function returns the smallest step of the clock. */
 static double timer_cost_ns(void) {
     enum { READINGS = 1001 };
     uint64_t between[READINGS], step = 0;
-    while (step == 0) { /* once, unless a thousand readings take less than a step of the clock */
+    /* The loop runs once, unless a thousand readings take less than a step of the clock. */
+    while (step == 0) {
         for (int i = 0; i < READINGS; i++) {
             uint64_t begin = monotonic_ns();
             between[i] = monotonic_ns() - begin;
@@ -81,7 +83,7 @@ static void histogram_empty(struct histogram *histogram) {
     histogram->blocks = 0;
 }
 
-/* Adds `part` to `whole` and empties it. */
+/* Adds the histogram `part` to `whole` and empties `part`. */
 static void histogram_move(struct histogram *whole, struct histogram *part) {
     if (whole->blocks == 0 || part->lowest < whole->lowest)
         whole->lowest = part->lowest;
@@ -105,7 +107,8 @@ void histogram_print(const struct histogram *histogram, uint64_t accesses_per_bl
     const char *separator = "{";
     for (int bin = histogram->lowest; bin <= histogram->highest; bin++)
         if (histogram->count[bin] > 0) {
-            /* seven digits distinguish all bins, and no number is so long that it gets an exponent
+            /* seven digits distinguish all bins, and no number is so large that it is printed with
+             * an exponent
              */
             printf("%s\"%.7g\":%" PRIu64, separator,
                    bin_centre_ns(bin) / (double)accesses_per_block, histogram->count[bin]);
@@ -165,7 +168,7 @@ static void print_sample(const struct block_timing *timing, struct span span) {
     require_written();
 }
 
-/* Runs blocks until the sample is long enough or the measurement ends. */
+/* Runs blocks of accesses until the sample is long enough or the measurement ends. */
 static struct span take_sample(struct block_timing *timing, uint64_t sample_ns, uint64_t limit_ns) {
     struct span sample = {0}, block;
     do {
@@ -181,7 +184,7 @@ static struct span take_sample(struct block_timing *timing, uint64_t sample_ns, 
     return sample;
 }
 
-/* Doubles the length of a block and drops the sample, whose blocks were too short. */
+/* Doubles the length of a block, and drops the sample because its blocks were too short. */
 static void lengthen_blocks(struct block_timing *timing) {
     histogram_empty(&timing->sample);
     if (timing->work->forget_blocks != NULL)

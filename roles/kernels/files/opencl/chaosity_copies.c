@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-copies: how fast data is copied between pinned memory of the host and an OpenCL device,
- * in one direction or in both at once.
+ * chaosity-copies measures how fast data is copied between pinned memory of the host and an OpenCL
+ * device, in one direction or in both directions at once.
  *
- * Every 50 us, the host asks which copies have ended, and counts them. It sleeps in between, so
- * that it takes no time from a device that is the processor itself.
+ * Every 50 us, the host asks which copies have ended, and counts these copies. The host sleeps in
+ * between, so that it takes no time from a device that is the processor of the host.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -125,8 +125,8 @@ static void require_complete_options(void) {
 static int run(void) {
     require_complete_options();
     struct opencl_device device = open_opencl_device(&options.choice, NULL);
-    /* Memory for the check. All its pages are touched: the kernel shows where they are, even if a
-     * driver hides the pages that it pins. */
+    /* Allocates memory for the check. All pages of this memory are touched, so that the kernel
+     * shows on which nodes they are, even if a driver hides the pages that it pins. */
     size_t bytes = options.copy_bytes > SEEN_BYTES ? options.copy_bytes : SEEN_BYTES;
     uint64_t *piece = malloc(bytes);
     if (piece == NULL)

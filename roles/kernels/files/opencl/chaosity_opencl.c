@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-opencl: memory bandwidth of an OpenCL device, by the multiply-add that document 000 runs
- * on a GPU (section 4): 3 reads and 1 write of matrices of 8192 x 8192 32-bit floats, 1 GiB in all.
+ * chaosity-opencl measures the memory bandwidth of an OpenCL device with the multiply-add that
+ * document 000 runs on a GPU (section 4): 3 reads and 1 write of matrices of 8192 x 8192 32-bit
+ * floats, 1 GiB in all.
  *
- * A sample consists of as many passes as take about --sample-seconds. The device gets all of them
- * at once, so it does not wait for the host between passes. Time is measured on the host, from the
- * request of the first pass to the end of the last: samples follow one another without a gap.
+ * A sample consists of a number of passes that takes about --sample-seconds. The device gets all
+ * passes of a sample at once, so it does not wait for the host between passes. Time is measured on
+ * the host, from the request of the first pass to the end of the last pass; samples follow without
+ * gaps.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -42,10 +44,10 @@ static const struct command_option command_options[] = {
                 "duration of a sample, rounded to whole passes (default 0.05)"),
 };
 
-/* Runs passes until the caches and the device's clock have settled, and returns how many passes
- * take as long as a sample. */
+/* Runs passes until caches and the clock of the device have warmed up, and returns the number of
+ * passes that takes as long as a sample. */
 static uint64_t choose_passes_per_sample(struct matrices *matrices, double sample_seconds) {
-    run_passes(matrices, 1); /* the driver may finish compiling the kernel only now */
+    run_passes(matrices, 1); /* in the first pass, the driver may still compile the kernel */
     for (uint64_t count = 1;; count *= 2) {
         uint64_t began = monotonic_ns();
         run_passes(matrices, count);

@@ -5,25 +5,26 @@
 
 #include "common/errors.h"
 
-/* Defects that the check must find, for tests: make EXTRA=-DMUTANT=1, ... */
+/* Tests compile defects that the check must find: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
 enum { NO_MUTANT, EVERY_PASS_SHORT, ONE_PASS_SHORT, ONE_PASS_MISSING, MUTANT_PASS = 1 };
 
-/* All values are whole numbers below 2^24, which a float holds exactly. So results are equal to the
- * last bit whether or not the device rounds between the product and the sum. The sums rise for
- * CYCLE passes and then fall for as many. */
-#ifndef CYCLE /* tests choose a shorter cycle */
+/* All values are whole numbers below 2^24, which a float represents exactly. So results are equal
+ * to the last bit whether or not the device rounds between the product and the sum. The sums rise
+ * for CYCLE passes and then fall for CYCLE passes. */
+#ifndef CYCLE /* tests compile the program with a shorter cycle */
 #define CYCLE ((uint64_t)1 << 20)
 #endif
 enum { FACTORS = 3, WEIGHTS = 5, SUMS = 1000 };
 _Static_assert(FACTORS * WEIGHTS * CYCLE + SUMS < 1 << 24, "a float would round the sums");
 
-/* Elements of a piece that is read back; such a piece has 16 MiB. */
+/* Number of elements of a piece that is read back; a piece has 16 MiB. */
 enum { PIECE = 1 << 22 };
 
-/* The numbers are those of the enum above. `sum_1` begins with a value that no pass leaves. */
+/* The numbers in the text are those of the enum above. `sum_1` begins with a value that no pass
+ * writes. */
 const char matrix_kernels[] =
     "__kernel void fill(__global float *factor, __global float *weight,\n"
     "                   __global float *sum_0, __global float *sum_1) {\n"
@@ -104,7 +105,8 @@ void run_passes(struct matrices *matrices, uint64_t count) {
     finish(matrices);
 }
 
-/* How often factor * weight was added after so many passes, less how often it was subtracted. */
+/* Returns how often factor * weight was added in a number of passes, minus how often it was
+ * subtracted. */
 static uint64_t times_added(uint64_t passes) {
     uint64_t within = passes % (2 * CYCLE);
     return within < CYCLE ? within : 2 * CYCLE - within;
@@ -127,7 +129,8 @@ static uint64_t wrong_after(const struct matrices *matrices, uint64_t passes) {
 }
 
 uint64_t wrong_elements(const struct matrices *matrices) {
-    /* The last pass, and the pass before it, which wrote the matrix that the last pass read. */
+    /* The matrices that the last pass and the pass before it wrote are compared; the last pass read
+     * the second one. */
     uint64_t wrong = wrong_after(matrices, matrices->passes);
     return matrices->passes > 0 ? wrong + wrong_after(matrices, matrices->passes - 1) : wrong;
 }

@@ -3,8 +3,8 @@
  * Passes of a multiply-add over four matrices in the memory of an OpenCL device.
  *
  * A pass reads three matrices and writes a fourth: out = factor * weight + in. The next pass reads
- * what this pass wrote and writes over what it read, so every element counts the passes, and a pass
- * that left something out is found at the end.
+ * the matrix that this pass wrote, and overwrites the matrix that this pass read. So every element
+ * counts the passes, and a pass that left something out is found at the end.
  */
 #ifndef CHAOSITY_MATRIX_PASSES_H
 #define CHAOSITY_MATRIX_PASSES_H
@@ -16,23 +16,23 @@
 
 enum { MATRICES = 4 };
 
-/* The source of the kernels, for open_opencl_device(). */
+/* The source text of the kernels, for open_opencl_device(). */
 extern const char matrix_kernels[];
 
 struct matrices {
     const struct opencl_device *device;
-    size_t elements; /* 32-bit floats of each matrix, a multiple of VECTOR */
+    size_t elements; /* number of 32-bit floats in each matrix, a multiple of VECTOR */
     cl_mem factor, weight, sum[2];
     cl_kernel multiply_add;
     uint64_t passes; /* number of passes done so far */
-    float *readback; /* on the host, for the check */
+    float *readback; /* memory on the host, for the check */
 };
 
-/* Elements that a work item computes. */
+/* Number of elements that a work item computes. */
 enum { VECTOR = 4 };
 
-/* Allocates the matrices and lets the device fill them. Refuses when the device has too little
- * memory. */
+/* Allocates the matrices and lets the device fill them. If the device has too little memory, the
+ * process ends with an error. */
 struct matrices new_matrices(const struct opencl_device *device, size_t elements);
 void free_matrices(const struct matrices *matrices);
 

@@ -11,10 +11,11 @@
 
 #include "common/errors.h"
 
-/* Upper limits: no machine has more devices, and further platforms and devices are left out. */
+/* Upper limits, which no machine reaches; platforms and devices beyond these limits are left
+ * out. */
 enum { MOST_DEVICES = 256, LOG_BYTES = 300, SLOT_BYTES = 48 };
 
-/* Keys of newer versions and of extensions, which older headers lack: OpenCL 2.0,
+/* Keys of newer versions of OpenCL and of extensions, which older headers lack: OpenCL 2.0,
  * cl_khr_device_uuid, cl_khr_pci_bus_info, cl_nv_device_attribute_query,
  * cl_amd_device_attribute_query. */
 enum {
@@ -30,8 +31,9 @@ enum { SVM_COARSE_GRAIN = 1, SVM_FINE_GRAIN = 2, SVM_FINE_GRAIN_SYSTEM = 4, UUID
 
 struct listed_device {
     cl_device_id id;
-    cl_uint platform_number, number; /* numbers that this loader gives */
-    uint64_t twin;                   /* number among the devices with the same two names */
+    cl_uint platform_number, number; /* numbers that the loader gives the platform and the device */
+    /* Number among the devices with the same names of platform and device. */
+    uint64_t twin;
     char platform[OPENCL_NAME_BYTES], name[OPENCL_NAME_BYTES], slot[SLOT_BYTES];
 };
 
@@ -48,7 +50,8 @@ void require_opencl(cl_int status, const char *what) {
         refuse("%s: OpenCL error %d", what, status);
 }
 
-/* Bytes of the UTF-8 character at `text`; 0 if there is no such character. */
+/* Returns the bytes of the UTF-8 character at `text`; 0 if `text` begins with no UTF-8
+ * character. */
 static size_t utf8_length(const char *text) {
     unsigned char first = (unsigned char)*text;
     size_t length = first < 0x80   ? 1
@@ -79,7 +82,7 @@ static void trim(char *text) {
     text[end - begin] = '\0';
 }
 
-/* Reads a fact of exactly this size; returns whether the driver tells it. */
+/* Reads a fact that has exactly `bytes` bytes; returns whether the driver reports this fact. */
 static bool read_fact(cl_device_id id, cl_uint key, size_t bytes, void *to) {
     size_t got = 0;
     return clGetDeviceInfo(id, key, bytes, to, &got) == CL_SUCCESS && got == bytes;
@@ -93,10 +96,13 @@ static bool read_text(cl_device_id id, cl_uint key, char text[OPENCL_NAME_BYTES]
     return true;
 }
 
-/* The PCI address as the kernel writes it; empty if the driver does not tell it. */
+/* Writes the PCI address in the form of the Linux kernel; the text is empty if the driver does not
+ * report the address. */
 static void read_slot(cl_device_id id, char slot[SLOT_BYTES]) {
-    cl_uint khr[4], bus, function, domain = 0; /* khr: domain, bus, device, function */
-    unsigned char amd[24]; /* 32-bit type; at the end bus, device, function */
+    /* Fields of cl_khr_pci_bus_info: domain, bus, device, function. */
+    cl_uint khr[4], bus, function, domain = 0;
+    /* AMD's struct begins with a 32-bit type and ends with bus, device and function. */
+    unsigned char amd[24];
     slot[0] = '\0';
     if (read_fact(id, PCI_BUS_INFO_KHR, sizeof khr, khr)) {
         snprintf(slot, SLOT_BYTES, "%04x:%02x:%02x.%x", khr[0], khr[1], khr[2], khr[3]);
@@ -136,7 +142,7 @@ static void list_platform(cl_platform_id platform, cl_uint platform_number) {
 static void list_devices(void) {
     cl_platform_id found[MOST_DEVICES];
     cl_uint count = 0;
-    /* Without a platform the loader returns an error. */
+    /* The loader returns an error if it finds no platform. */
     if (clGetPlatformIDs(MOST_DEVICES, found, &count) != CL_SUCCESS)
         count = 0;
     for (cl_uint i = 0; i < count && i < MOST_DEVICES; i++)
@@ -169,7 +175,7 @@ static const char *device_type(cl_device_id id) {
                                                       : "other";
 }
 
-/* Name of the finest sharing of memory by host and device. */
+/* Returns the name of the finest way in which host and device share memory. */
 static const char *shared_virtual_memory(cl_device_id id) {
     cl_ulong can;
     if (!read_fact(id, SVM_CAPABILITIES, sizeof can, &can))
@@ -220,7 +226,8 @@ static void print_device(const struct listed_device *device) {
 
 void print_opencl_devices(void) {
     Dl_info loader = {0};
-    /* dlsym(), because the address of the function itself can be within this program. */
+    /* dlsym() gives the address, because the address of the function in C can be in this program
+     * instead of the loader. */
     void *function = dlsym(RTLD_DEFAULT, "clGetPlatformIDs");
     list_devices();
     printf("{");

@@ -10,21 +10,22 @@
 #include "common/errors.h"
 #include "common/monotonic_clock.h"
 
-/* Defects that the check must find, for tests: make EXTRA=-DMUTANT=1, ... */
+/* Tests compile defects that the check must find: make EXTRA=-DMUTANT=1, ... */
 #ifndef MUTANT
 #define MUTANT NO_MUTANT
 #endif
 enum { NO_MUTANT, EVERY_COPY_SHORT, LATER_COPIES_SHORT, LINE_BYTES = 64 };
 
-/* Longest wait for the copies in flight at the end, which take milliseconds. */
+/* Longest wait, at the end, for the copies in flight, which take milliseconds. */
 static const uint64_t longest_wait_ns = 10ull * 1000 * 1000 * 1000;
-enum { STAMPS = 3, PAGE_STEP = 256 }; /* the node of each 256th page is checked: one page per MiB */
+/* The node of each 256th page is checked, which is one page per MiB. */
+enum { STAMPS = 3, PAGE_STEP = 256 };
 
 static size_t piece_words(const struct copies *copies) {
     return copies->piece_bytes / sizeof(uint64_t);
 }
 
-/* The word that is copied, different for each direction. */
+/* Returns the content of a word that is copied; the contents are different for each direction. */
 static uint64_t word_at(const struct copies *copies, size_t i) {
     return (2 * i + copies->to_device) * 0x9e3779b97f4a7c15ull + 1;
 }
@@ -33,7 +34,7 @@ static size_t stamp_at(const struct copies *copies, size_t piece, int stamp) {
     return piece * piece_words(copies) + (piece_words(copies) - 1) * (size_t)stamp / (STAMPS - 1);
 }
 
-/* The pass that copied a piece last, counted from 1; 0: none. */
+/* Returns the number, from 1, of the pass that copied a piece last; 0 if no pass did. */
 static uint64_t last_pass(const struct copies *copies, size_t piece) {
     return (copies->begun + copies->pieces - 1 - piece) / copies->pieces;
 }
@@ -61,7 +62,7 @@ static void begin_copy(struct copies *copies) {
     require_opencl(clFlush(copies->queue), "a copy cannot be started");
 }
 
-/* Whether the oldest copy in flight has ended; if it has, its piece is checked. */
+/* Returns whether the oldest copy in flight has ended; if it has ended, its piece is checked. */
 static bool end_copy(struct copies *copies) {
     cl_event event = copies->events[copies->ended % MOST_IN_FLIGHT];
     cl_int state;
@@ -121,14 +122,15 @@ struct copies new_copies(const struct opencl_device *device, int queue, bool to_
         .pieces = bytes / piece_bytes,
     };
     cl_int status;
-    /* Drivers pin the memory that they allocate for the host themselves. */
+    /* The driver allocates the memory of the host, because drivers pin the memory that they
+     * allocate. */
     copies.pinned = new_opencl_buffer(device, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, bytes,
                                       "a pinned buffer");
     copies.remote = new_opencl_buffer(device, CL_MEM_READ_WRITE, bytes, "a buffer");
     copies.words = clEnqueueMapBuffer(copies.queue, copies.pinned, CL_TRUE,
                                       CL_MAP_READ | CL_MAP_WRITE, 0, bytes, 0, NULL, NULL, &status);
     require_opencl(status, "pinned memory cannot be mapped");
-    /* The side that gets the copies begins with zeros. */
+    /* The side that receives the copies begins with zeros. */
     fill(&copies, !to_device);
     status = clEnqueueWriteBuffer(copies.queue, copies.remote, CL_TRUE, 0, bytes, copies.words, 0,
                                   NULL, NULL);
@@ -185,7 +187,7 @@ uint64_t pages_on_nodes(const struct copies *copies, struct index_list nodes) {
         int node = -1;
         bool wanted = nodes.count == 0;
         if (syscall(SYS_move_pages, 0, 1ul, &page, NULL, &node, 0) != 0 || node < 0)
-            continue; /* the driver's own pages, or a kernel without NUMA */
+            continue; /* the pages are hidden by the driver, or the kernel has no NUMA */
         for (int i = 0; i < nodes.count; i++)
             wanted |= nodes.index[i] == node;
         if (!wanted)

@@ -3,9 +3,10 @@
  * Copies in one direction between pinned memory of the host and the memory of an OpenCL device.
  *
  * A buffer is copied piece by piece, again and again, and a few copies are always in flight, so the
- * device does not wait for the host. Every copy is recognisable: before a copy to the device, three
- * words of its piece become the number of the pass; before a copy from the device, three words of
- * the host's piece are overwritten, and the copy has to restore them.
+ * device does not wait for the host. Every copy changes data, so that a missing copy is found:
+ * before a copy to the device, three words of its piece become the number of the pass; before a
+ * copy from the device, three words of the host's piece are overwritten, and the copy has to
+ * restore these words.
  */
 #ifndef CHAOSITY_PINNED_COPIES_H
 #define CHAOSITY_PINNED_COPIES_H
@@ -24,11 +25,12 @@ struct copies {
     cl_command_queue queue;
     bool to_device;
     size_t piece_bytes, pieces;
-    cl_mem pinned, remote; /* the host's buffer, which the driver allocates, and the device's */
-    uint64_t *words;       /* of the host's buffer */
+    /* The buffer on the host, which the driver allocates, and the buffer on the device. */
+    cl_mem pinned, remote;
+    uint64_t *words;       /* address of the buffer on the host */
     cl_event events[MOST_IN_FLIGHT];
-    uint64_t begun, ended; /* copies, since the start */
-    uint64_t wrong;        /* words that copies from the device did not restore */
+    uint64_t begun, ended; /* number of copies since the start */
+    uint64_t wrong;        /* number of words that copies from the device did not restore */
 };
 
 /* Allocates both buffers, fills them with different contents and copies each piece once. */
@@ -36,17 +38,20 @@ struct copies new_copies(const struct opencl_device *device, int queue, bool to_
                          size_t bytes, size_t piece_bytes);
 void free_copies(const struct copies *copies);
 
-/* Keeps copies in flight; returns how many have ended since the last call. Does not wait. */
+/* Starts copies, so that some are always in flight; returns how many copies have ended since the
+ * last call. The function does not wait. */
 uint64_t go_on_copying(struct copies *copies);
 
-/* Waits for the copies in flight. Refuses when a copy does not end for some seconds. */
+/* Waits for the copies in flight. If a copy does not end for some seconds, the process ends with an
+ * error. */
 void stop_copying(struct copies *copies);
 
-/* Reads all pieces, those on the device into `piece`; returns how many words are wrong. */
+/* Reads all pieces, pieces on the device into `piece`; returns how many words are wrong. */
 uint64_t wrong_words(const struct copies *copies, uint64_t *piece);
 
-/* Number of the host's pages whose node the kernel shows; drivers may hide their pages. Refuses
- * when such a page lies on another node than `nodes`, unless that list is empty. */
+/* Returns the number of pages of the host whose node the kernel shows; drivers may hide pages. If
+ * one of these pages lies on another node than `nodes`, the process ends with an error, unless
+ * `nodes` is empty. */
 uint64_t pages_on_nodes(const struct copies *copies, struct index_list nodes);
 
 #endif

@@ -3,10 +3,11 @@
 
 #include <stdbool.h>
 
-/* Larger than all pattern values, and different from pass to pass. */
+/* Returns the mark of a pass, which is larger than all pattern values, and different from pass to
+ * pass. */
 static double mark_of(uint64_t pass) { return 64 + (double)(pass % CYCLE); }
 
-/* Expected content of the written array: constant + of_b * b + of_c * c. */
+/* The expected content of the written array is constant + of_b * b + of_c * c. */
 struct linear_form {
     double constant, of_b, of_c;
 };
@@ -18,7 +19,7 @@ static struct linear_form expected_form(enum operation operation, double scalar)
     case SCALE: return (struct linear_form){0, scalar, 0};
     case ADD: return (struct linear_form){0, 1, 1};
     case TRIAD: return (struct linear_form){0, 1, scalar};
-    case READ: break; /* writes nothing */
+    case READ: break; /* the kernel `read` writes nothing */
     }
     return (struct linear_form){never_written, 0, 0};
 }
@@ -27,7 +28,7 @@ static inline double value_of(struct linear_form form, double b, double c) {
     return form.constant + form.of_b * b + form.of_c * c;
 }
 
-/* The array that holds the marks: the first array that is read (fill has none). */
+/* Returns the array that contains the marks: the first array that is read (fill reads no array). */
 static int marked_array(enum operation operation) { return operation == READ ? 0 : 1; }
 
 enum { MARKS = 2 };
@@ -64,7 +65,7 @@ static double run_stream(const struct stream *stream, const struct part *part, u
     double sum = stream->run[chosen_isa](part->array[0], part->array[1], part->array[2], elements,
                                          scalar_of(pass));
     if (stream->non_temporal)
-        drain_stores(); /* data count as moved when they are in memory */
+        drain_stores(); /* data only count as moved when they are in memory */
     if (MUTANT == CORRUPTED)
         part->array[0][elements / 2] = mutated(part->array[0][elements / 2], pass);
     return sum;
@@ -98,8 +99,8 @@ void run_pass(const struct stream *stream, const struct part *part, uint64_t pas
 }
 
 /* Compares a piece of one array with constant + of_b * pattern of b + of_c * pattern of c, where
- * the patterns begin at element `source`. The first loop only counts, so compilers can use vector
- * instructions; the second records each wrong value. */
+ * the patterns begin at element `source`. The first loop only counts wrong values, so that
+ * compilers can use vector instructions; the second loop records each wrong value. */
 static void check_array(const struct part *part, int array, const struct piece *piece,
                         struct linear_form form, int b, int c, struct verdict *verdict) {
     const double *values = part->array[array] + piece->from;
@@ -112,7 +113,8 @@ static void check_array(const struct part *part, int array, const struct piece *
 }
 
 void check_sources(const struct stream *stream, const struct part *part, struct verdict *verdict) {
-    const struct linear_form as_written = {0, 1, 0}; /* 1 * b, where b is the array itself */
+    /* The expected content is 1 * b, where b is the array itself. */
+    const struct linear_form as_written = {0, 1, 0};
     const struct piece whole = {.count = part->elements};
     for (int array = stream->operation == READ ? 0 : 1; array < stream->arrays; array++)
         check_array(part, array, &whole, as_written, array, array, verdict);
@@ -127,8 +129,8 @@ void check_contents(const struct stream *stream, const struct part *part, uint64
     struct linear_form form = {never_written, 0, 0};
     if (passes > 0) {
         form = expected_form(stream->operation, scalar_of(passes - 1));
-        /* Elements with the last pass's marks hold results of the marks, which were checked after
-         * that pass. Replace them with the results without marks. */
+        /* Elements with marks of the last pass contain results of the marks, which were checked
+         * after this pass. They are replaced by the results without marks. */
         size_t position[MARKS];
         mark_positions(part, passes - 1, position);
         for (int i = 0; i < MARKS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One run of a bandwidth kernel in whole passes over its arrays.
+ * One run of a bandwidth kernel in complete passes over its arrays.
  */
 #ifndef CHAOSITY_BANDWIDTH_RUN_H
 #define CHAOSITY_BANDWIDTH_RUN_H
@@ -16,7 +16,7 @@ struct bandwidth_options {
     uint64_t warmup_passes;
 };
 
-/* The passes of a kernel over mapped arrays, without warm-up. */
+/* Returns the passes of a kernel over mapped arrays, without warm-up. */
 struct passes passes_over(struct arrays *arrays);
 
 /* Runs the kernel and prints the ready, sample and done lines. Returns the exit code. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-bandwidth: the memory bandwidth that a set of PUs gets from a set of memory nodes.
+ * chaosity-bandwidth measures the memory bandwidth that a set of PUs gets from a set of memory
+ * nodes.
  *
- * A variant of STREAM (John D. McCalpin) in own code, with the same four kernels and the same way
- * to count bytes. Differences: one kernel per run, a time limit instead of a number of passes,
- * samples with time stamps so that programs that run together can be compared over the same window,
- * whole numbers as contents so that the check is exact, placement by system calls, and kernels with
- * non-temporal stores. Results must be labelled "variant of STREAM".
+ * The program is a variant of STREAM (John D. McCalpin) with other code, but with the same four
+ * kernels and the same way to count bytes. The differences are: one kernel per run, a time limit
+ * instead of a number of passes, samples with time stamps so that programs that run together can be
+ * compared over the same window, whole numbers as contents so that the check is exact, placement by
+ * system calls, and kernels with non-temporal stores. Results must be labelled "variant of STREAM".
  *
- * The kernels are in stream_kernels.c, their check in array_validation.c, the threads in thread_team.c
- * and the sequence of a run in timed_passes.c.
+ * The code for the kernels is in stream_kernels.c, for their check in array_validation.c, for
+ * threads in thread_team.c, and for the sequence of a run in timed_passes.c.
  */
 #include <stdint.h>
 #include <stdio.h>

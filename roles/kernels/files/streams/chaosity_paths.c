@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-paths: the bandwidth that a set of PUs gets from each of several memory nodes while all
- * paths to them are busy.
+ * chaosity-paths measures the bandwidth that a set of PUs gets from each of several memory nodes
+ * while all paths to these nodes are busy.
  *
- * This is the reference program for weights of page placement: when it runs on every worker node at
- * once, a node's rate is what this worker gets from it under full contention.
+ * chaosity-paths is the reference program for weights of page placement: if it runs on every worker
+ * node at once, the rate of a node is the bandwidth that this worker gets from the node under full
+ * contention.
  *
- * The sequence of a run is in round_robin_reads.c, the threads are in thread_team.c.
+ * The code for the sequence of a run is in round_robin_reads.c, for threads in thread_team.c.
  */
 #include "common/command_line.h"
 #include "common/cpu_lists_and_pinning.h"

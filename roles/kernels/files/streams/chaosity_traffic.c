@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-traffic: memory traffic at a chosen share of the highest rate that a set of PUs reaches,
- * to run beside a program whose latency under load is measured.
+ * chaosity-traffic makes memory traffic at a chosen share of the highest rate that a set of PUs
+ * reaches. It runs beside a program whose latency under load is measured.
  *
- * The sequence of a run and the limited rate are in limited_rate_traffic.c, the threads in
- * thread_team.c, the kernels in stream_kernels.c and their check in array_validation.c.
+ * The code for the sequence of a run and for the limited rate is in limited_rate_traffic.c, for
+ * threads in thread_team.c, for the kernels in stream_kernels.c, and for their check in
+ * array_validation.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,8 @@ static struct traffic_options options = {
     .peak_seconds = 0.2,
 };
 
-/* The stream kernel of a traffic kernel; its `run` is NULL where the instruction set has no
- * non-temporal store. */
+/* Returns the stream kernel of a traffic kernel; `run` is NULL for instruction sets without
+ * non-temporal stores. */
 static const struct stream *stream_of(const struct traffic_kernel *kernel) {
     int i = 0;
     while (strcmp(streams[i].name, kernel->name) != 0)

@@ -6,7 +6,7 @@
 
 void record_difference(double got, double wanted, struct verdict *verdict) {
     double error = fabs(got - wanted) / fabs(wanted);
-    if (!(error < DBL_MAX)) /* not a number, or infinite: JSON has neither */
+    if (!(error < DBL_MAX)) /* the error is not a number or infinite; JSON has neither of the two */
         error = DBL_MAX;
     verdict->max_relative_error = fmax(verdict->max_relative_error, error);
     verdict->wrong++;

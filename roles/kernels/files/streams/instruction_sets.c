@@ -15,20 +15,21 @@
 
 #include "streams/stream_kernels.h"
 
-/* Whether this CPU has SVE with vectors of 16, 32 or 64 bytes. These divide a cache line, so parts
- * of arrays are whole vectors. All SVE processors of today have them. */
+/* Returns whether this CPU has SVE with vectors of 16, 32 or 64 bytes. These lengths divide a cache
+ * line, so that a part of an array consists of complete vectors. All SVE processors of today have
+ * one of these lengths. */
 static bool cpu_has_sve(void) {
     return (getauxval(AT_HWCAP) & HWCAP_SVE) != 0 &&
            LINE_BYTES % (prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK) == 0;
 }
 #endif
 
-/* Number of turns of each set in the trial. With three sets, a turn takes 2 ms: some CPUs keep a
- * lower clock for 0.7 ms after AVX-512. */
+/* Number of turns of each instruction set in the trial. With three instruction sets, a turn takes 2
+ * ms, since some CPUs keep a lower clock for 0.7 ms after AVX-512. */
 enum { TURNS = 8 };
 
-/* A wider set is chosen if it is slower by less than this share, so that noise seldom changes the
- * choice between equally fast sets from run to run. */
+/* A wider instruction set is chosen if it is slower by less than this share, so that noise seldom
+ * changes the choice between equally fast instruction sets from run to run. */
 static const double equal_share = 0.02;
 
 #define ISA_TEXT(isa, argument) #isa,
@@ -37,7 +38,8 @@ static bool fixed;
 static double rates[ISAS]; /* bytes per second in the trial; 0: no trial */
 int chosen_isa;
 
-/* Whether this CPU has the features that the Makefile's FLAGS_* enable for a set. */
+/* Returns whether this CPU has the features that FLAGS_* of the Makefile enable for an instruction
+ * set. */
 static bool cpu_has(int isa) {
 #if defined __x86_64__
     if (isa == ISA_avx512)

@@ -31,53 +31,59 @@
 #include "streams/thread_team.h"
 
 const struct traffic_kernel traffic_kernels[] = {
-    {"read", 1, 0},    /* reads only */
-    {"copy", 2, 1},    /* read, fetch and write: ordinary stores */
-    {"add_nt", 2, 1},  /* two reads and a write: non-temporal stores */
-    {"fill", 1, 1},    /* fetch and write: ordinary stores */
-    {"copy_nt", 1, 1}, /* read and write: non-temporal stores */
+    {"read", 1, 0},    /* only reads */
+    {"copy", 2, 1},    /* reads, fetches and writes: ordinary stores */
+    {"add_nt", 2, 1},  /* two reads for each write: non-temporal stores */
+    {"fill", 1, 1},    /* fetches and writes: ordinary stores */
+    {"copy_nt", 1, 1}, /* reads and writes: non-temporal stores */
 };
 const int traffic_kernel_count = sizeof traffic_kernels / sizeof traffic_kernels[0];
 
-/* Bytes of a chunk in all arrays. A core moves it in one or two microseconds: short enough for an
- * even rate, and long enough that the overhead per chunk, mainly a clock reading, is a few per cent
- * at most. */
+/* Bytes of a chunk in all arrays. A core moves a chunk in one or two microseconds, which is short
+ * enough for an even rate, and long enough that the overhead per chunk, mainly a clock reading, is
+ * a few per cent at most. */
 enum { CHUNK_BYTES = 16 * 1024 };
 
-/* At full speed the leader reads the clock once per this many chunks, because a reading waits for
- * all earlier loads. The other threads do not read the clock. */
+/* Number of chunks after which the leader reads the clock at full speed. The leader does not read
+ * it after each chunk, because a reading waits for all earlier loads. The other threads do not read
+ * the clock. */
 enum { CHUNKS_A_LOOK = 16 };
 
-/* Chunks between two checks of non-temporal stores. Such stores fetch nothing, so reading what they
- * will overwrite is extra traffic that is not counted. With one line per this many chunks, this
- * traffic is below 0.01 %. */
+/* Number of chunks between two checks of non-temporal stores. Non-temporal stores fetch nothing, so
+ * reading what they will overwrite is extra traffic that is not counted. If only one line per 64
+ * chunks is checked, this extra traffic is below 0.01 %. */
 enum { CHUNKS_A_CHECK_NT = 64 };
 
-/* Number of chunks that are timed together at the peak, so that clock readings cost almost nothing,
- * and number of such times that are kept: about the last 0.1 s, sorted in less than 100 us. */
+/* Number of chunks that are timed together at the peak, so that clock readings take almost no time,
+ * and number of times that are kept. The kept times are from about the last 0.1 s, and are sorted
+ * in less than 100 us. */
 enum { CHUNKS_A_TIME = 64, TIMES = 1024 };
 
 enum phase { WARM_UP, PEAK, MEASURED, STOP, PHASES };
 
 struct note {
-    uint64_t ns, chunks; /* when a thread saw a phase begin, and its chunks until then */
+    uint64_t ns, chunks; /* time when a thread saw that a phase began, and its chunks until then */
 };
 
 struct thread {
     _Alignas(PADDING_BYTES) atomic_uint_fast64_t chunks; /* number of chunks done since the start */
-    size_t chunk;   /* index of the next chunk in the part */
-    uint64_t visit; /* number of earlier visits to this chunk */
+    size_t chunk;   /* index of the next chunk in the thread's part */
+    uint64_t visit; /* number of earlier visits to the next chunk */
     struct member *member;
     const struct part *part;
     size_t chunks_a_pass;
-    uint64_t sum; /* of all elements that `read` has read; overflows like the expected sum */
-    uint64_t slot_ns, period_ns; /* when the next chunk may begin; period 0: at once */
+    /* Sum of all elements that `read` has read; it overflows in the same way as the expected
+     * sum. */
+    uint64_t sum;
+    /* Time when the next chunk may begin; if the period is 0, it may begin at once. */
+    uint64_t slot_ns, period_ns;
     struct note seen[PHASES];
-    uint64_t timed_ns; /* last clock reading at the peak, or 0 */
+    uint64_t timed_ns; /* time of the last clock reading at the peak, or 0 */
     double times_ns[TIMES];
-    size_t times; /* number of times measured; the last TIMES of them are kept */
+    size_t times; /* number of measured times; the last TIMES of them are kept */
     int index;
-    uint64_t chunks_before_peak; /* this thread's chunks when the leader began the peak */
+    /* Number of chunks of this thread when the leader began the peak. */
+    uint64_t chunks_before_peak;
 };
 
 struct state {
@@ -87,12 +93,12 @@ struct state {
     size_t chunk_elements;
     struct thread *threads;
     struct spin_barrier
-        start; /* all threads begin within the time that a cache line takes to move */
+        start; /* all threads begin within the time that a cache line takes to move between cores */
     uint64_t sample_ns,
-        sample_lines; /* begin of the current sample, in time and in lines of an array */
+        sample_lines; /* start of the current sample, in time and in lines of an array */
     uint64_t first_lines, first_chunks, limit_ns;
     _Alignas(PADDING_BYTES) _Atomic enum phase
-        phase; /* on a cache line of its own, since all threads read it */
+        phase; /* this variable has a separate cache line, since all threads read it */
 };
 
 static enum phase phase_of(const struct state *state) {
@@ -107,8 +113,8 @@ static uint64_t chunks_of(const struct thread *thread) {
     return atomic_load_explicit(&thread->chunks, memory_order_relaxed);
 }
 
-/* Number of lines of an array in this many chunks of a thread's part. All chunks have the same
- * length except the last chunk of the part. */
+/* Returns the number of lines of an array in a number of chunks of a thread's part. All chunks have
+ * the same length, except the last chunk of the part. */
 static uint64_t lines_in(const struct state *state, const struct thread *thread, uint64_t chunks) {
     uint64_t whole = chunks / thread->chunks_a_pass, rest = chunks % thread->chunks_a_pass;
     return (whole * thread->part->elements + rest * state->chunk_elements) / LINE_DOUBLES;
@@ -133,21 +139,21 @@ static struct progress progress_of(const struct state *state) {
     return sum;
 }
 
-/* A chunk of a part for a given visit. Odd visits read the next chunk's source elements, so that
- * the results of copy and add differ from visit to visit. */
+/* Returns a chunk of a part for a given visit. Odd visits read the source elements of the next
+ * chunk, so that the results of copy and add differ from visit to visit. */
 static struct piece piece_of(const struct state *state, const struct thread *thread, size_t chunk,
                              uint64_t visit) {
     size_t length = state->chunk_elements, elements = thread->part->elements;
     struct piece piece = {.from = chunk * length, .visit = visit};
     piece.count = elements - piece.from < length ? elements - piece.from : length;
     piece.source = visit % 2 == 0 ? piece.from : (chunk + 1) % thread->chunks_a_pass * length;
-    if (piece.source > elements - piece.count) /* the next chunk is the short one */
+    if (piece.source > elements - piece.count) /* the next chunk is the shorter last chunk */
         piece.source = elements - piece.count;
     return piece;
 }
 
-/* Checks, before a chunk is overwritten, that it holds the result of the visit before. One element
- * is checked, a different one each time. */
+/* Checks, before a chunk is overwritten, that it contains the result of the visit before. Each
+ * time, one element is checked, a different one than before. */
 static void check_former_visit(const struct state *state, struct thread *thread) {
     const struct stream *stream = state->arrays.stream;
     if (stream->operation == READ ||
@@ -180,7 +186,7 @@ static void run_chunk(const struct state *state, struct thread *thread) {
         thread->chunk = 0;
         thread->visit++;
     }
-    /* a plain store instead of an atomic addition, since only this thread writes it */
+    /* a plain store instead of an atomic addition, since only this thread writes the count */
     atomic_store_explicit(&thread->chunks, chunks_of(thread) + 1, memory_order_relaxed);
 }
 
@@ -218,27 +224,29 @@ static int compare_times(const void *left, const void *right) {
     return (one > other) - (one < other);
 }
 
-/* Duration of a chunk of this thread at the peak, in ns. */
+/* Returns the duration of a chunk of this thread at the peak, in ns. */
 static double chunk_ns_of(struct thread *thread) {
     const struct note *peak = &thread->seen[PEAK], *end = &thread->seen[MEASURED];
-    if (thread->times == 0) /* very short peak: use the mean */
+    if (thread->times == 0) /* the peak was very short, so the mean is used */
         return (double)(end->ns - peak->ns) / (double)(end->chunks - peak->chunks);
     size_t kept = thread->times < TIMES ? thread->times : TIMES;
     qsort(thread->times_ns, kept, sizeof thread->times_ns[0], compare_times);
     return thread->times_ns[kept / 2] / CHUNKS_A_TIME;
 }
 
-/* Sets the length of a thread's slots after its peak rate was measured. */
+/* Sets the length of a thread's time slots after the peak rate of the thread was measured. */
 static void set_pace(const struct state *state, struct thread *thread) {
     if (state->options->share == 100)
         return;
     thread->period_ns = (uint64_t)fmax(chunk_ns_of(thread) * 100 / state->options->share, 1);
-    /* Threads begin at different times within a period; together they would make bursts. */
+    /* Threads begin at different times within a period, because threads that begin together would
+     * make bursts. */
     uint64_t index = (uint64_t)thread->index, threads = (uint64_t)state->team.cpus.count;
     thread->slot_ns = monotonic_ns() + thread->period_ns * index / threads;
 }
 
-/* Waits until the next chunk may begin. Returns false if the measurement ends before. */
+/* Waits until the next chunk may begin. Returns false if the measurement ends before the chunk
+ * begins. */
 static bool wait_for_slot(const struct state *state, struct thread *thread) {
     if (thread->period_ns == 0)
         return true;
@@ -269,8 +277,9 @@ static void begin_peak(struct state *state) {
     set_phase(state, PEAK);
 }
 
-/* Whether every thread has moved chunks since the peak began. Without chunks there is no peak rate,
- * however short the peak is and however few CPUs other programs leave. */
+/* Returns whether every thread has moved chunks since the peak began. Without chunks, a thread has
+ * no peak rate. So the peak lasts until this is true, even if it should be short and other programs
+ * use most CPUs. */
 static bool all_have_moved(const struct state *state) {
     for (int i = 0; i < state->team.cpus.count; i++)
         if (chunks_of(&state->threads[i]) < state->threads[i].chunks_before_peak + CHUNKS_A_LOOK)
@@ -288,7 +297,7 @@ static void begin_samples(struct state *state, uint64_t now) {
     set_phase(state, MEASURED);
 }
 
-/* The leader runs this between two of its chunks. */
+/* The leader runs this function between two of its chunks. */
 static void lead(struct state *state) {
     const struct traffic_options *options = state->options;
     const struct thread *leader = &state->threads[0];
@@ -316,7 +325,7 @@ static void lead(struct state *state) {
 }
 
 static void note(struct thread *thread, enum phase phase) {
-    drain_stores(); /* then all counted data have been moved */
+    drain_stores(); /* when this fence ends, all counted data have been moved */
     thread->seen[phase] = (struct note){monotonic_ns(), chunks_of(thread)};
 }
 
@@ -365,7 +374,7 @@ static void print_ready(const void *self) {
     print_build();
 }
 
-/* Time between the first and the last thread that saw a phase begin, in ns. */
+/* Returns the time between the first and the last thread that saw that a phase began, in ns. */
 static uint64_t spread_ns(const struct state *state, enum phase phase) {
     uint64_t first = UINT64_MAX, last = 0;
     for (int i = 0; i < state->team.cpus.count; i++) {
@@ -376,8 +385,8 @@ static uint64_t spread_ns(const struct state *state, enum phase phase) {
     return last - first;
 }
 
-/* Bytes per second of all threads at full speed; 0 when a stop came before the measurement of
- * it. */
+/* Returns the bytes per second of all threads at full speed; 0 if a stop signal came before this
+ * rate was measured. */
 static double peak_rate(const struct state *state) {
     double sum = 0;
     for (int i = 0; i < state->team.cpus.count; i++) {
@@ -420,7 +429,8 @@ static void run_thread(void *self, int index) {
     move(state, thread);
     pthread_barrier_wait(&state->team.gate);
     if (index == 0 && state->sample_ns > 0) {
-        uint64_t end_ns = 0; /* when the last thread stopped, so that all moved bytes are counted */
+        /* Time when the last thread stopped, so that all moved bytes are counted. */
+        uint64_t end_ns = 0;
         for (int i = 0; i < state->team.cpus.count; i++)
             if (state->threads[i].seen[STOP].ns > end_ns)
                 end_ns = state->threads[i].seen[STOP].ns;

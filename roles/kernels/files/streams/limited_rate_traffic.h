@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory traffic at an even, limited rate, as a load that runs together with another measurement.
+ * Memory traffic at an even, limited rate, for a load that runs together with another measurement.
  */
 #ifndef CHAOSITY_LIMITED_RATE_TRAFFIC_H
 #define CHAOSITY_LIMITED_RATE_TRAFFIC_H
 
 #include "streams/stream_options.h"
 
-/* A stream kernel by the traffic that the memory sees: how many lines it reads and writes for each
- * line of an array. An ordinary store first fetches the line that it overwrites, which counts as a
- * read. (Some processors omit this fetch when whole lines are overwritten and the memory is busy.
- * It is counted all the same.) */
+/* A stream kernel with its memory traffic: the numbers of lines that the kernel reads and writes
+ * for each line of an array. An ordinary store first fetches the line that it overwrites, which
+ * counts as a read. (Some processors omit this fetch when whole lines are overwritten and the
+ * memory is busy. It is counted all the same.) */
 struct traffic_kernel {
-    const char *name; /* of the stream kernel */
+    const char *name; /* name of the stream kernel */
     int reads, writes;
 };
 
@@ -22,7 +22,7 @@ extern const int traffic_kernel_count;
 struct traffic_options {
     const struct traffic_kernel *kernel;
     struct stream_options stream_options;
-    int share; /* 1 to 100 per cent of its own peak rate; 100: unlimited */
+    int share; /* 1 to 100 per cent of the peak rate of each thread; 100: unlimited */
     double peak_seconds;
 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Thread t reads from node (t + turn) mod nodes. Turns follow one clock, so threads do not wait for
- * each other, and at any time they are spread over all nodes as evenly as possible. An interrupted
- * thread falls behind by whole turns; if it skipped turns instead, it could skip the same node each
- * time. Each thread has its own part of every node's buffer. It reads the part in small chunks,
- * reads the clock after each chunk, and continues where it stopped when the node's turn comes
- * again.
+ * Thread t reads from node (t + turn) mod nodes. All threads compute the turn from one clock, so no
+ * thread waits for another thread, and at any time, the threads are spread over all nodes as evenly
+ * as possible. An interrupted thread falls behind by complete turns; if it skipped turns instead,
+ * it could skip the same node each time. Each thread has a separate part of every node's buffer.
+ * The thread reads this part in small chunks, reads the clock after each chunk, and continues after
+ * the last chunk when the turn of the node comes again.
  *
  * Bytes and time are counted per node: a node's rate is its bytes divided by its time.
  */
@@ -28,15 +28,17 @@
 #include "streams/stream_options.h"
 #include "streams/thread_team.h"
 
-/* A core reads a chunk in about ten microseconds. A clock reading costs less than 1 % of that, and
- * a turn of some milliseconds ends on time. */
+/* Bytes of a chunk, which a core reads in about ten microseconds. A clock reading takes less than 1
+ * % of this time, and a turn of some milliseconds ends on time. */
 enum { CHUNK_BYTES = 64 * 1024, CHUNK_ELEMENTS = CHUNK_BYTES / 8 };
 
-/* What one thread has read from one node since the start; only that thread writes it. */
+/* The bytes that one thread has read from one node since the start, and their time; only this
+ * thread writes them. */
 struct node_progress {
     _Alignas(PADDING_BYTES) atomic_uint_fast64_t elements;
     atomic_uint_fast64_t ns;
-    uint64_t sum; /* of all elements read; overflows like the expected sum */
+    /* Sum of all elements that were read; it overflows in the same way as the expected sum. */
+    uint64_t sum;
 };
 
 struct total {
@@ -47,17 +49,17 @@ struct state {
     const struct round_robin_options *options;
     const struct stream *stream;
     int nodes;
-    struct arrays *buffers;   /* one per node */
-    struct mapping *mappings; /* of these buffers */
+    struct arrays *buffers;   /* one buffer per node */
+    struct mapping *mappings; /* mappings of these buffers */
     struct team team;
-    struct node_progress *progress_list; /* by thread, then by node */
+    struct node_progress *progress_list; /* progress of each thread, then of each node */
     struct spin_barrier start;
     uint64_t began_ns, turn_ns, limit_ns;
-    uint64_t sample_ns, sample_turn; /* begin of the current sample */
-    struct total *sample;            /* totals of each node at that time */
+    uint64_t sample_ns, sample_turn; /* start of the current sample */
+    struct total *sample;            /* totals of each node at the start of the current sample */
     uint64_t samples;
     _Alignas(PADDING_BYTES)
-        atomic_bool stop; /* on a cache line of its own, since all threads read it */
+        atomic_bool stop; /* this variable has a separate cache line, since all threads read it */
 };
 
 static struct node_progress *progress_of(const struct state *state, int index, int node) {
@@ -72,7 +74,7 @@ static uint64_t count_of(const atomic_uint_fast64_t *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* A plain store instead of an atomic addition, since only one thread writes it. */
+/* A plain store replaces an atomic addition, since only one thread writes the number. */
 static void add(atomic_uint_fast64_t *counter, uint64_t amount) {
     atomic_store_explicit(counter, count_of(counter) + amount, memory_order_relaxed);
 }
@@ -125,9 +127,9 @@ static void print_by_node(const struct state *state, const char *name, const uin
     printf("}");
 }
 
-/* Whether the current sample is complete: it, or the whole measurement, has lasted long enough, and
- * the sample contains a whole round over the nodes and bytes of every node (the round of an
- * interrupted thread takes longer). */
+/* Returns whether the current sample is complete: the sample or the measurement has lasted long
+ * enough, and the sample contains a complete round over the nodes and bytes of every node (the
+ * round of an interrupted thread takes longer). */
 static bool sample_is_due(const struct state *state, uint64_t now) {
     double lasted_ns = (double)(now - state->sample_ns);
     bool long_enough = lasted_ns >= state->options->run_options.sample_seconds * 1e9;
@@ -163,9 +165,10 @@ static void stop(struct state *state, const char *by) {
     atomic_store_explicit(&state->stop, true, memory_order_relaxed);
 }
 
-/* The leader runs this between two of its chunks; returns the time afterwards. The first round over
- * the nodes fills TLBs, wakes cores and raises their clock. Samples begin after it, and each
- * contains whole rounds, so the last reads before the end are not in a sample. */
+/* The leader runs this function between two of its chunks; the function returns the present time.
+ * The first round over the nodes fills TLBs, wakes cores and raises their clock. Samples begin
+ * after the first round, and each sample contains complete rounds, so the last reads before the end
+ * are in no sample. */
 static uint64_t lead(struct state *state, uint64_t now) {
     bool measuring = state->sample_ns > 0;
     if (stop_requested()) {
@@ -237,7 +240,7 @@ static void print_ready(const void *self) {
     print_build();
 }
 
-/* Maps one buffer per node, each bound to that node only. */
+/* Maps one buffer per node, each bound to one node only. */
 static void map_buffers(struct state *state) {
     const struct placement *all = &state->options->run_options.placement;
     for (int node = 0; node < state->nodes; node++) {

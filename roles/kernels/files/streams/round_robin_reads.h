@@ -12,9 +12,10 @@
 
 struct round_robin_options {
     struct index_list cpus;
-    size_t buffer_bytes; /* of each node: a multiple of LINE_BYTES, at least a line per thread */
-    double turn_seconds; /* how long a thread reads from one node */
-    struct run_options run_options; /* its placement holds the nodes */
+    /* Bytes of each node's buffer: a multiple of LINE_BYTES, at least a line per thread. */
+    size_t buffer_bytes;
+    double turn_seconds; /* time for which a thread reads from one node */
+    struct run_options run_options; /* options; the placement in them contains the nodes */
 };
 
 /* Runs the reads and prints the ready, sample and done lines. Returns the exit code. */

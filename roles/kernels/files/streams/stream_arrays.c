@@ -58,8 +58,8 @@ void touch_part(const struct arrays *arrays, int thread) {
     }
 }
 
-/* Elements of a piece of the trial: some ten microseconds, beside which a clock reading and waiting
- * for non-temporal stores are short. */
+/* Number of elements in a piece of the trial. A piece takes some ten microseconds, in comparison
+ * with which a clock reading and waiting for non-temporal stores are short. */
 enum { TRIAL_ELEMENTS = 256 * 1024 / 8 };
 
 static size_t trial_elements(const struct part *part) {

@@ -13,23 +13,25 @@
 
 struct arrays {
     const struct stream *stream;
-    size_t bytes; /* of one array: a multiple of LINE_BYTES, at least a line per thread */
+    size_t bytes; /* bytes of one array: a multiple of LINE_BYTES, at least a line per thread */
     int threads;
-    struct mapping mapping; /* holds all arrays */
-    struct part *parts;     /* by thread: whole cache lines, sizes differ by at most one line */
+    struct mapping mapping; /* the mapping that contains all arrays */
+    /* Parts of threads: complete cache lines; their sizes differ by at most one line. */
+    struct part *parts;
 };
 
-/* Refuses a size that does not give each thread a cache line, and names the option. */
+/* If a size does not give each thread a cache line, the process ends with an error that names the
+ * option. */
 void require_array_bytes(const char *option, size_t bytes, int threads);
 
 /* Maps memory for arrays whose stream, bytes and threads are set, and divides it into parts. Each
- * array begins on a page of its own. Touches no page. */
+ * array begins on a page of its own. The function touches no page. */
 void map_arrays(struct arrays *arrays, struct placement placement);
 
 void free_arrays(struct arrays *arrays);
 
 /* Writes the initial contents of a thread's part. The calling thread is the first to touch these
- * pages. Returns early after a stop signal. */
+ * pages. The function returns early after a stop signal. */
 void touch_part(const struct arrays *arrays, int thread);
 
 /* Chooses the instruction set in a trial of `seconds` that walks through the first thread's part,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This file has only the loops, and is compiled once per instruction set. It is compiled without
- * link-time optimisation, so that the compiler sees a single pass. If the compiler saw that passes
- * are repeated, it could remove all but the last.
+ * This file contains only the loops, and is compiled once per instruction set. It is compiled
+ * without link-time optimisation, so that the compiler sees a single pass. If the compiler saw that
+ * passes are repeated, it could remove all passes but the last one.
  *
  * An ordinary store is what a compiler generates for `a[i] = ...`: no prefetch for writing, no
  * non-temporal hint. The Makefile's -fno-tree-loop-distribute-patterns keeps GCC from replacing
  * copy and fill with memcpy and memset, which use non-temporal stores above a certain size.
- * Measured on Sapphire Rapids, with arrays larger than the L3 and with arrays in the L2: neither
- * prefetching the reads nor different offsets of the arrays change the bandwidth beyond the noise.
+ * Measurements on Sapphire Rapids, with arrays larger than the L3 cache and with arrays in the L2
+ * cache, showed that neither prefetching the reads nor different offsets of the arrays change the
+ * bandwidth beyond the noise.
  */
 #include "streams/stream_kernels.h"
 
@@ -27,7 +28,8 @@
     double OF_THIS_ISA(name)(double *restrict a, const double *restrict b,                         \
                              const double *restrict c, size_t elements, double scalar)
 
-/* Unrolled by 4: then the loop's own instructions cost nothing measurable, even in the L1. */
+/* The loop is unrolled by 4, so that its counter and branch take no measurable time, even with
+ * arrays in the L1 cache. */
 #define ORDINARY(name, value)                                                                      \
     SIGNATURE(name) {                                                                              \
         const vector s = all(scalar);                                                              \

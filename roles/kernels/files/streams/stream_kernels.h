@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels of the bandwidth benchmark. Bytes count as in STREAM: each array that a kernel reads
- * or writes counts once per pass. The line that an ordinary store fetches before it overwrites it
- * (write-allocate) does not count; the *_nt kernels do not fetch it.
+ * or writes counts once per pass. A line that an ordinary store fetches before the store overwrites
+ * it (write-allocate) does not count; the *_nt kernels do not fetch these lines.
  */
 #ifndef CHAOSITY_STREAM_KERNELS_H
 #define CHAOSITY_STREAM_KERNELS_H
@@ -12,9 +12,9 @@
 
 #include "streams/instruction_sets.h"
 
-/* One pass over a part of the arrays: writes a (the kernel `read` reads it), reads b and c. All are
- * aligned to LINE_BYTES, and `elements` is a multiple of LINE_DOUBLES. Returns the sum of all
- * elements for `read`, and 0 for other kernels. */
+/* Runs one pass over a part of the arrays: writes a (the kernel `read` reads a), and reads b and c.
+ * All arrays are aligned to LINE_BYTES, and `elements` is a multiple of LINE_DOUBLES. Returns the
+ * sum of all elements for `read`, and 0 for other kernels. */
 typedef double stream_function(double *a, const double *b, const double *c, size_t elements,
                                double scalar);
 
@@ -25,15 +25,16 @@ enum operation { READ, FILL, COPY, SCALE, ADD, TRIAD };
 struct stream {
     const char *name;
     enum operation operation;
-    int arrays;        /* each used once per pass: bytes of a pass = arrays * bytes of an array */
-    bool non_temporal; /* has non-temporal stores; see drain_stores() */
-    /* the function of each instruction set; NULL: the set has no non-temporal store */
+    /* Number of arrays, each used once per pass: bytes of a pass = arrays * bytes of an array. */
+    int arrays;
+    bool non_temporal; /* says whether the kernel has non-temporal stores; see drain_stores() */
+    /* the function of each instruction set; NULL if the set has no non-temporal store */
     stream_function *run[ISAS];
 };
 
-/* Waits until all non-temporal stores of this thread have left the core: before that, the data are
- * not in memory. The wait takes as long as moving some hundred lines. Kernels themselves do not
- * wait. */
+/* Waits until all non-temporal stores of this thread have left the core; before they have, the data
+ * are not in memory. The wait takes as long as moving some hundred lines. The kernels do not wait
+ * for their stores. */
 void drain_stores(void);
 
 extern const struct stream streams[];

@@ -13,9 +13,10 @@
 #include "streams/stream_kernels.h"
 
 struct stream_options {
-    const struct stream *stream; /* a kernel that this build offers */
+    const struct stream *stream; /* a kernel that this program offers */
     struct index_list cpus;
-    size_t array_bytes; /* a multiple of LINE_BYTES, at least a line for each thread */
+    /* Bytes of each array: a multiple of LINE_BYTES, at least a line for each thread. */
+    size_t array_bytes;
     struct run_options run_options;
 };
 
@@ -34,12 +35,13 @@ struct stream_options {
     ISA_OPTION
 /* clang-format on */
 
-/* The kernel with this name. Refuses an unknown name and a kernel that this build does not offer.
+/* Returns the kernel with a name. For an unknown name, or a kernel that this program does not
+ * offer, the process ends with an error.
  */
 const struct stream *find_stream(const char *name);
 
-/* Refuses options that lack the kernel, CPUs or size, and a size that leaves a thread without
- * work. */
+/* Ends the process with an error if the options lack the kernel, CPUs or size, or if the size
+ * leaves a thread without work. */
 void require_stream_options(const struct stream_options *options);
 
 void free_stream_options(struct stream_options options);

@@ -14,7 +14,7 @@
 #include "streams/instruction_sets.h"
 #include "streams/stream_arrays.h"
 
-/* Long enough for 8 turns of 2 ms of each of three instruction sets. */
+/* Time of the trial, which is long enough for 8 turns of 2 ms of each of three instruction sets. */
 static const double isa_trial_seconds = 0.05;
 
 void *allocate_padded(int count, size_t object_bytes) {
@@ -25,7 +25,7 @@ void *allocate_padded(int count, size_t object_bytes) {
     return memset(objects, 0, bytes);
 }
 
-/* The leader runs this between set-up and start, while the others sleep. */
+/* The leader runs this function between set-up and start, while the other threads sleep. */
 static enum start wait_until_started(struct team *team, const struct team_work *plan) {
     if (stop_requested())
         return START_STOPPED;
@@ -81,7 +81,7 @@ void run_team(struct team *team, const struct team_work *plan) {
         if (error != 0)
             refuse("thread %d of %d cannot be started: %s", i + 1, threads, strerror(error));
     }
-    run_member(team, plan, 0); /* the process's first thread leads */
+    run_member(team, plan, 0); /* the first thread of the process is the leader */
     for (int i = 1; i < threads; i++)
         pthread_join(started[i].thread, NULL);
     free(started);
@@ -122,7 +122,7 @@ int end_team(struct team *team, const char *kernel, const char *did) {
     if (team->start == START_GO)
         printf("\"valid\":%s,\"max_relative_error\":%g,", sum.wrong == 0 ? "true" : "false",
                sum.max_relative_error);
-    else /* nothing ran, so the result is neither right nor wrong */
+    else /* no work ran, so the result is neither right nor wrong */
         printf("\"valid\":null,\"max_relative_error\":null,");
     printf("\"stopped_by\":\"%s\"}\n", team->stopped_by);
     require_written();

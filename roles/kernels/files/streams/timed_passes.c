@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first thread of the team leads: it plans rounds of whole passes, and the others follow. All
- * threads meet before and after each round at a spinning barrier. With large arrays a round is one
- * pass, as in STREAM. With arrays that fit into a cache a round is many passes, because otherwise
- * the barrier would dominate the measurement.
+ * The first thread of the team is the leader: it plans rounds of complete passes, and the other
+ * threads follow. All threads meet before and after each round at a spinning barrier. With large
+ * arrays, a round is one pass, as in STREAM. With arrays that fit into a cache, a round is many
+ * passes, because otherwise the barrier would take most of the time.
  */
 #include "streams/timed_passes.h"
 
@@ -18,14 +18,14 @@
 #include "common/spin_barrier.h"
 #include "common/start_line_and_signals.h"
 
-/* Longest round, in seconds, so that a stop signal is seen soon. It is 1000 times as long as a
- * barrier of some hundred threads takes. */
+/* Longest duration of a round in seconds, so that a stop signal is noticed soon. This duration is
+ * 1000 times the time of a barrier of some hundred threads. */
 static const double round_seconds = 0.05;
 
 struct thread {
     _Alignas(PADDING_BYTES) struct verdict *verdict;
     int index;
-    uint64_t passes; /* warm-up included */
+    uint64_t passes; /* number of passes, including the warm-up */
 };
 
 struct state {
@@ -33,9 +33,10 @@ struct state {
     struct team *team;
     struct thread *threads;
     struct spin_barrier barrier; /* before and after each round */
-    uint64_t round;              /* number of passes of the next round; 0: end */
-    double pass_ns; /* duration of a pass in the last round, for planning; 0: no round yet */
-    uint64_t measured_passes; /* without warm-up */
+    uint64_t round;              /* number of passes of the next round; 0 ends the measurement */
+    /* Duration of a pass in the last round, for planning; 0 before the first round. */
+    double pass_ns;
+    uint64_t measured_passes; /* number of passes without the warm-up */
 };
 
 void set_warmup_passes(void *target, const char *option, const char *text) {
@@ -65,8 +66,8 @@ struct span {
     uint64_t begin_ns, end_ns, passes;
 };
 
-/* The clock is read before the leader, which arrives last, releases the others, and after the
- * slowest thread has arrived again. */
+/* The leader arrives last at the barrier. The clock is read before the leader releases the other
+ * threads, and again after the slowest thread has arrived at the next barrier. */
 static struct span lead_round(struct state *state, uint64_t passes) {
     struct span span = {.passes = passes};
     state->round = passes;
@@ -79,7 +80,8 @@ static struct span lead_round(struct state *state, uint64_t passes) {
     return span;
 }
 
-/* Number of passes that fill this time, estimated from the last round; at least one. */
+/* Returns the number of passes that take a given time, estimated from the last round; at least
+ * one. */
 static uint64_t passes_for(const struct state *state, double nanoseconds) {
     double most = fmin(nanoseconds, round_seconds * 1e9);
     return state->pass_ns > 0 ? (uint64_t)fmax(ceil(most / state->pass_ns), 1) : 1;
@@ -103,7 +105,7 @@ static struct span lead_sample(struct state *state, uint64_t limit_ns) {
     return sample;
 }
 
-/* Leads the warm-up and the samples, and then tells the other threads to end. */
+/* Runs the warm-up and the samples in the first thread, and then tells the other threads to end. */
 static void lead(struct state *state) {
     const struct passes *work = state->work;
     for (uint64_t i = 0; i < work->warmup && !stop_requested(); i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sequence of a run of a kernel that works in whole passes: set-up, start, samples, validation.
+ * The sequence of a run of a kernel that works in complete passes: set-up, start, samples,
+ * validation.
  */
 #ifndef CHAOSITY_TIMED_PASSES_H
 #define CHAOSITY_TIMED_PASSES_H
@@ -13,19 +14,23 @@
 #include "streams/thread_team.h"
 
 /* The work in passes, numbered from 0. Each thread does its part of every pass; `index` is the
- * thread's number. */
+ * number of the thread. */
 struct passes {
     const char *kernel;
     const char *amount;       /* name of the quantity that samples count: "bytes", "elements" */
-    uint64_t amount_per_pass; /* of all threads together */
+    uint64_t amount_per_pass; /* this quantity in one pass of all threads together */
     uint64_t warmup;          /* number of passes before the first sample */
-    bool wait_for_all; /* a pass reads what other threads wrote in the pass before: threads wait */
+    /* Says whether a pass reads what other threads wrote in the pass before, so that threads
+     * wait. */
+    bool wait_for_all;
     void (*set_up)(void *self, int index);
-    void (*print_details)(const void *self); /* fields of the ready line, each with a comma */
+    /* Text with fields of the ready line, each with a comma. */
+    void (*print_details)(const void *self);
     void (*run)(void *self, int index, uint64_t pass, struct verdict *verdict);
     void (*check)(void *self, int index, uint64_t passes, struct verdict *verdict);
-    const struct arrays *arrays; /* of a stream, on which the instruction set is chosen, or NULL */
-    void *self; /* first argument of these functions */
+    /* Arrays of a stream with which the instruction set is chosen, or NULL. */
+    const struct arrays *arrays;
+    void *self; /* the first argument of the functions above */
 };
 
 /* Row of a table of options; `passes` is a uint64_t. */

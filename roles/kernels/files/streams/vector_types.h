@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of the instruction set for which this file's includer is compiled: their loads, stores
- * and arithmetic, and the non-temporal store, which bypasses the caches. The Makefile compiles the
- * loops once per instruction set and defines ISA as its name (see instruction_sets.h).
+ * Vectors of the instruction set for which a loop is compiled: their loads, stores and arithmetic,
+ * and the non-temporal store, which bypasses the caches. The Makefile compiles the loops once per
+ * instruction set and defines ISA as the name of the instruction set (see instruction_sets.h).
  */
 #ifndef CHAOSITY_VECTOR_TYPES_H
 #define CHAOSITY_VECTOR_TYPES_H
@@ -19,7 +19,7 @@
 #endif
 
 #if defined __ARM_FEATURE_SVE
-/* The length of an SVE vector is known at run time only, so its type has no size. */
+/* The length of an SVE vector is known only at run time, so the type of the vector has no size. */
 #include <arm_sve.h>
 
 #define VECTOR_DOUBLES svcntd()
@@ -50,7 +50,7 @@ static inline uint64_t total_words(words_vector value) { return svaddv(svptrue_b
 
 enum { VECTOR_DOUBLES = VECTOR_BYTES / 8 };
 
-/* may_alias: the same memory is also read as single doubles */
+/* may_alias is necessary because the same memory is also read as single doubles */
 typedef double vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef uint64_t words_vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
 
@@ -75,7 +75,8 @@ DEFINE_TOTAL(total_words, uint64_t, words_vector)
 #if defined __x86_64__
 #include <immintrin.h>
 
-#define NT_DOUBLES VECTOR_DOUBLES /* written by one non-temporal store; value(i) is a macro */
+/* Doubles that one non-temporal store writes; value(i) is a macro. */
+#define NT_DOUBLES VECTOR_DOUBLES
 #if VECTOR_BYTES == 64
 #define STREAM_STORE _mm512_stream_pd
 #elif VECTOR_BYTES == 32
@@ -98,10 +99,11 @@ static inline void store_nt(double *to, vector low, vector high) {
 #endif
 #endif
 
-/* Sets `result` to the sum of `count` elements, a multiple of a cache line. 8 sums: two loads start
- * per cycle and an addition takes 4 cycles, so with fewer sums additions would wait for each other.
- * IN_ORDER keeps GCC from sorting the loads by other rules, which halved the rate from the L2 of a
- * Zen 5; 16 loads per iteration instead of 8 cost an eighth there. No array: SVE forbids it. */
+/* Sets `result` to the sum of `count` elements, a multiple of a cache line. The loop has 8 sums,
+ * because two loads start per cycle and an addition takes 4 cycles, so that with fewer sums, one
+ * addition would wait for another. IN_ORDER keeps GCC from sorting the loads by other rules, which
+ * halved the rate from the L2 cache of a Zen 5; 16 loads per iteration instead of 8 reduced this
+ * rate by an eighth. The sums are no array, since SVE forbids arrays of vectors. */
 #define IN_ORDER(sum) __asm__ volatile("" : VECTOR_REGISTER(sum))
 #define ADD_NTH(n, from, load_vector)                                                              \
     sum##n = PLUS(sum##n, load_vector((from) + at + n * step));                                    \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * chaosity-workload: programs limited by memory, to measure the effect of page placement.
+ * chaosity-workload runs programs limited by memory, to measure the effect of page placement.
  *
  * All arrays lie in one mapping, whose address is in the ready line, so that another program can
- * place and count its pages. Without --memory-nodes the mapping has no policy of its own: the
- * policy of the process applies, which its caller may have set.
+ * place and count the pages of the mapping. Without --memory-nodes, the mapping has the memory
+ * policy of the process, which the caller of the process may have set.
  *
  * The kernels are listed in workload_table.c; the sequence of a run is in timed_passes.c.
  */
@@ -32,7 +32,7 @@ static struct {
     .warmup_passes = 1,
 };
 
-/* The passes of the chosen workload, of which some functions are replaced below. */
+/* The passes of the chosen workload; some of their functions are replaced below. */
 static struct passes workload_passes;
 
 static void set_kernel(void *target, const char *option, const char *text) {
@@ -77,7 +77,7 @@ static const struct command_option command_options[] = {
                 "duration of a sample, rounded up to whole passes (default 0.02)"),
 };
 
-/* Only the triad has loops for several instruction sets. */
+/* Only the triad has loops for several instruction sets, so only the triad shows one. */
 static const char *isa_of_triad(void) {
     return workload_passes.arrays != NULL ? chosen_isa_name() : NULL;
 }

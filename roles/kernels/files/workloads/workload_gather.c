@@ -14,18 +14,19 @@
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
-/* A pass gathers as many values as the table has lines. After this many passes the same indexes
- * come again; until then as many values were read as the table has. */
+/* Number of phases. A pass gathers one value for each line of the table. After PHASES passes, the
+ * same indexes come again; until then, the number of values that were read is the number of values
+ * in the table. */
 enum { PHASES = LINE_DOUBLES };
 
 struct sums {
-    _Alignas(PADDING_BYTES) double of[PHASES]; /* a thread's sum in the first pass of each phase */
+    _Alignas(PADDING_BYTES) double of[PHASES]; /* sum of a thread in the first pass of each phase */
 };
 
 struct gather {
     struct mapping mapping;
     size_t elements; /* of the table */
-    size_t a_pass;   /* values that a pass gathers */
+    size_t a_pass;   /* number of values that a pass gathers */
     int threads;
     struct sums sums[];
 };
@@ -46,7 +47,7 @@ static void set_up(void *self, int index) {
     fill_slice(&gather->mapping, part, fill, self);
 }
 
-/* The values that a thread gathers in a phase, as numbers for random_index(). */
+/* Returns the values that a thread gathers in a phase, as numbers for random_index(). */
 struct numbers {
     uint64_t from, end;
 };
@@ -59,7 +60,7 @@ static struct numbers numbers_of(const struct gather *gather, int index, int pha
     };
 }
 
-/* Two sums, so that additions do not wait for each other. */
+/* The loop has two sums, so that one addition does not wait for the other. */
 static double sum_at_random(const double *table, size_t elements, struct numbers numbers) {
     double sum = 0, other = 0;
     uint64_t i = numbers.from;

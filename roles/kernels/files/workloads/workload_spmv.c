@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A sparse matrix times a vector: y = A x + s, with A in compressed sparse rows. Rows have 8 to 24
- * nonzeros, 16 on average, in random columns. A thread streams its own rows and gathers from all of
- * x, as with matrices of unordered grids and graphs.
+ * nonzeros, 16 on average, in random columns. A thread reads its rows in order and gathers values
+ * from all of x, as with matrices of unordered grids and graphs.
  *
- * The scalar s depends on the pass. Checks: after each pass the last row of each part and a moving
- * row; at the end all rows, and the arrays that are only read.
+ * The scalar s depends on the pass. Checks: after each pass, the last row of each part and a moving
+ * row; at the end, all rows and the arrays that are only read.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,8 +16,9 @@
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
-/* Lengths of rows repeat after PERIOD rows, so the start of a row needs no sum over all earlier
- * rows: each length from 8 to 24 once, in an order without trend (7 and 17 have no common divisor).
+/* Number of rows after which the lengths of rows repeat, so that the start of a row needs no sum
+ * over all earlier rows. Each period has each length from 8 to 24 once, in an order without trend
+ * (7 and 17 have no common divisor).
  */
 enum { PERIOD = 17, SHORTEST = 8, MEAN = 16, PERIOD_NONZEROS = PERIOD * MEAN };
 
@@ -25,12 +26,12 @@ struct spmv {
     struct mapping mapping;
     size_t rows, nonzeros;
     int threads;
-    uint64_t *start; /* of each row; one more entry for the end of the last row */
+    uint64_t *start; /* start of each row, and one more entry for the end of the last row */
     uint32_t *column;
     double *value, *x, *y;
 };
 
-enum { VALUES = 1, X = 2 }; /* arrays of the pattern */
+enum { VALUES = 1, X = 2 }; /* numbers of the patterns for both arrays */
 
 static uint64_t start_of(size_t row) {
     uint64_t start = row / PERIOD * PERIOD_NONZEROS;
@@ -146,7 +147,7 @@ static void print_details(const void *self) {
     printf("\"rows\":%zu,\"nonzeros\":%zu,", spmv->rows, spmv->nonzeros);
 }
 
-/* Sets the number of rows to the largest number of whole periods that fits. */
+/* Sets the number of rows to the largest multiple of PERIOD that fits. */
 static void set_shape(struct spmv *spmv, const struct workload_options *options) {
     const size_t row_bytes = sizeof *spmv->start + sizeof *spmv->x + sizeof *spmv->y;
     const size_t nonzero_bytes = sizeof *spmv->column + sizeof *spmv->value;

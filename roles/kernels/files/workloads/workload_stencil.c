@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Jacobi's method on a square grid: each cell becomes the mean of its four neighbours plus a number
- * that depends on the pass, written to the other of two grids, which swap roles after each pass.
- * Threads have blocks of whole rows, so each reads one row of each neighbouring thread.
+ * that depends on the pass. A pass reads one grid and writes another grid; after each pass, the two
+ * grids swap roles. Threads have blocks of complete rows, so each thread reads one row of each
+ * neighbouring thread.
  *
- * The contents are harmonic: (row + 1) * (column + 1) is the mean of its neighbours. So after pass
- * p inner cells hold this value plus the pass's offset, and the border is set to it. All are whole
- * numbers. Checks: after each pass the last inner cell of each part and a moving cell; at the end
- * all cells of both grids.
+ * The contents are harmonic: (row + 1) * (column + 1) is the mean of its neighbours. So after a
+ * pass, inner cells contain this value plus the offset of the pass, and the border is set to the
+ * same sum. All values are whole numbers. Checks: after each pass, the last inner cell of each part
+ * and a moving cell; at the end, all cells of both grids.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -20,8 +21,8 @@
 #include "streams/stream_kernels.h"
 #include "workloads/workload_table.h"
 
-/* Three rows of 64 KiB stay in every core's own L2, so a pass reads and writes each cell in memory
- * only once. */
+/* Largest number of cells in a row. Three rows of 64 KiB fit into the L2 cache of every core, so a
+ * pass reads and writes each cell in memory only once. */
 enum { MOST_COLUMNS = 8192, LEAST_ROWS = 3 };
 
 struct stencil {
@@ -31,7 +32,7 @@ struct stencil {
     double *grid[2];
 };
 
-/* Content of a cell after this many passes. */
+/* Returns the content of a cell after a number of passes. */
 static inline double cell(size_t row, size_t column, uint64_t passes) {
     return (double)((row + 1) * (column + 1)) + (double)(passes % CYCLE);
 }
@@ -123,7 +124,7 @@ static void print_details(const void *self) {
     printf("\"rows\":%zu,\"columns\":%zu,", stencil->rows, stencil->columns);
 }
 
-/* Makes the grid as square as the longest row allows; rows are whole cache lines. */
+/* Makes the grid as square as the longest row allows; rows consist of complete cache lines. */
 static void set_shape(struct stencil *stencil, const struct workload_options *options) {
     size_t cells = options->bytes / 2 / sizeof(double);
     size_t columns = (size_t)fmin(sqrt((double)cells), MOST_COLUMNS) / LINE_DOUBLES * LINE_DOUBLES;
