@@ -147,8 +147,18 @@ def _print_hosts(result: OutlierHosts, most: int | None) -> None:
         cells = (host.host, _ratio(host.speed), interval, differing, worst, host.worst)
         rows.append([styled_text(cell, "red" if host.differs else "") for cell in cells])
     print_line()
-    numbers = ["speed", "95 % interval", "cells that differ", "largest ratio"]
+    numbers = ["median of all cells", "95 % interval", "cells that differ", "largest ratio"]
     print_table(rows, ["host"], numbers, ["in the cell"])
+    explained = (
+        "Median of all cells: the speed of the host in a cell, divided by the median speed of the "
+        "other hosts; below 1 is slower."
+    )
+    if any(host.differs for host in result.hosts):
+        explained += (
+            " An outlier host can have a median of 1, since a slow part slows only the cells that "
+            "use this part."
+        )
+    print_line(explained, wrap=True)
 
 
 def _ratio(value: float | None) -> str:
