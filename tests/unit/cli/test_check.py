@@ -20,11 +20,13 @@ from broken_runs import chaosity
 from chaosity.cli import chaosity as command_line
 from chaosity.cli.check import print_check_result
 from chaosity.components import COMPONENTS_SEEN_BY_CHECKS_FILE
+from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.errors import UserError
 from chaosity.health.check_host import HostCheck, HostCheckResult, refuse_busy_host
 from chaosity.health.check_points import CheckedValue, CheckPoint
 from chaosity.hosts.runner_command import SSH
 from chaosity.records.record_format import Record
+from chaosity.text_templates import texts_of_yaml_file
 from machines import configuration_folder, run_chaosity, simulated
 from nightly_checks import check_points
 
@@ -68,7 +70,7 @@ def test_names_are_whole_in_a_pipe(folder: Path, monkeypatch: pytest.MonkeyPatch
         assert f"{row['experiment']}/{row['point']} " in said
 
 
-def test_a_fine_host_whose_map_has_findings_is_not_all_well(folder: Path):
+def test_a_host_whose_map_has_findings_is_not_called_fine(folder: Path):
     findings = folder / "findings.json"
     findings.write_text(run_chaosity("anomalies", folder, "--json"))
     assert "is worse than in the map.\n" in run_chaosity("check", folder)
@@ -81,9 +83,27 @@ def test_a_fine_host_whose_map_has_findings_is_not_all_well(folder: Path):
     }
     findings.write_text(json.dumps(document | {"anomalies": [slow]}))
     said = run_chaosity("check", folder)
-    assert f"in the map; the map itself has 1 finding: chaosity anomalies {folder}\n" in said
+    sentence = f"in the map, but the map itself has 1 finding: chaosity anomalies {folder}\n"
+    assert "no change: none of" in said and sentence in said and "fine" not in said
+    findings.write_text(json.dumps(document | {"unusable": "The results are unusable: noise."}))
+    said = run_chaosity("check", folder)
+    assert "no change: none of" in said and "The results are unusable: noise.\n" in said
     findings.write_text("broken")
     assert "is worse than in the map.\n" in run_chaosity("check", folder)
+
+
+def test_an_experiment_that_the_map_lacks_is_named_with_what_the_check_does_not_see(tmp_path: Path):
+    names = {each["experiment"] for each in texts_of_yaml_file("check")["experiments"].values()}
+    assert names <= set(yaml_file_names(EXPERIMENTS_FOLDER))
+    partial = configuration_folder(simulated("two_packages", ["latency_matrix"]))
+    copy = shutil.copytree(partial.parent, tmp_path / "server") / partial.name
+    for said in (run_chaosity("check", copy), run_chaosity("check", copy, "--dry-run")):
+        assert said.count("server: the map has no value of ") == 2
+        assert "storage_bandwidth, so the check does not see slow drives: add storage_b" in said
+        assert "the map has no value of memory_bandwidth, so" in said
+    without = configuration_folder(simulated("two_packages", ["core_to_core"]))
+    with pytest.raises(AssertionError, match="add memory_bandwidth, latency_matrix, storage_bandw"):
+        run_chaosity("check", without)
 
 
 def test_the_map_of_another_machine_is_refused(folder: Path):

@@ -21,13 +21,14 @@ from chaosity.cli.shared import (
     print_line,
     print_table,
     print_that_nothing_was_measured,
+    print_that_results_are_unusable,
     refuse_options_without_effect,
 )
 from chaosity.errors import UserError, file_system_error
 from chaosity.units import format_count, format_quantity, metric_in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from chaosity.health.check_history import CheckHistory, ValueSeries
     from chaosity.health.check_host import HostCheck, HostCheckResult
@@ -91,8 +92,8 @@ def check_command(
     four other hosts with the same processor and configuration, their recent checks are compared,
     too. The command writes values to checks.csv and raw records to checks/ in FOLDER.
 
-    Exit status: 0 fine, 1 warning, 2 fault, 3 not checked, for example because somebody works on
-    the host.
+    Exit status: 0 as good as the map, 1 warning, 2 fault, 3 not checked, for example because
+    somebody works on the host.
     """
     from chaosity.health.check_host import HostCheck
 
@@ -117,8 +118,9 @@ def check_command(
         if as_json:
             print_json(_document(result))
         else:
+            found, unusable = _findings_of_the_map(folder)
             print_check_result(
-                result, print_all=print_all, map_findings_clause=_findings_of_the_map(folder)
+                result, print_all=print_all, map_findings_clause=found, unusable=unusable
             )
     sys.exit(result.status)
 
@@ -133,31 +135,50 @@ def _print_plan(check: HostCheck) -> None:
         them = "them" if len(check.unreadable) > 1 else "it"
         files = ", ".join(check.unreadable)
         print_line(f"This user may not read {files}, so the check leaves {them} out.")
+    _print_missing_experiments(check.host["host"], check.missing_experiments)
     total = sum(each.seconds for each in check.points)
     print_line(f"{format_count(len(check.points), 'point')}, about {total:.0f} s.")
 
 
-def _findings_of_the_map(folder: Path) -> str:
-    """Return a clause on the findings in the map of a check; empty without findings.
+def _print_missing_experiments(host: str, missing: Mapping[str, str]) -> None:
+    """Print which experiments the map lacks; each line begins with the name of the host."""
+    for experiment, unseen in missing.items():
+        print_line(
+            f"{host}: the map has no value of {experiment}, so the check does not see {unseen}: "
+            f"add {experiment} to the experiments of the config and measure the host again."
+        )
 
-    A check does not report a part that was slow in the map already, so this clause does.
+
+def _findings_of_the_map(folder: Path) -> tuple[str, str]:
+    """Return a clause on the findings in the map of a check, and why the map is unusable.
+
+    Both texts are empty if there is nothing to say. A check does not report a part that was slow in
+    the map already, so the clause does.
     """
-    from chaosity.report.problems import read_anomalies
+    from chaosity.report.measured_run import read_findings
 
+    file = folder / "findings.json"
     try:
-        number = len(read_anomalies(folder))
+        found = read_findings(file) if file.exists() else None
     except UserError:  # the check needs no findings
-        number = 0
-    findings = format_count(number, "finding")
-    return f"; the map itself has {findings}: chaosity anomalies {folder}" if number else ""
+        found = None
+    if found is None or not found.anomalies:
+        return "", found.unusable if found else ""
+    findings = format_count(len(found.anomalies), "finding")
+    clause = f", but the map itself has {findings}: chaosity anomalies {folder}"
+    return clause, found.unusable
 
 
 def print_check_result(
-    result: HostCheckResult, *, print_all: bool, map_findings_clause: str = ""
+    result: HostCheckResult, *, print_all: bool, map_findings_clause: str = "", unusable: str = ""
 ) -> None:
     """Print a line for each suspected component: what is wrong, and what to do.
 
-    `print_all` says whether to print all values, too.
+    Args:
+        result: the result of the check.
+        print_all: whether to print all values, too.
+        map_findings_clause: a clause on the findings in the map; empty without findings.
+        unusable: why the map is unusable; empty if it is usable.
     """
     host = result.host
     if result.is_simulated:
@@ -166,15 +187,18 @@ def print_check_result(
         print_line(f"{host}: {_suspect_text(suspect)}.")
     if not result.suspects and not result.failed:
         number = format_count(len(result.values), "value")
-        print_line(
-            f"{host}: fine: none of {number} is worse than in the map{map_findings_clause or '.'}"
-        )
+        # A host that is as slow as its map, or whose map says little, is not called fine.
+        state = "no change" if map_findings_clause or unusable else "fine"
+        none_is_worse = f"none of {number} is worse than in the map{map_findings_clause or '.'}"
+        print_line(f"{host}: {state}: {none_is_worse}")
+    print_that_results_are_unusable(unusable)
     for place, reason in result.failed.items():
         print_line(f"{host}: warning [node_problem] {place} has no valid value: {reason}.")
     if result.unreadable:
         them = "them" if len(result.unreadable) > 1 else "it"
         files = ", ".join(result.unreadable)
         print_line(f"{host}: this user may not read {files}, so the check left {them} out.")
+    _print_missing_experiments(host, result.missing_experiments)
     limits = [f"{100 * limit:.1f}" for limit in sorted(each.limit for each in result.values)]
     ends = " to ".join(dict.fromkeys((limits[0], limits[-1]) if limits else ()))
     by_value = ", depending on the value" * (" " in ends)

@@ -68,8 +68,9 @@ from chaosity.runner.observed_state import read_processor_seconds
 from chaosity.runner.point_measurement import spent_processor_seconds
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import read_points, status_and_values_of_record
+from chaosity.text_templates import texts_of_yaml_file
 from chaosity.topology.topology_discovery import discover_topology
-from chaosity.topology.topology_model import read_topology
+from chaosity.topology.topology_model import Topology, read_topology
 
 # Time of a check in seconds. Slurm kills a HealthCheckProgram after 60 s, so ten seconds remain for
 # start, end and a slow measurement.
@@ -110,6 +111,8 @@ class HostCheckResult:
     failed: dict[str, str] = field(default_factory=dict)
     # Components that were not checked because this user may not read them.
     unreadable: list[str] = field(default_factory=list)
+    # Experiments without a value in the map -> the faults that the check does not see without them.
+    missing_experiments: dict[str, str] = field(default_factory=dict)
     is_simulated: bool = False  # says whether the host is simulated, so that it does not exist
 
     @property
@@ -232,12 +235,15 @@ class HostCheck:
         here = self.transport in (LOCAL, SLURM)
         self.points = [check for check in chosen if not here or may_read_drives(check)]
         self.unreadable = sorted({check.parts[0] for check in chosen if check not in self.points})
+        self.missing_experiments = experiments_missing_in_map(chosen, topology)
         # The planned time and the spent time of all measurements so far.
         self.planned = self.spent = 0.0
         self.records: list[Record] = []
         if not self.points:
             what = "the map has no values that a check can repeat"
-            raise UserError(what, str(folder), MAP_REMEDY)
+            names = ", ".join(self.missing_experiments)
+            remedy = f"add {names} to the experiments of the config and measure the host again"
+            raise UserError(what, str(folder), remedy if names else MAP_REMEDY)
 
     def run(
         self,
@@ -268,6 +274,7 @@ class HostCheck:
         is_simulated = self.transport == SIMULATED
         result = HostCheckResult(self.host["host"], utc_now_text(), is_simulated=is_simulated)
         result.unreadable = self.unreadable
+        result.missing_experiments = self.missing_experiments
         if components := _present_components(self.host, self.folder):
             record_components_of_check(self.folder, result.moment, components)
         checked = time_of_last_check_by_point(self.series)
@@ -376,6 +383,20 @@ def _points_of_plan(folder: Path) -> list[Point]:
     places = {name: place for place, name in enumerate(names)}
     points = read_points(folder / "points")
     return sorted(points, key=lambda point: places.get(point["experiment"], len(names)))
+
+
+def experiments_missing_in_map(chosen: Iterable[CheckPoint], topology: Topology) -> dict[str, str]:
+    """Return experiment -> the faults that a check does not see, because the map lacks its values.
+
+    `chosen` are all points that a check of the map can repeat. On a host without NVMe drives, a
+    check needs no value of drives.
+    """
+    categories = {check.load["category"] for check in chosen}
+    return {
+        each["experiment"]: each["unseen"]
+        for category, each in texts_of_yaml_file("check")["experiments"].items()
+        if category not in categories and (topology.drives or not each["of_drives"])
+    }
 
 
 def may_read_drives(check: CheckPoint) -> bool:
