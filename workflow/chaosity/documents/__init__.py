@@ -1,1 +1,1 @@
-"""The YAML documents that people write: their types, checks, and errors of one sentence each."""
+"""The YAML documents that people write: their types, their checks, and errors of one sentence."""

@@ -17,9 +17,10 @@ from chaosity.documents.checked_yaml import (
     needs_exactly_one_key_of,
 )
 
-# A number, or a template whose text is a number.
+# A number, or a template that becomes a number when it is filled in.
 NumberTemplate = str | float
-# The key `event` selects a line of JSON, and the key `key` selects a value in this line.
+# Checks that `event`, which selects a line of JSON, and `key`, which selects a value in this line,
+# are used together.
 CHECKS_OF_EVENT_AND_KEY = (
     key_requires_other_key("event", "key"),
     key_requires_other_key("key", "event"),
@@ -34,11 +35,11 @@ class Program(TypedDict):
     version: NotRequired[list[str]]
     """Command that prints the version."""
     at_least: NotRequired[Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]]
-    """Lowest version that counts, such as 3.16."""
+    """Lowest version of the program that is accepted, such as 3.16."""
     install: str
     """What a user can do if the program is missing."""
     optional: NotRequired[bool]
-    """Hosts without the program are measured too; there, only points of this benchmark fail."""
+    """Hosts without the program are measured too; only points of this benchmark fail there."""
 
 
 class KernelNameAndArrayCount(TypedDict):
@@ -65,20 +66,21 @@ class SimulatedPrograms(TypedDict, total=False):
     own_node_if: dict[str, NumberTemplate]
     """Values of parameters for which each core accesses only the memory of its own node.
 
-    This node must be a part of the target. An empty mapping means: for all values of parameters.
+    The node of the core must be a part of the target. An empty mapping means that each core does so
+    for all values of parameters.
     """
     own_node_but: Annotated[float, Ge(0), Lt(1)]
-    """Share of the accesses that use data of all cores, although `own_node_if` holds.
+    """Share of the accesses that use data of all cores, although `own_node_if` is true.
 
     Only counters of cache misses count these accesses. Default: 0.
     """
     one_thread_touches_if: dict[str, NumberTemplate]
     """Values of parameters for which one thread touches all pages first.
 
-    With the placement first touch, all pages are then on the first node of the program's cores.
+    If the placement is first touch, all pages are then on the first node of the program's cores.
     """
     shares_work: bool
-    """Whether the threads divide the work equally and wait for the slowest thread."""
+    """Says whether the threads divide the work equally and wait for the slowest thread."""
     accesses_as: str
     """The kernel with the same memory accesses as the program, for programs without kernels.
 
@@ -92,7 +94,7 @@ class Stop(TypedDict):
     """How a load ends (by itself or by a signal of the runner), and its valid exit statuses."""
 
     by: Literal["runner", "self"]
-    """runner: the runner sends the signal; self: the load ends by itself."""
+    """What ends the load: `runner` sends the signal, or `self`: the load ends by itself."""
     signal: Literal["TERM", "INT"]
     """Signal that ends the load."""
     exit: list[int]
@@ -108,7 +110,7 @@ class ProgressColumns(TypedDict):
     """Position of the column with the rate; the first column is 0."""
 
 
-_MEANING_OF_OUTPUT_NAME = "stdout (default), stderr, or a file or pattern"
+_MEANING_OF_OUTPUT_NAME = "stdout (default), stderr, a file, or a pattern of file names"
 OutputName = TypedDict(
     "OutputName", {"in": Annotated[str, Field(description=_MEANING_OF_OUTPUT_NAME)]}, total=False
 )
@@ -118,7 +120,7 @@ class Progress(OutputName, total=False):
     """How a tool reports its progress: by events in JSON lines, or by rows of a CSV file."""
 
     event: str
-    """Text in the key `event` of the JSON lines that have samples."""
+    """Value of the key `event` in the JSON lines that contain samples."""
     begin: str
     """Key of the time at which a sample begins."""
     end: str
@@ -126,7 +128,7 @@ class Progress(OutputName, total=False):
     amount: str
     """Key of the amount of work in a sample, such as bytes."""
     csv: ProgressColumns
-    """Columns of a CSV file, for a tool that writes CSV rows in place of JSON lines."""
+    """Columns of a CSV file, for a tool that writes CSV rows instead of JSON lines."""
     interval_seconds: Positive
     """Time from one row to the next, in seconds."""
     time_scale: float
@@ -152,7 +154,7 @@ class OutputValue(OutputName, total=False):
     A key with a dot is quoted: clat_ns.percentile["50.000000"].
     """
     event: str
-    """Text in the key `event` of the JSON line that has the value."""
+    """Value of the key `event` in the JSON line that contains the value."""
     key: str
     """Key of the value in the JSON line that `event` names."""
     regex: str
@@ -175,30 +177,30 @@ class Metric(OutputValue, total=False):
     """A metric: where its value is found, its unit, and its upper bound."""
 
     progress: Literal[True]
-    """The value is the rate over all samples of the time in which all loads ran."""
+    """The value of the metric is the rate over all samples in the common window of the loads."""
     by_node: ByNode
-    """The metric has a row for each node of the target, for a load that reads all nodes in turn.
+    """The metric has a row for each node of the target, if a load reads all nodes in turn.
 
     The times that threads spent on a node have the same unit as the keys begin and end.
     """
     quantile: Annotated[float, Field(ge=0, le=1)]
-    """Quantile of the values in the samples' histograms, over the time in which all loads ran."""
+    """Quantile of the values in the histograms of all samples in the common window of the loads."""
     combine: Literal["single", "sum", "mean", "minimum", "maximum"]
-    """How several values in the output become one; default: single (several are an error)."""
+    """How several values in the output become one; default: single (more is an error)."""
     scale: float
     """Factor that converts the tool's unit into the metric's unit."""
     amount: NumberTemplate
-    """The output has the time for this amount of work; the value is the amount per second."""
+    """Amount of work for which the output has the time; the value is the amount per second."""
     at_most: NumberTemplate | None
-    """Upper bound; a value above it fails the point."""
+    """Upper bound of the value; a point with a higher value fails."""
     simulated_bytes_per_unit: Positive
-    """Memory traffic for one unit of the value; a simulated host computes the value from it."""
+    """Bytes of memory traffic for a value of 1, from which a simulated host computes the value."""
     may_be_zero: Literal[True]
     """Zero is a valid value, for example of a metric that is a share."""
     optional: Literal[True]
-    """A point without this value is valid, and its row in the tidy table has the reason."""
+    """A point without this value is valid; its row in the tidy table has the reason."""
     formerly: str | None
-    """Name of the metric in older records; null if older records lack the metric.
+    """Name of the metric in records of older versions; null if these records lack the metric.
 
     This key does not change the definition of a point, so older records stay valid.
     """
@@ -241,16 +243,17 @@ class Placement(TypedDict):
     """Where a benchmark's pages must be, and whether its threads must be pinned."""
 
     memory: Literal["target", "initiator"]
-    """Whose nodes must have the pages of the benchmark.
+    """The part of the load (target or initiator) on whose nodes the pages must be.
 
     A drive set has no memory, so for drives `target` means the initiator's own nodes or, with the
     parameter `buffers: other`, the node that is farthest from the initiator. If the experiment
-    selects `buffers`, the pages must be on those nodes, whatever this key says.
+    selects `buffers`, the pages must be on the nodes of the buffers, and the value of this key has
+    no effect.
     """
     pinned: NotRequired[bool]
-    """Whether the program pins one thread to each processing unit."""
+    """Says whether the program pins one thread to each processing unit."""
     launcher: NotRequired[Literal[True]]
-    """The command starts with chaosity-place, and the memory of chaosity-place is not checked."""
+    """Says whether the command starts with chaosity-place, whose own memory is not checked."""
     mapping: NotRequired[str]
     """Key of the program's "ready" line that has the address of its memory, or several addresses.
 
@@ -264,43 +267,43 @@ class BenchmarkDocument(TypedDict):
     benchmark: Name
     """Name of the file, without .yaml."""
     category: Name
-    """What the benchmark measures; the config names a benchmark for each category."""
+    """What the benchmark measures: the config names a benchmark for each category."""
     other_categories: NotRequired[list[Name]]
-    """Further categories for which the config may select this benchmark."""
+    """Other categories for which the config may select this benchmark."""
     summary: str
-    """What the benchmark runs, as a part of a sentence."""
+    """What the benchmark runs, as a phrase for sentences."""
     label: NotRequired[str]
-    """Text that every figure of this benchmark's values shows, such as variant of STREAM."""
+    """Text in every figure with values of this benchmark, such as variant of STREAM."""
     needs: Program
     """The program, and how it is found."""
     parameters: NotRequired[dict[str, Any]]
-    """Name -> value for the templates; the config can replace the value."""
+    """Name of a parameter -> its value for the templates; the config can replace the value."""
     platform: NotRequired[Literal["linux", "darwin"]]
-    """Operating system for the commands, by default linux; other hosts refuse the benchmark."""
+    """Operating system that the commands need, by default linux; other hosts refuse them."""
     device_vendor: NotRequired[str]
-    """OpenCL's name of the vendor whose devices the benchmark measures."""
+    """Name in OpenCL of the vendor whose devices the benchmark measures."""
     kernels: NotRequired[dict[str, KernelNameAndArrayCount]]
-    """Kernel's name in experiments -> the tool's name of the kernel, and its number of arrays."""
+    """Name of a kernel in experiments -> its name for the tool, and its number of arrays."""
     memory_bytes: NotRequired[str | int]
     """Bytes of memory that a load allocates on its nodes."""
     simulation: NotRequired[SimulatedPrograms]
     """The behaviour of the benchmark's programs on simulated machines."""
     writes: NotRequired[bool]
-    """Whether a load writes to the drives of its target."""
+    """Says whether a load writes to the drives of its target."""
     files: NotRequired[dict[str, str]]
-    """File name -> template."""
+    """Name of a file that the load needs -> template of its content."""
     environment: NotRequired[dict[str, str]]
     """Environment variable -> template; a variable that becomes empty is left out."""
     command: Annotated[list[str], MinLen(1)]
-    """Words of the command; a word that becomes empty is left out."""
+    """Words of the command, as templates; a word that becomes empty is left out."""
     start: Literal["barrier", "spawn"]
-    """barrier: the load prepares, then waits for the line "go"; spawn: the load starts at once."""
+    """How a load starts: `barrier`: it prepares, then waits for the line "go"; `spawn`: at once."""
     stop: Stop
     """How a load of the benchmark ends."""
     estimate_seconds: NotRequired[str]
-    """Seconds that a load takes; default: as long as the stopping rule allows."""
+    """Seconds that a load takes; default: the longest time of the stopping rule."""
     progress: NotRequired[Progress]
-    """How the program reports progress; without this key, a rate is the rate of the whole run."""
+    """How the program reports progress; without this key, a rate is that of the complete run."""
     metrics: Annotated[dict[str, Metric], MinLen(1)]
     """Name of a metric, which ends with its unit -> where its value is found."""
     counters: NotRequired[Annotated[list[str], MinLen(1), NO_DUPLICATES]]
@@ -313,7 +316,7 @@ class BenchmarkDocument(TypedDict):
             Condition, needs_exactly_one_key_of("json", "event", "regex"), *CHECKS_OF_EVENT_AND_KEY
         ]
     ]
-    """What the output must contain, so that a run is valid."""
+    """Conditions that the output must meet, so that a run is valid."""
     notes: NotRequired[
         Annotated[
             list[

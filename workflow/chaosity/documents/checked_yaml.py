@@ -38,16 +38,17 @@ from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from chaosity.errors import UserError, suggest_allowed_names
 
-# Limits of a YAML file that is read. An alias counts as all values that it stands for. The longest
-# file of the project has 10 kB.
+# Limits for a YAML file that is read. An alias counts as often as the values to which it refers.
+# The longest file of the project has 10 kB.
 _MOST_YAML_CHARACTERS = 2**20
 _MOST_YAML_VALUES = 100_000
 _MOST_YAML_LEVELS = 100
 _MOST_NUMBER_BITS = 1024
-# libyaml allows any depth of nesting, and crashes beyond some 30,000 levels. Only a text with fewer
-# signs of nesting than this limit is loaded before its depth is checked.
+# Largest number of signs of nesting in a YAML text. libyaml accepts any depth of nesting, but
+# crashes beyond some 30,000 levels, so texts with more signs are not loaded.
 _MOST_UNCHECKED_NESTING_SIGNS = 5000
-# libyaml's parser is nine times as fast as Python's, and every command reads some 50 files.
+# The parser of libyaml is nine times as fast as the parser in Python, and every command reads some
+# 50 files.
 YAML_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -67,7 +68,7 @@ def read_yaml(path: Path) -> Any:
         return document
     except OSError as error:
         raise UserError(f"the file cannot be read ({error.strerror})", str(path)) from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-01
+    except (yaml.YAMLError, ValueError) as error:  # a date such as 2026-13-01 raises a ValueError
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", error)
@@ -79,7 +80,7 @@ def _nesting_error(where: str) -> UserError:
 
 
 def _check_yaml_text(text: str, where: str) -> None:
-    """Check that a YAML text is not too long, and not nested so deeply that its parser crashes."""
+    """Check that a YAML text is not too long, and not so deeply nested that the parser crashes."""
     if len(text) > _MOST_YAML_CHARACTERS:
         raise UserError(f"the file has more than {_MOST_YAML_CHARACTERS} characters", where)
     # A text needs at least one of these signs for each level of nesting.
@@ -94,14 +95,15 @@ def _check_yaml_text(text: str, where: str) -> None:
 
 
 def _check_yaml_document(document: Any, where: str) -> None:
-    """Check the depth and the number of values of a document. Aliases can multiply values."""
+    """Check the depth and the number of values of a document, in which aliases multiply values."""
     values, rest = 0, [(document, 0)]
     while rest and values <= _MOST_YAML_VALUES:
         value, depth = rest.pop()
         if depth > _MOST_YAML_LEVELS:
             raise _nesting_error(where)
         if isinstance(value, int) and value.bit_length() > _MOST_NUMBER_BITS:
-            raise UserError("a number has too many digits", where)  # Python cannot print it
+            # Python cannot print a number with so many digits.
+            raise UserError("a number has too many digits", where)
         if isinstance(value, dict | list | set | tuple):
             inner = value.values() if isinstance(value, dict) else value
             rest += [(each, depth + 1) for each in inner]
@@ -110,9 +112,10 @@ def _check_yaml_document(document: Any, where: str) -> None:
         raise UserError(f"the file has more than {_MOST_YAML_VALUES} values", where)
 
 
-# Settings of pydantic. Closed: an unknown key is an error. Strict: the text "3" is not a number.
+# Settings of pydantic: an unknown key is an error (closed), and the text "3" is not a number
+# (strict).
 PYDANTIC_SETTINGS = ConfigDict(extra="forbid", strict=True)
-# Kind of an error of pydantic -> the expected type, in the words of JSON and YAML.
+# Kind of an error of pydantic -> the name of the expected type in JSON and YAML.
 EXPECTED_TYPES = {
     "string_type": "string",
     "int_type": "integer",
@@ -128,12 +131,12 @@ EXPECTED_TYPES = {
 
 @cache
 def _pydantic_adapter(document_type: Any) -> TypeAdapter[Any]:
-    """Return the checker of documents of a type, with `PYDANTIC_SETTINGS` also for inner types."""
+    """Return the checker for documents of a type, with `PYDANTIC_SETTINGS` also for inner types."""
     return TypeAdapter(with_config(PYDANTIC_SETTINGS)(document_type))
 
 
 class _JsonSchemaMaker(GenerateJsonSchema):
-    """Makes JSON schemas with the meanings of inherited keys, which pydantic omits."""
+    """Makes JSON schemas that include the meanings of inherited keys, which pydantic omits."""
 
     def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
         """Return the JSON schema of a TypedDict."""
@@ -157,7 +160,7 @@ def _inherited_meanings(document_type: Any) -> dict[str, str]:
 
 def json_schema(document_type: Any) -> dict[str, Any]:
     """Return the JSON schema of a document of a type, with meanings of keys, for editors."""
-    # Only the schema needs the docstrings of keys, and pydantic needs time to read them.
+    # Only the schema needs the docstrings of keys, and reading docstrings takes pydantic some time.
     settings = ConfigDict(extra="forbid", use_attribute_docstrings=True)
     adapter = TypeAdapter(with_config(settings)(document_type))
     return adapter.json_schema(schema_generator=_JsonSchemaMaker)
@@ -181,12 +184,12 @@ def check_document(document: Any, document_type: Any, where: str) -> None:
 def _user_error(
     errors: Sequence[ErrorDetails], document: Any, document_type: Any, where: str
 ) -> UserError:
-    """Return the error at the deepest place, which belongs to the alternative that fits best."""
+    """Return the error at the deepest place, which belongs to the best fitting alternative."""
     places = [_path_in_document(error, document) for error in errors]
     deepest = max(map(len, places))
     inner = [(e, p) for e, p in zip(errors, places, strict=True) if len(p) == deepest]
-    # A misspelt key gives two errors: an unknown key, and the missing right key. The error about
-    # the unknown key helps more.
+    # A misspelt key gives two errors: the unknown key, and the missing correct key. The error about
+    # the unknown key helps the user more.
     _, path = min(inner, key=lambda one: one[0]["type"] != "extra_forbidden")
     here = [error for error, place in inner if place == path]
     first = next((error for error in here if error["type"] not in EXPECTED_TYPES), here[0])
@@ -240,7 +243,7 @@ def _values_of_expectation(expected: str) -> list[str]:
 
 
 def _path_in_document(error: ErrorDetails, document: Any) -> tuple[int | str, ...]:
-    """Return an error's path in the document, without pydantic's names of alternatives."""
+    """Return the path of an error in the document, without pydantic's names of alternatives."""
     path: list[int | str] = []
     value: Any = document
     for step in error["loc"]:
@@ -263,7 +266,7 @@ def _known_keys(document_type: Any, document: Any, path: Sequence[int | str]) ->
             for leaf in _types_of_annotation(inner)
         ]
     mappings = [leaf for leaf in found if is_typeddict(leaf)]
-    # If a mapping can be of several types, its key `kind` says which type is meant.
+    # If a mapping can have several types, the key `kind` in it says which type it has.
     kinds = [get_args(get_type_hints(one).get("kind")) for one in mappings]
     of_kind = zip(mappings, kinds, strict=True)
     meant = [one for one, own in of_kind if document.get("kind") in own] or mappings
@@ -279,7 +282,7 @@ def _types_below(annotation: Any, step: int | str) -> Iterator[Any]:
 
 
 def _types_of_annotation(annotation: Any) -> Iterator[Any]:
-    """Yield the types that a value with this annotation may have."""
+    """Yield the types that a value with a given annotation may have."""
     origin = get_origin(annotation)
     if origin in (Annotated, NotRequired, Required):
         yield from _types_of_annotation(get_args(annotation)[0])
@@ -292,7 +295,7 @@ def _types_of_annotation(annotation: Any) -> Iterator[Any]:
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# An endpoint of a load in the same point, such as ``storage.initiator``.
+# The text that names an endpoint of a load in the same point, such as ``storage.initiator``.
 EndpointReference = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers)$")]
 Text = Annotated[str, MinLen(1)]
 Texts = Annotated[list[Text], MinLen(1)]
@@ -310,7 +313,7 @@ def _list_or_single(value: object) -> str:
     return "list" if isinstance(value, list) else "single"
 
 
-# A list, or a single element in place of a list with one element.
+# A list; a single element is accepted instead of a list with one element.
 OneOrSeveral = Annotated[
     Annotated[Element, Tag("single")] | Annotated[list[Element], MinLen(1), Tag("list")],
     Discriminator(_list_or_single),
@@ -330,7 +333,7 @@ NO_DUPLICATES = AfterValidator(_check_no_duplicates)
 
 
 def needs_exactly_one_key_of(*keys: str) -> AfterValidator:
-    """Return a check that a mapping has exactly one of these keys."""
+    """Return a check that a mapping has exactly one of some keys."""
 
     def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if sum(key in document for key in keys) != 1:

@@ -40,11 +40,11 @@ class SlurmConfig(TypedDict):
     """How measurements are divided into Slurm jobs, and how long these jobs may run and wait."""
 
     minutes_per_job: Annotated[float, Gt(0), Le(10080)]
-    """Length of a job in minutes; a job gets measurements of one host until about this length."""
+    """Length of a job in minutes: a job gets measurements of one host that take about this time."""
     time_factor: Annotated[float, Ge(1), Le(100)]
-    """Factor: the time limit of a job is its planned time x this factor, plus `slack_minutes`."""
+    """Factor for the time limit of a job: planned time x this factor, plus `slack_minutes`."""
     slack_minutes: Annotated[float, Ge(1), Le(1440)]
-    """Minutes that each time limit gets in addition; a job's first retry gets twice the limit."""
+    """Minutes added to each time limit; the first retry of a job gets twice the limit."""
     wait_minutes: Minutes
     """Minutes that discovery waits for a busy node before the host is skipped."""
     partition: Annotated[str, Field(pattern="^[A-Za-z0-9._,-]+$")] | None
@@ -59,18 +59,18 @@ class WorkingSetConfig(TypedDict):
     times_last_level_cache: Positive
     """Size of each array, as a multiple of the size of all last-level caches that the load uses."""
     at_least_bytes: Annotated[int, Ge(4096)]
-    """Least size of each array, in bytes, if `at_most_share_of_node` allows this size."""
+    """Smallest size of each array, in bytes, unless `at_most_share_of_node` requires less."""
     at_most_share_of_node: Annotated[float, Gt(0), Le(1)]
-    """Largest share of a node's memory for all arrays of `at_least_bytes`, and for a sweep."""
+    """Largest share of a node's memory for all arrays with `at_least_bytes`, and for a sweep."""
     sweep_at_most_bytes: Annotated[int, Ge(4096)] | None
     """Largest size of a sweep, in bytes; null: only `at_most_share_of_node` limits it."""
 
 
 class StoppingRule(TypedDict):
-    """When a load ends: at which precision of its rate, and after which least and longest time."""
+    """When a load ends: the wanted precision of its rate, and its shortest and longest time."""
 
     relative_precision: Precision | None
-    """A load ends when the 95 % interval is within this share of its rate; null: never."""
+    """A load ends if the 95 % interval of its rate is within this share of it; null: never."""
     min_seconds: Positive
     """Shortest time of a load, in seconds."""
     max_seconds: Annotated[float, Gt(0), Le(86400)]
@@ -87,7 +87,7 @@ class Config(TypedDict):
     configurations: Annotated[list[Mode], NO_DUPLICATES]
     """Firmware modes in which each host is measured in turn, WITH REBOOTS. Empty: no reboot."""
     expected_configuration: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
-    """Hosts in another configuration than this one are skipped; null: no host is skipped."""
+    """Hosts in another configuration than the named one are skipped; null: no host is skipped."""
     transport: Literal["inventory", "slurm"]
     """How hosts are reached: as the inventory says, or as jobs of Slurm."""
     slurm: SlurmConfig
@@ -101,16 +101,17 @@ class Config(TypedDict):
     levels: dict[str, dict[str, Count]] | None
     """Experiment -> factor -> maximum number of its levels that are measured; null: no limit.
 
-    A config of your own is merged over the default, so an empty mapping would change nothing.
+    The config of a user is merged over the default config, so an empty mapping would change
+    nothing.
     """
     benchmarks: Annotated[dict[Name, str], MinLen(1)]
-    """Category -> the benchmark that is used for it."""
+    """Category -> the benchmark that measures it."""
     parameters: dict[str, dict[str, Any]]
     """Benchmark -> parameters that replace those of its file."""
     threads: Literal["one_per_core", "all"]
     """One thread on each core, or one on each SMT sibling; an experiment can say otherwise."""
     replicates: Annotated[int, Ge(1), Le(1000)]
-    """How often each point is measured; each time all points have another random order."""
+    """Number of measurements of each point; each time, all points are in another random order."""
     seed: Annotated[int, Ge(0)]
     """Seed of the random order."""
     stopping: Annotated[dict[str, StoppingRule], MinLen(1)]
@@ -123,9 +124,9 @@ class Config(TypedDict):
     The value auto means 30m, or more if the node matrices of the host take longer.
     """
     precision: str | Precision | None
-    """Half width of intervals at which a run ends, such as 2% or 0.02; null: no target."""
+    """Half width of intervals at which a run ends, such as 2% or 0.02; null: no such end."""
     known_from: Annotated[list[Text], NO_DUPLICATES]
-    """Earlier runs that steer a run with a budget, as selections of `chaosity compare`."""
+    """Earlier runs that influence what a run with a budget measures, as in `chaosity compare`."""
 
 
 # Keys of the config whose values are numbers or mappings of numbers. Snakemake (9.27) reads a
@@ -138,7 +139,7 @@ AUTO_BUDGET = "auto"
 
 
 def _varied_names(experiment: ExperimentDocument) -> set[str]:
-    """Return the names of everything that an experiment varies besides initiators and targets."""
+    """Return the names of all that an experiment varies, except initiators and targets."""
     names: set[str] = set()
     for design in experiment["designs"].values():
         for load in design["loads"].values():
@@ -153,7 +154,8 @@ def _convert_number_texts(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _convert_number_texts(inner) for key, inner in value.items()}
     parsed: object = value
-    # A text that is no number stays unchanged, so that the later error about its type names it.
+    # A text that is no number stays unchanged, so that the later error about its type quotes the
+    # text.
     with contextlib.suppress(yaml.YAMLError, ValueError):
         if isinstance(value, str) and 0 < len(value) <= _MOST_NUMBER_CHARACTERS:
             parsed = yaml.safe_load(value)
@@ -220,7 +222,7 @@ def _check_budget(
 
 
 def _check_benchmark(config: Config, category: str, name: str, where: str) -> None:
-    """Check that a benchmark is of this category, with a stopping rule and all named parameters."""
+    """Check that a benchmark is of a category, with a stopping rule and all named parameters."""
     place = f"{where}, benchmarks.{category}"
     benchmark = load_benchmark(name, place)
     if category not in (benchmark["category"], *benchmark.get("other_categories", ())):

@@ -40,7 +40,7 @@ class InitiatorSelector(TypedDict, total=False):
     each_set_of: Literal["node"]
     """One initiator for each set of nodes that have processing units, with sets of every size."""
     in_each_set_of: Literal["node"]
-    """With `each: node`, `together: true`: one point for each set of nodes, one load per node."""
+    """With `each: node`, `together: true`: a point for each set of nodes, a load for each node."""
     at_most_sets: Count
     """The largest number of sets.
 
@@ -51,7 +51,7 @@ class InitiatorSelector(TypedDict, total=False):
     without: EndpointReference
     """With `each` and `one_of_each_relation_to`: leave out the cores of this earlier initiator."""
     at_least: Annotated[int, Ge(2)]
-    """The least number of groups, such as 2 L3 domains.
+    """The smallest number of groups, such as 2 L3 domains.
 
     On a host with fewer groups, some evenly spread cores of each node are taken instead: 4 of each
     node, or fewer on hosts with many nodes, at most 16 in all.
@@ -59,18 +59,18 @@ class InitiatorSelector(TypedDict, total=False):
     at_most: Count
     """The largest number of groups; if there are more groups, evenly spread ones are taken."""
     growing: Literal["node", "package", "machine"]
-    """1, 2, ... cores of each such group, up to all its cores.
+    """Of each selected group: 1, 2, ... cores, up to all cores of the group.
 
     Cores are taken in two ways: packed (one L3 domain after the other), and spread over L3 domains.
     """
     first_half_of: CoreGroup
-    """The first half of each group's cores; `others_of` with `within` takes the second half."""
+    """The first half of each group's cores; `others_of` with `within` is the second half."""
     others_of: EndpointReference
-    """Cores near this other initiator that the other initiator does not use."""
+    """Cores near the named initiator that this initiator does not use."""
     within: OneOrSeveral[CoreGroup]
-    """Kind of group in which `others_of` takes cores; of several, the group with most cores."""
+    """Kind of group from which `others_of` takes cores; the group with most cores is used."""
     first_pu: Literal[True]
-    """With `others_of`: take only the first processing unit of these cores."""
+    """With `others_of`: only the first processing unit of the selected cores."""
     names: Texts
     """Initiators by name, such as node0, l3_0 or pu17.
 
@@ -106,7 +106,7 @@ class OpenclSelector(TypedDict, total=False):
     """Selects OpenCL devices as targets; `chaosity topology` lists these devices.
 
     A host without OpenCL devices has no such points, and the plan says so. With PoCL, the processor
-    is an OpenCL device and uses the processing units of the initiator.
+    is also an OpenCL device, which uses the processing units of the initiator.
     """
 
     each: Literal["device"]
@@ -114,7 +114,7 @@ class OpenclSelector(TypedDict, total=False):
     names: Texts
     """Devices by name, such as opencl0."""
     none: Literal[True]
-    """Also a point without this load, as the baseline."""
+    """Also a point without this load, as the baseline for comparisons."""
 
 
 class DriveSelector(TypedDict, total=False):
@@ -136,18 +136,18 @@ class DriveSelector(TypedDict, total=False):
     names: Texts
     """Drives by name."""
     at_most_sets: Count
-    """The largest number of targets of each, all_of or all_of_each_set_of, as an even sample."""
+    """The largest number of targets of `each`, `all_of` or `all_of_each_set_of` (even sample)."""
     local: Literal[True]
     """Only drives of the initiator's own nodes."""
     one_of_each_relation: Literal[True]
-    """Only one node or package with drives for each relation to the initiator, the first one."""
+    """For each relation to the initiator: only the first node or package with drives."""
     writable: Literal[True]
     """Only drives that the inventory lists in `chaosity_destructive_drives`.
 
     A load of the category `storage_write` needs this key.
     """
     none: Literal[True]
-    """Also a point without this load, as the baseline."""
+    """Also a point without this load, as the baseline for comparisons."""
 
 
 class TargetSelector(TypedDict, total=False):
@@ -173,15 +173,15 @@ class TargetSelector(TypedDict, total=False):
     weights_from: dict[str, str]
     """Name of weights, such as canonical -> experiment whose results give these weights.
 
-    Before the host has results of this experiment, the plan leaves such placements out and says so.
-    The next run adds the placements.
+    Before the host has results of this experiment, the plan leaves out placements with these
+    weights and says so. The next run adds the placements.
     """
     nearest: Literal[True]
-    """With `each`: only memory nodes that have no nearer initiator than this initiator."""
+    """With `each`: only memory nodes to which no other initiator is nearer than this initiator."""
     none: Literal[True]
-    """Also a point without this load, as the baseline."""
+    """Also a point without this load, as the baseline for comparisons."""
     local_to: EndpointReference
-    """The memory nodes of this initiator or, if there are none, the nearest memory nodes."""
+    """The memory nodes of this initiator or, if it has none, the nearest memory nodes."""
     one_of_each_relation_to: EndpointReference
     """One memory node for each relation to this endpoint."""
     same_as: EndpointReference
@@ -230,7 +230,7 @@ WorkingSetRange = TypedDict(
         "from": Annotated[WorkingSet, Field(description="The smallest size.")],
         "to": Annotated[WorkingSet, Field(description="The largest size.")],
         "per_doubling": NotRequired[
-            Annotated[int, Ge(1), Le(16), Field(description="Sizes per doubling; default: 1.")]
+            Annotated[int, Ge(1), Le(16), Field(description="Sizes per doubling (default: 1).")]
         ],
     },
 )
@@ -256,16 +256,17 @@ class LoadDesign(TypedDict):
     category: str
     """Category of the benchmark; the config says which benchmark measures it."""
     kernel: NotRequired[Annotated[list[str], MinLen(1)]]
-    """Names in `kernels` of the benchmark; each is a level."""
+    """Names in `kernels` of the benchmark; each name is a level."""
     together: NotRequired[Literal[True, "single_initiator_allowed"]]
     """One load for each initiator, and all these loads run at the same time.
 
-    With a single initiator there is no point, unless the value is single_initiator_allowed.
+    If the host has a single initiator, no point is made, unless the value is
+    single_initiator_allowed.
     """
     responder: NotRequired[Initiators]
     """The second core of a core-to-core transfer, which always differs from the initiator."""
     sizes: NotRequired[WorkingSets]
-    """Working sets; each is a level."""
+    """Working sets; each working set is a level."""
     vary: NotRequired[Annotated[dict[Name, Levels], MinLen(1)]]
     """Parameter of the benchmark -> its levels, as in pages: [thp, base, 2M].
 
@@ -291,35 +292,35 @@ class LoadDesignsByRole(TypedDict):
 
 
 class FactorLevelRule(TypedDict, total=False):
-    """The rule by which a point gets its level of a factor: one key, and also `by` with `relation`.
+    """The rule that gives a point its level of a factor: one key; with `relation`, also `by`.
 
     An endpoint is LOAD.initiator, LOAD.target and so on. LOAD may be `only`, which means the only
-    load of a point, whatever its name. So the loads of several designs can share a factor.
+    load of a point, whatever its name is. So loads of several designs can have the same factor.
     """
 
     design: Literal[True]
     """The level is the name of the point's design."""
     relation: Annotated[list[EndpointReference], Field(min_length=2, max_length=2)]
-    """Two endpoints; the level says where the second endpoint is, seen from the first endpoint.
+    """Two endpoints: the level says where the second endpoint is, seen from the first endpoint.
 
     Levels are, for example, same node, same package and other package.
     """
     by: Literal["package", "l3_domain"]
-    """package: same, other or both packages; l3_domain: a shared L3 domain is a level, too."""
+    """`package`: levels are same, other or both packages; `l3_domain`: also a shared L3 domain."""
     count: EndpointReference
-    """LOAD.target; the level is the number of drives of this target."""
+    """LOAD.target: the level is the number of drives of this target."""
     level: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*\.(initiator|target|buffers|kernel)$")]
     """The level is the name of LOAD.initiator, LOAD.target, LOAD.buffers or LOAD.kernel."""
     mode: str
-    """Role of a load; the level is serial, or concurrent if several loads with this role run."""
+    """Role of a load: the level is serial, or concurrent if several loads with this role run."""
 
 
 class RelativeMetric(TypedDict):
-    """A further metric, computed from `metric` of `load`.
+    """A metric that is computed from `metric` of `load`.
 
     The value of `metric` is divided by the same metric of a reference point, or by the rate in
     `per`. The reference is from the same replicate, has the levels in `to`, and has the same values
-    in everything that `same` lists.
+    of everything that `same` lists.
     """
 
     name: Name
@@ -327,7 +328,7 @@ class RelativeMetric(TypedDict):
     load: str
     """Role of the load."""
     metric: str
-    """Metric of this load from which the further metric is computed."""
+    """Metric of this load from which the new metric is computed."""
     to: NotRequired[Annotated[dict[str, str | int], MinLen(1)]]
     """Factor, level or column of the load -> its value in the reference.
 
@@ -335,7 +336,7 @@ class RelativeMetric(TypedDict):
     `where: {reference: false}`.
     """
     same: NotRequired[Annotated[list[Text], MinLen(1), NO_DUPLICATES]]
-    """Factors, levels or columns in which load and reference agree."""
+    """Factors, levels or columns that are equal for the load and its reference."""
     of_means: NotRequired[Literal[True]]
     """One ratio of the mean times of all replicates, instead of one ratio for each replicate.
 
@@ -344,8 +345,8 @@ class RelativeMetric(TypedDict):
     per: NotRequired[str]
     """A rate of the same load, such as runs_per_second.
 
-    The metric is the count of a processor counter, which grows with the measured time. This count
-    is divided by the work that the load did at this rate while the counter ran.
+    The metric is the count of a processor counter, which grows with the measured time. The count is
+    divided by the work that the load did at this rate while the counter ran.
     """
 
 
@@ -363,10 +364,10 @@ class DeclaredResource(TypedDict):
     metric: str
     """Metric that is shown."""
     where: NotRequired[Annotated[dict[Name, OneOrSeveral[Value]], MinLen(1)]]
-    """Column, factor or level -> value, or list of values, of the rows that count.
+    """Column, factor or level -> value, or list of values, of the rows that are shown.
 
     The remaining loads may differ only in their places, since the places are compared. So the loads
-    must have one kernel, one queue depth and so on.
+    must have the same kernel, the same queue depth and so on.
     """
     levels: NotRequired[Literal["initiator_kind", "target_kind", "relation"]]
     """The column whose values become rows, from small to large or from near to far.
@@ -387,11 +388,11 @@ class ExperimentDocument(TypedDict):
     source: str
     """Section or figure of the published study that the experiment follows."""
     replicates: NotRequired[Annotated[int, Ge(1), Le(1000)]]
-    """Least number of replicates; if the config has fewer, this number counts."""
+    """Smallest number of replicates; if the config has a smaller number, this number is used."""
     confidence: NotRequired[Annotated[float, Ge(0.5), Le(0.999)]]
     """Confidence of intervals and tests, also of the analysis of variance; default: 0.95."""
     designs: Annotated[dict[str, LoadDesignsByRole], MinLen(1)]
-    """Name of a design (a part of the experiment) -> loads of this design, which run together."""
+    """Name of a design (a part of the experiment) -> its loads, which run at the same time."""
     factors: NotRequired[
         dict[
             str,
@@ -416,7 +417,7 @@ class ExperimentDocument(TypedDict):
             MinLen(1),
         ]
     ]
-    """Further metrics, such as ratios to the values of other points."""
+    """Metrics that are computed from others, such as ratios to the values of other points."""
     resources: NotRequired[Annotated[list[DeclaredResource], MinLen(1)]]
     """Rows of this experiment that summaries show."""
     figures: NotRequired[list[AnyFigure]]

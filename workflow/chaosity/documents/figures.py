@@ -20,14 +20,15 @@ Column = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
 Where = dict[Column, OneOrSeveral[Value]]
 # The function by which several values at one mark become one value.
 Combine = Literal["median", "minimum", "maximum"]
-# A linear value axis starts at zero; a logarithmic value axis cannot.
+# Scale of the axis of values. A linear axis starts at zero, which is impossible for a logarithmic
+# axis.
 ValueScale = Literal["linear", "log"]
 
 
 class LevelsComparedInCaption(TypedDict):
     """Levels of a column that the caption compares.
 
-    The caption gives the first value of x (or of columns) from which on each `level` differs from
+    The caption gives the first value of x (or of the columns) from which each `level` differs from
     `to`. The caption also names the slowest initiators.
     """
 
@@ -43,7 +44,7 @@ class Bound(TypedDict):
     """A dashed line: an upper bound of the figure's values, measured at other points.
 
     The caption gives the lowest bound along x. The bound is one value for all x and series or, with
-    `along_x`, a line for each series. If several points give a bound, their median counts.
+    `along_x`, a line for each series. If several points give a bound, the bound is their median.
     """
 
     title: Text
@@ -57,7 +58,7 @@ class Bound(TypedDict):
     times: NotRequired[Positive]
     """Factor by which the metric is multiplied to get the bound."""
     along_x: NotRequired[bool]
-    """Whether each value of x has its own bound; default: one bound for all x."""
+    """Says whether each value of x has a separate bound; default: one bound for all x."""
 
 
 class Figure(TypedDict):
@@ -74,10 +75,10 @@ class Figure(TypedDict):
     where: NotRequired[Where]
     """Column -> value, or list of values, of the rows that are shown; null is a missing value.
 
-    Values without a natural order, such as kernels, stand on an axis in the order of this list.
+    Values without a natural order, such as kernels, are on an axis in the order of this list.
     """
     value_title: NotRequired[Text]
-    """Title of the value's axis; default: the metric in words and its unit."""
+    """Title of the axis of values; default: the metric in words and its unit."""
     source: NotRequired[str]
     """Published figure or table that corresponds to this figure."""
     template: NotRequired[Name]
@@ -91,7 +92,7 @@ class ComparableFigure(Figure):
     """A figure whose marks combine points, and whose scale other figures may share."""
 
     combine: NotRequired[Combine]
-    """How several points at one mark become one value; without this key, they are an error."""
+    """How several points at one mark become one value; default: they are an error."""
     colour_scale: NotRequired[Name]
     """Figures with the same name have the same colours (heat maps) or value axis (lines, bars)."""
 
@@ -121,21 +122,21 @@ class Lines(ComparableFigure):
     x: Column
     """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column; each of its values has a line of its own."""
+    """Column for whose values separate lines are drawn."""
     in_every_series: NotRequired[Texts]
     """Values of `series` whose marks belong to all other series, too."""
     panels: NotRequired[Column]
-    """Column; each of its values has a panel of its own."""
+    """Column for whose values separate panels are drawn."""
     x_scale: NotRequired[Literal["linear", "log2", "log"]]
     """log2: ticks at powers of two; log: ticks at powers of ten."""
     value_scale: NotRequired[ValueScale]
-    """Scale of the value's axis; default: linear."""
+    """Scale of the axis of values; default: linear."""
     compare: NotRequired[LevelsComparedInCaption]
-    """Levels of a column; the caption says from where on they differ."""
+    """Levels of a column; the caption says from which x on the levels differ."""
     mark_best: NotRequired[bool]
-    """Ring the best mark; the caption also gives other x that are about as good; no panels."""
+    """Ring the best mark; the caption also names x that are about as good. Without panels."""
     cache_steps: NotRequired[bool]
-    """Mark the sizes at which latency steps up, beside the cache sizes that hwloc reports.
+    """Mark the sizes at which latency rises in a step, beside the cache sizes that hwloc reports.
 
     With this key, x must be a size, and the figure can have neither series nor panels.
     """
@@ -166,7 +167,7 @@ class Bars(ComparableFigure):
     x: Column
     """Column whose values are on the x axis."""
     series: NotRequired[Column]
-    """Column; each of its values has a bar beside the bars of the other values."""
+    """Column for whose values separate bars are drawn side by side."""
     loss_to: NotRequired[str]
     """Value of `series` with which the caption compares each other value."""
     by_configuration: NotRequired[Literal[True]]
@@ -187,11 +188,11 @@ class CurveOrScatter(Figure):
     this load), or a column of numbers.
     """
     series: NotRequired[Column]
-    """Column; each of its values has a curve, or a kind of mark, of its own."""
+    """Column for whose values separate curves, or separate kinds of marks, are drawn."""
     panels: NotRequired[Column]
-    """Column; each of its values has a panel of its own."""
+    """Column for whose values separate panels are drawn."""
     value_scale: NotRequired[ValueScale]
-    """Scale of the value's axis; default: linear."""
+    """Scale of the axis of values; default: linear."""
     by_configuration: NotRequired[Literal[True]]
     """The report also shows this figure with a line for each configuration of the host and a panel
     for each value of `series`; the caption says where two lines cross.
@@ -214,11 +215,11 @@ class Table(Figure):
     columns: Column
     """Column of the columns."""
     panels: NotRequired[Column]
-    """Column; each of its values has a table of its own."""
+    """Column for whose values separate tables are made."""
     compare: NotRequired[LevelsComparedInCaption]
-    """Levels of a column; the caption says from where on they differ."""
+    """Levels of a column; the caption says from which x on the levels differ."""
     combine: NotRequired[Combine]
-    """How several points at one mark become one value; without this key, they are an error."""
+    """How several points at one mark become one value; default: they are an error."""
     rows_title: NotRequired[Text]
     """Heading of the rows; default: the name of the column in words."""
     columns_title: NotRequired[Text]

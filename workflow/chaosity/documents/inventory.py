@@ -18,7 +18,7 @@ class StorageFilesReplacingDrives(TypedDict):
     """Files that replace drives on a host that has no drives to measure."""
 
     directory: Text
-    """Folder on the host for the files."""
+    """Folder on the host that contains the files."""
     bytes: Annotated[int, Ge(16 * 2**20)]
     """Size of each file, in bytes."""
     count: NotRequired[Annotated[int, Ge(1), Le(64)]]
@@ -26,7 +26,7 @@ class StorageFilesReplacingDrives(TypedDict):
 
 
 class HostVariables(TypedDict, total=False):
-    """The project's own variables of a host, see docs/reference/hosts.md."""
+    """The variables of a host that Chaosity defines, see docs/reference/hosts.md."""
 
     chaosity_directory: Text
     """Folder on the host for everything that provisioning installs.
@@ -39,7 +39,7 @@ class HostVariables(TypedDict, total=False):
     With a path, points can be planned for the host, but not measured.
     """
     chaosity_simulated: Text
-    """Description of a machine. With it, the host does not exist and its records are simulated."""
+    """Description of a machine: the host does not exist, and its records are simulated."""
     chaosity_destructive_drives: Annotated[list[Text], NO_DUPLICATES]
     """The only drives that measurements may write to.
 
@@ -47,10 +47,10 @@ class HostVariables(TypedDict, total=False):
     `chaosity_extra_drives`.
     """
     chaosity_extra_drives: Annotated[list[Annotated[str, Field(pattern="^/dev/")]], NO_DUPLICATES]
-    """Paths of block devices that are measured besides NVMe drives; these devices are only read."""
+    """Paths of block devices that are measured in addition to NVMe drives; they are only read."""
     chaosity_slurm_node: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Slurm's name of the host; default: the name of the host in the inventory."""
     chaosity_equal_hosts: Text
-    """Name of a group of equal hosts; it separates unequal hosts that have the same processor."""
+    """Name of a group of equal hosts, which separates unequal hosts with the same processor."""
     chaosity_storage_file: StorageFilesReplacingDrives
     """Files that are read in place of drives, on a host without drives to measure."""

@@ -22,7 +22,7 @@ from chaosity.documents.checked_yaml import (
 MachineName = Annotated[str, Field(pattern="^[a-z0-9_]+$")]
 NodeNumber = Annotated[str, Field(pattern="^[0-9]+$")]
 PairOfNodes = Annotated[str, Field(pattern="^[0-9]+->[0-9]+$")]
-# A standard deviation as a share of the value, or a share of runs; it can be 0, unlike a `Share`.
+# A standard deviation as a share of the value, or a share of runs. Unlike a `Share`, it can be 0.
 ShareOrZero = Annotated[float, Ge(0), Le(1)]
 
 
@@ -38,7 +38,7 @@ class MemoryCapacities(TypedDict):
     slow_cores_bytes_per_second: NotRequired[Positive]
     """Bandwidth that all cores of the slower kinds get together."""
     core_bytes_in_flight: NotRequired[Positive]
-    """Bytes for which a core waits at the same time; bytes / latency limits its bandwidth."""
+    """Bytes for which a core waits at the same time; these bytes / latency limit its bandwidth."""
     l3_domain_bytes_per_second: NotRequired[Positive]
     """Bandwidth that all cores that share one L3 cache get together."""
     package_bytes_per_second: Positive
@@ -46,7 +46,7 @@ class MemoryCapacities(TypedDict):
     write_cost: NotRequired[Annotated[float, Ge(1)]]
     """Time to write a byte, divided by the time to read a byte."""
     nodes: NotRequired[dict[NodeNumber, Positive]]
-    """Node -> capacity of its own memory controllers, for nodes that have them (HBM, CXL)."""
+    """Node -> capacity of its memory controllers, if they are separate (HBM, CXL)."""
 
 
 class LinkCapacities(TypedDict, total=False):
@@ -133,7 +133,7 @@ class GpuBandwidths(TypedDict):
     memory_node: NotRequired[Index]
     """With unified memory: the node whose memory the GPU uses."""
     competes_as_cores: NotRequired[Positive]
-    """Number of cores that get as much bandwidth as the GPU while the node's controllers are full.
+    """Number of cores that together get as much bandwidth as the GPU from full controllers.
 
     Default: 1.
     """
@@ -151,7 +151,7 @@ class Noise(TypedDict, total=False):
     disturbed_runs: ShareOrZero
     """Share of the runs that another program disturbs."""
     disturbed_loss: Share
-    """Share of its value that a disturbed run loses."""
+    """Share of the value that is lost in a disturbed run."""
 
 
 FaultName = Literal[
@@ -173,10 +173,11 @@ SomeIndexes = Annotated[list[Index], NO_DUPLICATES]
 class FaultKind(NamedTuple):
     """The keys of a fault of one kind, and what a description needs to have such a fault."""
 
-    keys: frozenset[str]  # keys that a fault of this kind must have, besides `fault`
+    keys: frozenset[str]  # keys that a fault of this kind must have in addition to `fault`
     optional_keys: frozenset[str] = frozenset()
     # Section and key of the capacity that the fault reduces, if the fault concerns a single part.
-    # Without this key in the description, the part would have no limit.
+    # A description with such a fault must have this key, since the part would otherwise have no
+    # limit.
     capacity: tuple[str, str] | None = None
 
 
@@ -186,9 +187,9 @@ def _make_fault_kind(keys: str, **others: Any) -> FaultKind:
 
 _DRIVE_READ_CAPACITY = ("drives", "read_bytes_per_second")
 _REMOTE_DRIVE_CAPACITY = ("drives", "remote_package_bytes_per_second")
-# The function `affected_resources` in simulation/machine_description.py has the effects of faults
-# that leave a share of a capacity. Other functions of that module have the effects of the other
-# faults.
+# Kind of a fault -> its keys. The function `affected_resources` in
+# simulation/machine_description.py contains the effects of faults that leave a share of a capacity.
+# Other functions of that module contain the effects of the other faults.
 FAULT_KINDS: dict[FaultName, FaultKind] = {
     "slow_node": _make_fault_kind(
         "node remaining", capacity=("memory", "package_bytes_per_second")
@@ -220,7 +221,7 @@ FAULT_KINDS: dict[FaultName, FaultKind] = {
 }
 # Keys that every fault may have.
 KEYS_OF_ALL_FAULTS = frozenset({"fault", "host", "since"})
-# Key of a fault -> the kind of part that the values of this key name.
+# Key of a fault -> the kind of the parts that the values of this key name.
 PART_KIND_BY_FAULT_KEY = {
     **dict.fromkeys(("node", "nodes", "drive_node", "drive_nodes"), "node"),
     **dict.fromkeys(("from_package", "to_package"), "package"),
@@ -246,7 +247,7 @@ class Fault(TypedDict):
     drive: NotRequired[str]
     """Name of the component of the slow drive, such as drive-0000-41-00-0."""
     drives: NotRequired[Annotated[list[str], MinLen(2)]]
-    """Names of the drives' components behind the slow port."""
+    """Names of the components of the drives behind the slow port."""
     drive_node: NotRequired[Index]
     """Node of the drives with the slow path."""
     drive_nodes: NotRequired[Annotated[SomeIndexes, MinLen(2)]]
@@ -262,7 +263,7 @@ class Fault(TypedDict):
     wait_ns: NotRequired[Positive]
     """Time in ns that is added to each access of a large working set."""
     from_bytes: NotRequired[Positive]
-    """Size of the working set whose accesses wait for a fifth of `wait_ns`."""
+    """Size in bytes of the working set whose accesses wait for a fifth of `wait_ns`."""
     smallest_bytes: NotRequired[Positive]
     """Size of the smallest working set whose accesses wait; default: no limit."""
     largest_bytes: NotRequired[Positive]
@@ -270,20 +271,20 @@ class Fault(TypedDict):
     host: NotRequired[str]
     """The only host of a fleet that has the fault; default: each host has the fault."""
     since: NotRequired[str]
-    """The first day with the fault; default: the fault was always there."""
+    """The first day with the fault; default: the machine always had the fault."""
 
 
 class ParameterCertainty(TypedDict):
-    """How certain a fitted number is; only determined numbers have an interval."""
+    """How certain a fitted number is; only numbers that the data determine have an interval."""
 
     determined: bool
-    """Whether the data determine the number; otherwise it is a usual value or a lower bound."""
+    """Says whether the data determine the number, or it is a usual value or a lower bound."""
     low: NotRequired[Positive]
     """Lower end of the 95 % interval."""
     high: NotRequired[Positive]
     """Upper end of the 95 % interval."""
     at_least: NotRequired[Positive]
-    """The highest measured use of a capacity, which is a lower bound of the capacity."""
+    """The highest measured use of a capacity, which is a lower bound of this capacity."""
     points: Index
     """Number of points whose values depend on this number."""
 
@@ -291,7 +292,7 @@ class ParameterCertainty(TypedDict):
 class FitSummary(TypedDict):
     """The data from which `chaosity fit` made a description, and how certain each number is.
 
-    Predictions take their intervals from this key. Simulations do not read this key.
+    The intervals of predictions are computed from this key. Simulations do not read this key.
     """
 
     host: str
@@ -299,7 +300,7 @@ class FitSummary(TypedDict):
     configuration: str
     """The configuration of the measured host, such as nps4."""
     simulated: NotRequired[bool]
-    """Whether the measured host is simulated; missing in descriptions of older versions."""
+    """Says whether the measured host is simulated; descriptions of older versions lack this key."""
     cells: Count
     """Number of medians of cells to which the model was fitted."""
     residual: NotNegative
@@ -309,15 +310,15 @@ class FitSummary(TypedDict):
     errors: NotRequired[dict[str, NotNegative]]
     """Kind of value -> part of its `misfits` that the scatter of replicates does not explain."""
     covariance: dict[str, list[float]]
-    """Number -> its row in the covariance matrix of the logarithms of all numbers, in order."""
+    """Number -> its row in the covariance matrix of the logarithms of all numbers."""
     parameters: dict[str, ParameterCertainty]
     """Number of the description -> how certain it is."""
     others: NotRequired[dict[str, dict[str, Positive]]]
-    """Replaceable capacity -> other numbers that explain the data equally well without it."""
+    """Capacity that can be replaced -> numbers that explain the data equally well without it."""
 
 
 class SharedMachineKeys(TypedDict):
-    """Keys with the same type in a description's file and in the complete description."""
+    """Keys with the same type in the file of a description and in the complete description."""
 
     simulated_machine: MachineName
     """Name of the description, which is also the name of its file."""
@@ -326,7 +327,7 @@ class SharedMachineKeys(TypedDict):
     sources: Annotated[list[str], MinLen(1)]
     """Sources of the numbers."""
     based_on: NotRequired[MachineName]
-    """Another description (same folder or templates/machines); keys here replace its keys."""
+    """Another description (same folder or templates/machines), whose keys this file replaces."""
     seed: NotRequired[Index]
     """Seed of the noise; another seed gives other runs of the same machine."""
     fitted: NotRequired[FitSummary]
@@ -340,7 +341,7 @@ class SharedMachineKeys(TypedDict):
     devices: NotRequired[GpuBandwidths]
     """Capacities of the GPUs, which are the same for each GPU."""
     noise: NotRequired[Noise]
-    """How much runs differ; without this key, each run gives the same values."""
+    """Noise: how much runs differ; without this key, each run gives the same values."""
     faults: NotRequired[list[Fault]]
     """The faults of the machine."""
 

@@ -19,7 +19,7 @@ class AcceleratorDocument(TypedDict):
     title: Text
     """The name of the accelerator in words."""
     part_of: NotRequired[Literal["cores", "processor"]]
-    """The part of the host that contains the accelerator; without this key, a PCI device."""
+    """The part of the host that contains the accelerator; default: a PCI device."""
     flags: NotRequired[Texts]
     """Flags of the processor; a processor with one of these flags has the accelerator."""
     cpu_model: NotRequired[Text]
@@ -27,7 +27,7 @@ class AcceleratorDocument(TypedDict):
     pci: NotRequired[Annotated[list[Annotated[str, Field(pattern="^[0-9a-f:]{9}$")]], MinLen(1)]]
     """PCI numbers of vendor and device, such as 8086:0b25."""
     device_names: NotRequired[Text]
-    """The kernel's name of such a device without the number, such as dsa for dsa0."""
+    """The kernel's name of the device without its number, such as dsa for dsa0."""
     drivers: NotRequired[Texts]
     """Kernel drivers that serve only this kind of accelerator."""
     not_measured: Annotated[str, MinLen(10)]
@@ -40,13 +40,13 @@ ColumnName = Annotated[str, Field(pattern="^[a-z_]+$")]
 class PublishedForm(TypedDict):
     """A file of templates/published: the meaning of the columns of a published CSV file.
 
-    Texts of this document are templates, into which the columns of a row are filled.
+    Texts of the file are templates, into which the columns of a row are filled.
     """
 
     published: Name
     """Name of the form, which is also the name of this file."""
     summary: str
-    """What the published file has, in a sentence."""
+    """What the published file contains, in a sentence."""
     matrix: NotRequired[Literal["bandwidth", "latency"]]
     """The CSV file is a node matrix; each cell gives initiator, target, replicate and value."""
     experiment: str
@@ -56,11 +56,11 @@ class PublishedForm(TypedDict):
     metric: str
     """Metric of the values, such as latency_ns."""
     value: str
-    """Template for the value of a row, in the unit of the metric."""
+    """Template that gives the value of a row, in the unit of the metric."""
     columns: dict[ColumnName, str]
-    """Column of the tidy table -> its text in a row; an empty text means unknown."""
+    """Column of the tidy table -> template of its text in a row; an empty text means unknown."""
     factors: NotRequired[dict[Name, str]]
-    """Factor -> its level in a row."""
+    """Factor -> template of its level in a row."""
 
 
 class ProcessorValue(TypedDict):
@@ -69,7 +69,7 @@ class ProcessorValue(TypedDict):
     model: Annotated[str, MinLen(5)]
     """Part of the processor's name as the kernel reports it."""
     nodes_per_package: Count
-    """NUMA nodes of each package during the measurement, such as 4 in NPS4."""
+    """Number of NUMA nodes of each package during the measurement, such as 4 in NPS4."""
     bandwidth_bytes_per_second: NotRequired[Annotated[float, Gt(1e9)]]
     """Bandwidth that all cores of a node get together from the memory of their node."""
     latency_ns: NotRequired[Annotated[float, Gt(1)]]
@@ -101,13 +101,13 @@ class EventCode(TypedDict):
     code: Annotated[int, Ge(0), Le(4095)]
     """Number of the event, which the processor calls event select."""
     umask: Annotated[int, Ge(0), Le(255)]
-    """Mask of the units that are counted."""
+    """Mask of the units of the processor whose events are counted (unit mask)."""
     sign: NotRequired[Literal[1, -1]]
     """1 (default): the count of the event is added; -1: the count is subtracted."""
 
 
 class ProcessorModels(TypedDict):
-    """Models of a processor family, by the decimal numbers in /proc/cpuinfo."""
+    """Models of a processor family, identified by the decimal numbers in /proc/cpuinfo."""
 
     vendor: Literal["GenuineIntel", "AuthenticAMD"]
     """Vendor of the processor."""

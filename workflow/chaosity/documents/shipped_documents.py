@@ -24,7 +24,7 @@ COUNTERS_FOLDER = ROOT / "templates" / "counters"
 PUBLISHED_FOLDER = ROOT / "templates" / "published"
 PROCESSORS_FOLDER = ROOT / "templates" / "processors"
 
-# Pattern of a Jinja2 expression in a text of a benchmark file.
+# Pattern that matches a Jinja2 expression in a text of a benchmark file.
 _JINJA_EXPRESSION = re.compile(r"\{\{.*?\}\}")
 
 
@@ -60,10 +60,10 @@ def read_document(folder: Path, name: str, document_type: Any, where: str) -> An
 def _pickled_document(
     path: Path, version: tuple[int, int] | None, document_type: Any, kind: str
 ) -> bytes:
-    """Return a checked document of the project as bytes of pickle."""
-    # A run reads the same documents many times, and to parse YAML takes ten times as long as to
-    # unpickle bytes. So the bytes are kept while the file has this `version`. Each reader unpickles
-    # an object of its own, which the reader may change.
+    """Return a checked document of the repository, as bytes of pickle."""
+    # A run reads the same documents many times, and parsing YAML takes ten times as long as
+    # unpickling bytes. So the bytes are kept while the file has this `version`. Each reader
+    # unpickles a new object, which the reader may change.
     document = read_yaml(path)
     check_document(document, document_type, path_in_repository(path))
     if document[kind] != path.stem:
@@ -92,7 +92,7 @@ def load_experiment(name: str, where: str = "config, experiments") -> Experiment
 
 
 def load_existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
-    """Return the experiments with these names, without those whose file no longer exists."""
+    """Return the experiments with given names, except those whose files no longer exist."""
     found = []
     for name in dict.fromkeys(names):
         with suppress(UserError):
@@ -101,7 +101,7 @@ def load_existing_experiments(names: Iterable[str]) -> list[ExperimentDocument]:
 
 
 def _check_relative_metrics(document: ExperimentDocument, loads: set[str], where: str) -> None:
-    """Check derived metrics: the load exists, and the name is not taken and ends with no unit."""
+    """Check derived metrics: their load exists, and their name is not in use and has no unit."""
     names: set[str] = set()
     for index, entry in enumerate(document.get("relative", [])):
         place, name = f"{where}, relative.{index}", entry["name"]
@@ -139,14 +139,15 @@ def load_benchmark(name: str, where: str = "config, benchmarks") -> BenchmarkDoc
         _check_regular_expression(cast(OutputValue, rule), f"{file}, valid, {rule['name']}")
     command = document["command"]
     if "--settle" in command and not any("target.policy" in word for word in command):
-        # The runner concludes only from the target's policy that pages move after the ready line.
+        # Only from the policy of the target does the runner know that pages move after the ready
+        # line.
         remedy = "write --policy={{ target.policy }}, and give the load a target that is a policy"
         raise UserError("--settle is for the policy of the target", f"{file}, command", remedy)
     return document
 
 
 def _check_regular_expression(source: OutputValue, where: str) -> None:
-    """Check that Python accepts the regular expression of a source, in which templates may be."""
+    """Check that Python accepts the regular expression of a source, which may contain templates."""
     pattern = source.get("regex", "")
     try:
         groups = re.compile(_JINJA_EXPRESSION.sub("x", pattern)).groups
