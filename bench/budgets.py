@@ -25,7 +25,7 @@ from chaosity.documents.machines import Fault
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name
 from chaosity.rounds.budget import OVERHEAD_SECONDS, Budget, least_budget_seconds
-from chaosity.store.measurements import CELL, Measurements, is_percentile
+from chaosity.store.measurements import CELL_COLUMNS, Measurements, is_percentile
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration
 from machines import SimulatedHost, shipped_machine, shipped_topology
@@ -112,10 +112,10 @@ class Runs:
     ) -> None:
         """Add a run: its time, and its values beside the truth by cell."""
         rows = measured.valid_rows().rows
-        medians = rows.groupby(list(CELL))["value"].median()
+        medians = rows.groupby(list(CELL_COLUMNS))["value"].median()
         errors = [(medians / truth.reindex(medians.index) - 1.0).dropna().to_numpy(float)]
         if predicted is not None and len(predicted):
-            cells = predicted.set_index(list(CELL))
+            cells = predicted.set_index(list(CELL_COLUMNS))
             cells = cells[cells.index.isin(truth.index) & ~cells.index.isin(medians.index)]
             true = truth.reindex(cells.index)
             errors.append((cells["value"].astype(float) / true - 1.0).to_numpy(float))
@@ -205,7 +205,7 @@ def lines_of_machine(name: str, seeds: int) -> list[str]:
     true = host.true_table.performance_rows().rows
     wanted = true["experiment"].isin(FIGURES)
     wanted &= ~true["metric"].map(is_percentile).astype(bool)
-    truth = true[wanted].drop_duplicates(list(CELL)).set_index(list(CELL))["value"]
+    truth = true[wanted].drop_duplicates(list(CELL_COLUMNS)).set_index(list(CELL_COLUMNS))["value"]
     least = least_budget_seconds(host.points, host.topology)
     default, budgets = Runs(), {minutes: Runs() for minutes in MINUTES if 60 * minutes >= least}
     for seed in range(1, seeds + 1):

@@ -19,7 +19,7 @@ from chaosity.statistics.anova import AnovaResult, analyse_variance
 from chaosity.statistics.cell_summary import summarise_cell_ratios_paired_by_block, summarise_cells
 from chaosity.statistics.estimates import Estimate, Ratio
 from chaosity.statistics.linear_models import compare_groups_of_cells
-from chaosity.store.measurements import CELL
+from chaosity.store.measurements import CELL_COLUMNS
 
 # The standard error of a coverage is 0.4 % for fast simulations and 0.8 % for whole analyses, so an
 # error of 2 % is visible.
@@ -114,7 +114,7 @@ def cell_rows(logs: np.ndarray) -> pd.DataFrame:
     cells, n = logs.shape
     return pd.DataFrame(
         {
-            **{column: column for column in (*CELL, "benchmark", "kernel")},
+            **{column: column for column in (*CELL_COLUMNS, "benchmark", "kernel")},
             "point": np.repeat(np.arange(cells), n).astype(str),
             "replicate": np.tile(np.arange(n), cells),
             "status": "valid",

@@ -29,7 +29,7 @@ from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault, MachineDescription
 from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE
 from chaosity.place_names import packages_of_link
-from chaosity.store.measurements import SLICE, less_is_better
+from chaosity.store.measurements import SLICE_COLUMNS, less_is_better
 from chaosity.topology.topology_model import Topology
 from machines import SimulatedHost, shipped_machine, shipped_topology
 
@@ -292,13 +292,15 @@ def true_losses(healthy: SimulatedHost, faulty: SimulatedHost) -> dict[Key, floa
 
 
 def _slice_key(where: Mapping[str, str | None]) -> tuple[str, ...]:
-    return tuple(str(where.get(column)) for column in SLICE)
+    return tuple(str(where.get(column)) for column in SLICE_COLUMNS)
 
 
 def _true_loss(anomaly: Anomaly, cell: tuple[object, ...], losses: Mapping[Key, float]) -> float:
     """Return the loss of a cell; for a finding over sizes the largest loss of a size."""
     given = {
-        SLICE.index(name): str(value) for name, value in anomaly.where.items() if name in SLICE
+        SLICE_COLUMNS.index(name): str(value)
+        for name, value in anomaly.where.items()
+        if name in SLICE_COLUMNS
     }
     found = [
         loss

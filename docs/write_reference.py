@@ -32,7 +32,7 @@ from chaosity.documents.shipped_documents import (
     yaml_file_names,
 )
 from chaosity.result_folders import FILES_OF_A_CONFIGURATION, FILES_OF_ALL_HOSTS
-from chaosity.store.tidy_table_parquet import MEANINGS
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES_WITH_MEANINGS
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -313,7 +313,7 @@ def results_page() -> str:
     """Return the page that lists the files of a result folder and the table's columns."""
     above = ((f"`{name}`", what) for name, what in FILES_OF_ALL_HOSTS.items())
     files = ((f"`{name}`", what) for name, what in FILES_OF_A_CONFIGURATION.items())
-    rows = ((f"`{name}`", kind, what) for name, (kind, what) in MEANINGS.items())
+    rows = ((f"`{name}`", kind, what) for name, (kind, what) in COLUMN_TYPES_WITH_MEANINGS.items())
     return f"""# Files and columns
 
 ## `results/`

@@ -59,7 +59,7 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, Row, rows_to_table
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology, configuration_name, topology_to_json
 from inventories import OWN_TOPOLOGIES as OWN_TOPOLOGIES
@@ -307,7 +307,7 @@ class SimulatedHost:
                 order = point["orders"][replicate - 1]
                 outcome = ReplicateOutcome(VALID, order=order, readings=readings, origin=SIMULATED)
                 rows += tidy_rows_of_outcome(point, replicate, outcome)
-        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+        return Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
 
     def table(
         self,
@@ -345,7 +345,7 @@ class SimulatedHost:
         for point in self.points:
             for replicate, record in enumerate(records[point["experiment"], point["point"]], 1):
                 rows += tidy_rows_of_outcome(point, replicate, status_and_values_of_record(record))
-        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+        return Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
 
     def records(self, seed: int | None = None) -> dict[tuple[str, str], list[Record]]:
         """Return (experiment, point) -> its records; `seed` replaces that of the description."""
@@ -374,7 +374,7 @@ class SimulatedHost:
             for replicate, outcome in enumerate(own, start=1):
                 rows += tidy_rows_of_outcome(point, replicate, outcome)
                 rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
-        return Measurements.from_table(rows_to_table(rows, COLUMNS))
+        return Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
 
     def findings(self, seed: int) -> Findings:
         """Return what the analysis finds, as for the report."""

@@ -17,7 +17,7 @@ from chaosity.store.tidy_table_from_records import (
     tidy_rows_of_derived_metrics,
     tidy_rows_of_outcome,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, Row, rows_to_table
 from machines import TODAY, SimulatedHost
 
 
@@ -53,6 +53,6 @@ def simulate_rounds(host: SimulatedHost, budget: Budget, seed: int = 0) -> Itera
         seconds = {
             key: [points[key]["estimated_seconds"]] * len(own) for key, own in orders.items()
         }
-        measured = Measurements.from_table(rows_to_table(rows, COLUMNS))
+        measured = Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
         so_far = replace(so_far, rounds=rounds, measured=measured, record_seconds=seconds)
         yield so_far

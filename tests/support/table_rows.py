@@ -16,7 +16,7 @@ import pandas as pd
 from chaosity.components import drive_component_name
 from chaosity.records.record_format import FAILED, SIMULATED, VALID
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, Row, rows_to_table, write_parquet_table
 from chaosity.topology.topology_discovery import discover_topology, discover_topology_with_xml
 from chaosity.topology.topology_model import Topology, topology_to_json
 from chaosity.topology.topology_parts import NvmeDrive
@@ -107,7 +107,7 @@ def drive_rows(
 
 def table(*parts: Iterable[Row]) -> pd.DataFrame:
     """Return the tidy table of some rows."""
-    return rows_to_table(list(itertools.chain(*parts)), COLUMNS)
+    return rows_to_table(list(itertools.chain(*parts)), COLUMN_TYPES)
 
 
 def scaled(measured: Measurements, share: float, **where: object) -> Measurements:
@@ -136,9 +136,9 @@ def folder_of(
 
 def in_types_of_file(tidy: pd.DataFrame) -> pd.DataFrame:
     """Return a table in the columns and types of the file, whose missing values numpy lacks."""
-    found = pd.DataFrame({column: tidy.get(column) for column in COLUMNS}, dtype=object)
+    found = pd.DataFrame({column: tidy.get(column) for column in COLUMN_TYPES}, dtype=object)
     reference = found["reference"].isin([True])  # a missing value is False in numpy types
-    return found.assign(reference=found["reference"].where(reference, None)).astype(COLUMNS)
+    return found.assign(reference=found["reference"].where(reference, None)).astype(COLUMN_TYPES)
 
 
 def measured(

@@ -197,7 +197,7 @@ def test_a_parquet_file_whose_texts_are_gigabytes_in_memory_is_refused(tmp_path,
     monkeypatch.setattr(tidy_table_parquet, "_MOST_TEXT_BYTES", 2**20)
     with pytest.raises(UserError, match="the texts have 200000000 bytes"):
         read_parquet_table(path)
-    monkeypatch.setattr(tidy_table_parquet, "_MOST_ROWS", 1000)
+    monkeypatch.setattr(tidy_table_parquet, "_MOST_TABLE_ROWS", 1000)
     with pytest.raises(UserError, match="20000 rows"):
         read_parquet_table(path)
 

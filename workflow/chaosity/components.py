@@ -31,7 +31,12 @@ from pathlib import Path
 from typing import cast
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import MALFORMED, UserError, malformed_as_user_error, printable_short_line
+from chaosity.errors import (
+    ERRORS_OF_MALFORMED_DOCUMENTS,
+    UserError,
+    malformed_as_user_error,
+    printable_short_line,
+)
 from chaosity.place_names import PlaceName, node_name, package_name
 from chaosity.records.record_files import (
     file_time,
@@ -80,7 +85,7 @@ def read_json_object_or_none(path: Path) -> dict[str, object] | None:
     """Return the JSON object in a file; None if the file is missing or has no JSON object."""
     try:
         return dict(json.loads(_read_text(path)))
-    except (OSError, *MALFORMED):
+    except (OSError, *ERRORS_OF_MALFORMED_DOCUMENTS):
         return None
 
 
@@ -193,7 +198,7 @@ def _read_component_states(history: Path) -> list[ComponentState]:
     """Return the states in a history file. Unreadable lines and a missing file give no state."""
     states = []
     for line in _read_text(history).splitlines() if history.exists() else []:
-        with suppress(*MALFORMED):
+        with suppress(*ERRORS_OF_MALFORMED_DOCUMENTS):
             entry = json.loads(line)
             states.append(ComponentState(entry["since"], entry["content"]))
     return states

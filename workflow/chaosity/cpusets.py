@@ -17,8 +17,8 @@ _BITS_PER_WORD = 32
 # index is damaged, and its set could fill the memory. Lists may contain any index of up to six
 # digits, since names of places may contain these indexes; a set of all these indexes takes at most
 # 0.2 GB. The limit of masks is lower, since a topology has thousands of masks.
-HIGHEST_INDEX = 2**20 - 1
-_MOST_WORDS = 2**16 // _BITS_PER_WORD
+HIGHEST_UNIT_OR_NODE_INDEX = 2**20 - 1
+_MOST_MASK_WORDS = 2**16 // _BITS_PER_WORD
 
 
 def make_cpu_set(indexes: Iterable[int]) -> CpuSet:
@@ -30,14 +30,20 @@ def is_index(text: str) -> bool:
     """Return whether a text is the decimal index of a processing unit or node."""
     # A longer text is no index, and int() would raise an error for a text of some thousands of
     # digits.
-    return text.isascii() and text.isdigit() and len(text) <= 9 and int(text) <= HIGHEST_INDEX
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= 9
+        and int(text) <= HIGHEST_UNIT_OR_NODE_INDEX
+    )
 
 
 def parse_cpu_list(text: str) -> CpuSet:
     """Return the set of a Linux list such as `0-3,8`; empty or blank text is the empty set.
 
     Raises:
-        ValueError: `text` is not a Linux list, an index is above `HIGHEST_INDEX`, or the end of a
+        ValueError: `text` is not a Linux list, an index is above `HIGHEST_UNIT_OR_NODE_INDEX`, or
+        the end of a
             range is below its start.
     """
     indexes: set[int] = set()
@@ -45,7 +51,7 @@ def parse_cpu_list(text: str) -> CpuSet:
         first, dash, last = part.strip().partition("-")
         if not is_index(first) or (dash and not is_index(last)):
             wrong = f"{part.strip()!r} in {text!r} is neither an index nor a range"
-            raise ValueError(f"{wrong} of indexes up to {HIGHEST_INDEX}")
+            raise ValueError(f"{wrong} of indexes up to {HIGHEST_UNIT_OR_NODE_INDEX}")
         start, end = int(first), int(last or first)
         if end < start:
             raise ValueError(f"range {part.strip()!r} in {text!r} runs backwards")
@@ -74,10 +80,12 @@ def parse_mask(text: str) -> CpuSet:
             mask (`0xf...f`), which is not a set.
     """
     words = text.strip().split(",")
-    if any(word and not _is_word(word) for word in words):
+    if any(word and not _is_mask_word(word) for word in words):
         raise ValueError(f"{text!r} is not a mask of 32-bit hexadecimal words")
-    if len(words) > _MOST_WORDS:
-        raise ValueError(f"the mask has {len(words)} words, no machine more than {_MOST_WORDS}")
+    if len(words) > _MOST_MASK_WORDS:
+        raise ValueError(
+            f"the mask has {len(words)} words, no machine more than {_MOST_MASK_WORDS}"
+        )
     bits = 0
     for word in words:
         bits = bits << _BITS_PER_WORD | (int(word, 16) if word else 0)
@@ -93,6 +101,6 @@ def format_mask(indexes: Iterable[int]) -> str:
     return ",".join(f"0x{word:08x}" for word in reversed(words))
 
 
-def _is_word(text: str) -> bool:
+def _is_mask_word(text: str) -> bool:
     digits = text.removeprefix("0x")
     return 0 < len(digits) <= 8 and all(digit in "0123456789abcdefABCDEF" for digit in digits)

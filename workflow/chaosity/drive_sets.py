@@ -34,7 +34,7 @@ from chaosity.store.measurements import (
     PREDICTED,
     PREDICTION_COLUMNS,
     PREDICTION_NUMBERS,
-    SLICE,
+    SLICE_COLUMNS,
     Measurements,
     Table,
 )
@@ -42,11 +42,11 @@ from chaosity.store.tidy_table_parquet import Row, none_for_missing_values, rows
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
 from chaosity.units import format_count, format_percent
 
-_Drives = frozenset[str]
-Part = TypeVar("Part", bound=Hashable)
+_DriveNames = frozenset[str]
+PartOfSet = TypeVar("PartOfSet", bound=Hashable)
 # Number of standard errors above which noise does not explain the difference of two values. A large
 # server needs some thousand comparisons, and about one in 400 exceeds this limit by chance.
-SIGNIFICANT = 3.0
+STANDARD_ERRORS_OF_SIGNIFICANCE = 3.0
 DrivesByNode = Mapping[int, frozenset[str]]
 
 
@@ -59,7 +59,7 @@ class NoisyValue(NamedTuple):
     def significant_log_ratio_to(self, other: NoisyValue) -> float:
         """Return the logarithm of the ratio to another value; 0 if noise can explain the ratio."""
         ratio = math.log(self.value / other.value)
-        noise = SIGNIFICANT * math.hypot(self.error, other.error)
+        noise = STANDARD_ERRORS_OF_SIGNIFICANCE * math.hypot(self.error, other.error)
         return ratio if abs(ratio) > noise else 0.0
 
     @classmethod
@@ -89,10 +89,10 @@ class _DriveSetBounds(NamedTuple):
 
 
 def bound_drive_set(
-    wanted: _Drives,
-    measured: Mapping[_Drives, NoisyValue],
+    wanted: _DriveNames,
+    measured: Mapping[_DriveNames, NoisyValue],
     node_of: Mapping[str, int],
-    raised: Mapping[_Drives, NoisyValue],
+    raised: Mapping[_DriveNames, NoisyValue],
 ) -> _DriveSetBounds:
     """Return the bounds of a drive set.
 
@@ -110,7 +110,7 @@ def bound_drive_set(
     }
     # A set of one node is a part of the node's drives; a set of several nodes is a part of all
     # nodes.
-    of_node: dict[int, dict[_Drives, NoisyValue]] = {node: {} for node in nodes}
+    of_node: dict[int, dict[_DriveNames, NoisyValue]] = {node: {} for node in nodes}
     of_nodes: dict[frozenset[int], NoisyValue] = {}
     supersets = []
     for own, value in measured.items():
@@ -139,15 +139,15 @@ def bound_drive_set(
 
 
 def values_raised_to_best_subset(
-    measured: Mapping[_Drives, NoisyValue],
-) -> dict[_Drives, NoisyValue]:
+    measured: Mapping[_DriveNames, NoisyValue],
+) -> dict[_DriveNames, NoisyValue]:
     """Return measured set -> value of its best subset, for sets that are slower than a subset.
 
     If a set is clearly slower than one of its subsets, either its measurement was disturbed, or its
     drives disturb one another. In both cases, the low value of the set says nothing about smaller
     sets.
     """
-    raised: dict[_Drives, NoisyValue] = {}
+    raised: dict[_DriveNames, NoisyValue] = {}
     for own, value in measured.items():
         best = max((other for part, other in measured.items() if part < own), default=value)
         if best.significant_log_ratio_to(value) > 0.0:
@@ -156,17 +156,17 @@ def values_raised_to_best_subset(
 
 
 def lowest_sum_of_cover(
-    wanted: frozenset[Part], family: Mapping[frozenset[Part], NoisyValue]
+    wanted: frozenset[PartOfSet], family: Mapping[frozenset[PartOfSet], NoisyValue]
 ) -> NoisyValue | None:
     """Return the lowest sum of values of sets that together contain `wanted`; None if none do."""
-    parts: dict[frozenset[Part], NoisyValue] = {}
+    parts: dict[frozenset[PartOfSet], NoisyValue] = {}
     for own, value in family.items():
         if part := own & wanted:
             parts[part] = min(value, parts.get(part, value))
-    if not wanted <= frozenset[Part]().union(*parts):
+    if not wanted <= frozenset[PartOfSet]().union(*parts):
         return None
     single = {part: parts[frozenset({part})] for part in wanted if frozenset({part}) in parts}
-    kept: dict[frozenset[Part], NoisyValue] = {}
+    kept: dict[frozenset[PartOfSet], NoisyValue] = {}
     for part in sorted(parts, key=len, reverse=True):
         value, alone = parts[part], [single[each] for each in part if each in single]
         # A set shows no limit if it gives as much as its parts together. A subset of a larger set
@@ -181,8 +181,8 @@ def lowest_sum_of_cover(
 
 
 def _lowest_sum(
-    wanted: frozenset[Part],
-    family: Mapping[frozenset[Part], NoisyValue],
+    wanted: frozenset[PartOfSet],
+    family: Mapping[frozenset[PartOfSet], NoisyValue],
     begun: list[NoisyValue],
     best: NoisyValue | None,
 ) -> NoisyValue | None:
@@ -235,27 +235,27 @@ def drives_by_node_of_sets(
     return found
 
 
-_GROUP = ("host", "configuration", *SLICE)
-_METHOD = "limits of measured drive sets"
+_GROUP_COLUMNS = ("host", "configuration", *SLICE_COLUMNS)
+_PREDICTION_METHOD = "limits of measured drive sets"
 # Assumed standard error, as a share, of values without replicates. Runs of simulated and real
 # machines differ by 0.6 to 2 %.
-_UNKNOWN_NOISE = 0.02
-_COVERAGE = 0.95
+_ASSUMED_NOISE = 0.02
+_COVERAGE_OF_INTERVALS = 0.95
 # A conformal interval of 95 % needs at least 19 errors.
-FEWEST_ERRORS = 19
+FEWEST_ERRORS_FOR_INTERVAL = 19
 # Number of standard errors by which a bound is widened, because a bound is the extreme of many
 # noisy values.
-_WIDEN = 5.0
+_STANDARD_ERRORS_TO_WIDEN = 5.0
 # Largest ratio of the two ends of a prediction interval. A prediction with a wider interval than
 # 2/3 to 3/2 of the value says too little.
-_WIDEST = 1.5**2
+_MOST_RATIO_OF_ENDS = 1.5**2
 
 
 class DriveSetCell(NamedTuple):
     """A drive set, read by an initiator."""
 
     initiator: str
-    drives: _Drives
+    drives: _DriveNames
 
 
 class Prediction(NamedTuple):
@@ -283,7 +283,10 @@ class DriveSetModel:
         self._node_of = {
             drive: node for own in sets.values() for node, drives in own.items() for drive in drives
         }
-        self.missing, self.points = self._cells(unmeasured), self._cells(measured)
+        self.missing, self.points = (
+            self._row_of_each_cell(unmeasured),
+            self._row_of_each_cell(measured),
+        )
         self.values = self._measured_values(measured)
         self._raised = {
             name: values_raised_to_best_subset(own) for name, own in self.values.items()
@@ -291,10 +294,10 @@ class DriveSetModel:
         # Initiator -> its own nodes, and all nodes of its package, as far as they have drives.
         self._own_nodes = _nodes_by_relation(rows, SAME_NODE)
         self._near_nodes = _nodes_by_relation(rows, SAME_NODE, SAME_PACKAGE)
-        self._borrowed: dict[str, dict[_Drives, NoisyValue]] = {}
+        self._borrowed: dict[str, dict[_DriveNames, NoisyValue]] = {}
         self._predicted: dict[DriveSetCell, NoisyValue | None] = {}
 
-    def _cells(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
+    def _row_of_each_cell(self, rows: pd.DataFrame) -> dict[DriveSetCell, Row]:
         """Return each cell whose drives are known -> one row of this cell."""
         records: list[Row] = none_for_missing_values(rows).to_dict("records")  # type: ignore
         return {
@@ -303,16 +306,16 @@ class DriveSetModel:
             if row["target"] in self._drives
         }
 
-    def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[_Drives, NoisyValue]]:
+    def _measured_values(self, rows: pd.DataFrame) -> dict[str, dict[_DriveNames, NoisyValue]]:
         """Return initiator -> drive set -> median of the replicates, and error of this median."""
         rows = with_variance_priors(Measurements(rows)).rows
         rows = rows.assign(log=np.log(rows["value"].to_numpy(float)))
         cells = rows.groupby(["initiator", "target"]).agg(
             {"log": ["median", "count"], "prior_variance": "first"}
         )
-        found: dict[str, dict[_Drives, NoisyValue]] = {}
+        found: dict[str, dict[_DriveNames, NoisyValue]] = {}
         for (initiator, target), middle, n, variance in cells.itertuples():
-            noise = _UNKNOWN_NOISE if math.isnan(variance) else math.sqrt(variance)
+            noise = _ASSUMED_NOISE if math.isnan(variance) else math.sqrt(variance)
             error = noise * math.sqrt(variance_of_median(n))
             if target in self._drives:
                 own = found.setdefault(initiator, {})
@@ -320,7 +323,7 @@ class DriveSetModel:
         return found
 
     def bounds_from_other_sets(
-        self, cell: DriveSetCell, values: Mapping[_Drives, NoisyValue] | None = None
+        self, cell: DriveSetCell, values: Mapping[_DriveNames, NoisyValue] | None = None
     ) -> _DriveSetBounds:
         """Return the bounds of a cell, by default from the measured sets of its initiator."""
         known = self.values.get(cell.initiator, {}) if values is None else values
@@ -338,11 +341,13 @@ class DriveSetModel:
             others = {drives for values in self.values.values() for drives in values} - own.keys()
             cells = (DriveSetCell(cell.initiator, drives) for drives in others)
             self._borrowed[cell.initiator] = {
-                each.drives: value for each in cells if (value := self._analogy(each)) is not None
+                each.drives: value
+                for each in cells
+                if (value := self._value_by_other_initiators(each)) is not None
             }
         return self.bounds_from_other_sets(cell, {**self._borrowed[cell.initiator], **own}).expected
 
-    def _analogy(self, cell: DriveSetCell) -> NoisyValue | None:
+    def _value_by_other_initiators(self, cell: DriveSetCell) -> NoisyValue | None:
         """Return the value of a cell that follows from the sets of other initiators.
 
         The result is None if the sets of the cell's own initiator predict about the same value.
@@ -352,14 +357,14 @@ class DriveSetModel:
             for name, values in self.values.items()
             if name != cell.initiator and cell.drives in values
         }
-        if len(self._nodes(cell)) == 1:
+        if len(self._nodes_of_cell(cell)) == 1:
             # The drives of one node are equally fast for all initiators, unless a path limits these
             # drives.
             found = max(measured.values(), default=None)
         else:
             near = self._near_nodes[cell.initiator]
             alike = [name for name in measured if self._near_nodes[name] == near]
-            limits = (self._limit_of(name, cell) for name in alike)
+            limits = (self._scaled_value_of_other_initiator(name, cell) for name in alike)
             found = NoisyValue.mean([each for each in limits if each is not None])
         bounds = self.bounds_from_other_sets(cell)
         if found and bounds.lower and found.significant_log_ratio_to(bounds.lower) < 0.0:
@@ -368,7 +373,7 @@ class DriveSetModel:
             return None
         return found
 
-    def _limit_of(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
+    def _scaled_value_of_other_initiator(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return initiator `name`'s value of the cell's drive set, scaled to the cell's initiator.
 
         The result is None if the sets that were measured from both initiators explain the value of
@@ -386,26 +391,28 @@ class DriveSetModel:
 
     def _predicted_value(self, cell: DriveSetCell) -> NoisyValue | None:
         if cell not in self._predicted:
-            self._predicted[cell] = self._analogy(cell) or self.expected_value(cell)
+            self._predicted[cell] = self._value_by_other_initiators(cell) or self.expected_value(
+                cell
+            )
         return self._predicted[cell]
 
     def unmeasured_neighbours(self, cell: DriveSetCell) -> list[DriveSetCell]:
         """Return unmeasured sets that have all drives of a given set, or one node more or less."""
-        nodes = self._nodes(cell)
+        nodes = self._nodes_of_cell(cell)
         found = [
             each
             for each in self.missing
             if each.initiator == cell.initiator
-            and (each.drives > cell.drives or len(nodes ^ self._nodes(each)) == 1)
+            and (each.drives > cell.drives or len(nodes ^ self._nodes_of_cell(each)) == 1)
         ]
         return sorted(found, key=lambda each: len(each.drives ^ cell.drives))
 
-    def _nodes(self, cell: DriveSetCell) -> frozenset[int]:
+    def _nodes_of_cell(self, cell: DriveSetCell) -> frozenset[int]:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
     def shows_limit_of_a_part(self, cell: DriveSetCell) -> bool:
         """Return whether a set shows the limit of a node, of a package or of all nodes."""
-        nodes = self._nodes(cell)
+        nodes = self._nodes_of_cell(cell)
         every = frozenset(self._node_of.values())
         return len(nodes) == 1 or nodes == every or nodes in self._near_nodes.values()
 
@@ -416,7 +423,7 @@ class DriveSetModel:
         drives of the node. A set of several nodes is complete if it shows the limit of a package or
         of all nodes. Only sets of one node can be local.
         """
-        nodes = self._nodes(cell)
+        nodes = self._nodes_of_cell(cell)
         if len(nodes) > 1:
             return min(len(nodes), 3), self.shows_limit_of_a_part(cell), False
         whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
@@ -435,7 +442,7 @@ class DriveSetModel:
     def errors(self) -> dict[DriveSetCell, float]:
         """Return log(measured / predicted value) of audited sets or, if they are few, all sets."""
         cells = self.measured_sets_like_unmeasured
-        if len(cells) < FEWEST_ERRORS:
+        if len(cells) < FEWEST_ERRORS_FOR_INTERVAL:
             cells = [cell for cell in self.points if len(cell.drives) > 1]
         values = {cell: self._predicted_value(cell) for cell in cells}
         return {
@@ -448,9 +455,9 @@ class DriveSetModel:
         """Return the conformal quantile of the errors of other sets; infinite for too few sets."""
         others = [each for each in self.errors if each != cell]
         alike = [each for each in others if self.kind_of_set(each) == self.kind_of_set(cell)]
-        chosen = alike if len(alike) >= FEWEST_ERRORS else others
+        chosen = alike if len(alike) >= FEWEST_ERRORS_FOR_INTERVAL else others
         errors = sorted(abs(self.errors[each]) for each in chosen)
-        rank = math.ceil((len(errors) + 1) * _COVERAGE)
+        rank = math.ceil((len(errors) + 1) * _COVERAGE_OF_INTERVALS)
         return errors[rank - 1] if rank <= len(errors) else math.inf
 
     def predict(self, cell: DriveSetCell) -> Prediction | None:
@@ -469,11 +476,17 @@ class DriveSetModel:
         half = max(self.error_quantile(cell), 2.0 * error)
         ends = [value * math.exp(-half), value * math.exp(half)]
         if bounds.lower:
-            ends[0] = max(ends[0], bounds.lower.value * math.exp(-_WIDEN * bounds.lower.error))
+            ends[0] = max(
+                ends[0],
+                bounds.lower.value * math.exp(-_STANDARD_ERRORS_TO_WIDEN * bounds.lower.error),
+            )
         if bounds.upper:
-            ends[1] = min(ends[1], bounds.upper.value * math.exp(_WIDEN * bounds.upper.error))
+            ends[1] = min(
+                ends[1],
+                bounds.upper.value * math.exp(_STANDARD_ERRORS_TO_WIDEN * bounds.upper.error),
+            )
         low, high = min(ends[0], value), max(ends[1], value)
-        return Prediction(value, low, high, bounds) if high <= _WIDEST * low else None
+        return Prediction(value, low, high, bounds) if high <= _MOST_RATIO_OF_ENDS * low else None
 
 
 def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozenset[int]]:
@@ -532,7 +545,7 @@ def drive_set_models(measured: Table, unmeasured: Table) -> list[DriveSetModel]:
     known = _drive_rows(Measurements.from_table(measured).valid_rows()).assign(known=True)
     missing = _drive_rows(Measurements.from_table(unmeasured)).assign(known=False)
     rows = pd.concat([known, missing], ignore_index=True)
-    groups = rows.groupby(list(_GROUP), dropna=False, sort=False)
+    groups = rows.groupby(list(_GROUP_COLUMNS), dropna=False, sort=False)
     return [
         DriveSetModel(part[part["known"]], part[~part["known"]])
         for _, part in groups
@@ -557,7 +570,7 @@ def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
         ends = [each.value for each in (bounds.lower, bounds.upper) if each]
         limits = (min(ends) if bounds.lower else None, max(ends) if bounds.upper else None)
         own = dict(zip(PREDICTION_NUMBERS, (*predicted[:3], *limits), strict=True))
-        rows.append({**row, **own, "origin": PREDICTED, "method": _METHOD})
+        rows.append({**row, **own, "origin": PREDICTED, "method": _PREDICTION_METHOD})
     return rows_to_table(rows, PREDICTION_COLUMNS)
 
 
@@ -584,11 +597,11 @@ def find_contradicted_drive_sets(models: Iterable[DriveSetModel]) -> list[Contra
     than a larger set, or below the prediction interval that other sets of the initiator give. Noise
     does not explain the difference.
     """
-    found = (_contradiction(model, cell) for model in models for cell in model.points)
+    found = (_contradiction_of_cell(model, cell) for model in models for cell in model.points)
     return [surprise for surprise in found if surprise is not None]
 
 
-def _contradiction(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
+def _contradiction_of_cell(model: DriveSetModel, cell: DriveSetCell) -> ContradictedDriveSet | None:
     """Return how a measured cell contradicts the other cells; None if it does not."""
     bounds, value = model.bounds_from_other_sets(cell), model.values[cell.initiator][cell.drives]
     if (limit := bounds.lower) and value.significant_log_ratio_to(limit) < 0.0:

@@ -25,7 +25,7 @@ NEEDED_FREE_BYTES = 8 * 1024 * 1024
 _NEEDED_FREE_INODES = 1000
 # Exceptions that Python raises if a document does not have the form that the code that reads it
 # expects.
-MALFORMED = (
+ERRORS_OF_MALFORMED_DOCUMENTS = (
     ValueError,
     LookupError,
     TypeError,
@@ -36,7 +36,7 @@ MALFORMED = (
 )
 # Largest number of characters in each part of an error, since a part can quote a foreign text of
 # any length.
-_LONGEST_PART = 4000
+_MOST_CHARACTERS_OF_PART = 4000
 
 
 class MeasurementError(Exception):
@@ -128,8 +128,8 @@ def printable_text(text: str) -> str:
 def printable_short_line(text: str) -> str:
     """Return a text as one line for a terminal; ` ... ` replaces the middle of a long text."""
     line = printable_text(" ".join(text.split("\n"))).strip()
-    half = _LONGEST_PART // 2
-    return line if len(line) <= _LONGEST_PART else f"{line[:half]} ... {line[-half:]}"
+    half = _MOST_CHARACTERS_OF_PART // 2
+    return line if len(line) <= _MOST_CHARACTERS_OF_PART else f"{line[:half]} ... {line[-half:]}"
 
 
 def describe_malformed_document(error: Exception) -> str:
@@ -150,12 +150,13 @@ def malformed_as_user_error(
     """Turn the errors of reading a malformed document into one sentence.
 
     Raises:
-        UserError: the code inside the ``with`` block raised one of `MALFORMED`, or an OSError. The
+        UserError: the code inside the ``with`` block raised one of `ERRORS_OF_MALFORMED_DOCUMENTS`,
+        or an OSError. The
             error has the arguments of this function.
     """
     try:
         yield
-    except (OSError, *MALFORMED) as error:
+    except (OSError, *ERRORS_OF_MALFORMED_DOCUMENTS) as error:
         raise UserError(f"{what}: {describe_malformed_document(error)}", where, remedy) from error
 
 

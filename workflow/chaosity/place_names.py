@@ -36,7 +36,7 @@ DriveSetKind = Literal[
 PlaceKind = Literal[InitiatorKind, DeviceKind, DriveSetKind]
 
 # An index has at most six digits, so that a serial number is not read as the index of a place.
-_FIELDS = {
+_PATTERN_OF_FIELD = {
     "index": r"(?P<index>\d{1,6})",
     "indices": r"(?P<indices>\d{1,6}(-\d{1,6})?(,\d{1,6}(-\d{1,6})?)*)",
     "count": r"(?P<count>\d{1,6})",
@@ -48,7 +48,7 @@ _FIELDS = {
 # Kind of place -> noun in sentences, and patterns of names. The noun is empty if a place needs more
 # words than a noun and a number, see `_words_of_place`. A name is written with the first pattern of
 # the kind whose fields all have values.
-_KINDS: dict[PlaceKind, tuple[str, ...]] = {
+_NOUN_AND_FORMS_OF_KIND: dict[PlaceKind, tuple[str, ...]] = {
     "pu": ("processing unit", "pu{index}"),
     "core": ("core", "core{index}"),
     "l3": ("L3 domain", "l3_{index}"),
@@ -72,11 +72,18 @@ _KINDS: dict[PlaceKind, tuple[str, ...]] = {
     "nodes_drives": ("", "nodes{indices}drives", "node{indices}drives"),
     "all_drives": ("", "alldrives"),
 }
-_FORMS = [(kind, form) for kind, (_noun, *forms) in _KINDS.items() for form in forms]
-_FIELDS_OF_FORM = {form: frozenset(re.findall(r"{(\w+)}", form)) for _, form in _FORMS}
-_PATTERNS = [(kind, re.compile(form.format_map(_FIELDS), re.ASCII)) for kind, form in _FORMS]
-_GROUP = r"(?:(?:pu|core|l3_|node|package|kind)\d{1,6}|(?:efficiency|performance)_cores|machine)"
-_GROUPS = re.compile(f"{_GROUP}(?:_{_GROUP})*", re.ASCII)
+_KIND_AND_FORM = [
+    (kind, form) for kind, (_noun, *forms) in _NOUN_AND_FORMS_OF_KIND.items() for form in forms
+]
+_FIELDS_OF_FORM = {form: frozenset(re.findall(r"{(\w+)}", form)) for _, form in _KIND_AND_FORM}
+_KIND_AND_PATTERN = [
+    (kind, re.compile(form.format_map(_PATTERN_OF_FIELD), re.ASCII))
+    for kind, form in _KIND_AND_FORM
+]
+_GROUP_NAME_PATTERN = (
+    r"(?:(?:pu|core|l3_|node|package|kind)\d{1,6}|(?:efficiency|performance)_cores|machine)"
+)
+_JOINED_GROUPS_PATTERN = re.compile(f"{_GROUP_NAME_PATTERN}(?:_{_GROUP_NAME_PATTERN})*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -107,7 +114,7 @@ class PlaceName:
             "without": self.without,
         }
         known = {name: value for name, value in fields.items() if value is not None}
-        for form in _KINDS[self.kind][1:]:
+        for form in _NOUN_AND_FORMS_OF_KIND[self.kind][1:]:
             if known.keys() >= _FIELDS_OF_FORM[form]:
                 return form.format_map(known)
         raise ValueError(f"{self!r} has no name: a part is missing")
@@ -142,7 +149,7 @@ def parse_place_name(text: str | int) -> PlaceName | None:
     """Return the parts of a place's name or of a node's number; None for any other text."""
     if isinstance(text, int):
         return PlaceName("node", (text,))
-    for kind, pattern in _PATTERNS:
+    for kind, pattern in _KIND_AND_PATTERN:
         if match := pattern.fullmatch(text):
             parts = match.groupdict()
             try:
@@ -163,7 +170,7 @@ def parse_place_name(text: str | int) -> PlaceName | None:
 
 def _parse_groups(text: str) -> tuple[PlaceName, ...]:
     """Return the groups of a joined name such as `node0_node1`; empty for any other name."""
-    names = re.findall(_GROUP, text) if _GROUPS.fullmatch(text) else []
+    names = re.findall(_GROUP_NAME_PATTERN, text) if _JOINED_GROUPS_PATTERN.fullmatch(text) else []
     return tuple(name for name in map(parse_place_name, names) if name)
 
 
@@ -197,7 +204,7 @@ def l3_domain_name(index: int) -> str:
 
 # Start of the name of a target with pages on all nodes of a package; the kind of memory follows in
 # the name.
-_SPREAD = "uniform_package_"
+_SPREAD_TARGET_PREFIX = "uniform_package_"
 
 
 def name_of_spread_target(memory_kind: str) -> str:
@@ -205,12 +212,12 @@ def name_of_spread_target(memory_kind: str) -> str:
 
     All these nodes have the given kind of memory. An example of the name is `uniform_package_dram`.
     """
-    return f"{_SPREAD}{memory_kind.lower()}"
+    return f"{_SPREAD_TARGET_PREFIX}{memory_kind.lower()}"
 
 
 def is_spread_target(name: str) -> bool:
     """Return whether a name has the form that `name_of_spread_target` returns."""
-    return name.startswith(_SPREAD)
+    return name.startswith(_SPREAD_TARGET_PREFIX)
 
 
 def nodes_name(indices: Iterable[int]) -> str:
@@ -243,9 +250,9 @@ def initiator_to_target_name(initiator: str, target: str) -> str:
 
 # Largest count of numbers that a text lists singly; of more numbers, neighbouring ones are written
 # as a range.
-_MOST_NUMBERS = 4
-_PCI_ADDRESS = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
-_PCI_FORM = r"\1:\2:\3.\4"  # a PCI address in the form that lspci prints
+_MOST_LISTED_NUMBERS = 4
+_PCI_ADDRESS_IN_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])", re.ASCII)
+_PCI_ADDRESS_OF_LSPCI = r"\1:\2:\3.\4"  # a PCI address in the form that lspci prints
 
 
 def place_in_words(name: int | str) -> str:
@@ -257,8 +264,8 @@ def place_in_words(name: int | str) -> str:
     """
     if isinstance(name, int):
         return f"node {name}"
-    if name.startswith(_SPREAD):
-        kind = name.removeprefix(_SPREAD)
+    if name.startswith(_SPREAD_TARGET_PREFIX):
+        kind = name.removeprefix(_SPREAD_TARGET_PREFIX)
         return f"all memory of the package ({kind.upper() if kind.isalpha() else kind})"
     begin, is_link, path = name.rpartition("link ")
     ends = path.split("->")
@@ -288,26 +295,26 @@ def _words_of_place(place: PlaceName) -> str:
         return "all drives"
     if place.kind.endswith("_drives"):
         owner = place.kind.removesuffix("s_drives").removesuffix("_drives")
-        of = "an unknown node" if owner == "unknown" else _numbered(owner, place.indices)
+        of = "an unknown node" if owner == "unknown" else _noun_with_numbers(owner, place.indices)
         first = {None: "drives", 1: "first drive"}.get(place.count, f"first {place.count} drives")
         return f"the {first} of {of}"
     if place.word:
         return f"{place.word} cores"
-    noun = _KINDS[place.kind][0]
+    noun = _NOUN_AND_FORMS_OF_KIND[place.kind][0]
     if place.address:
-        return f"{noun} {_PCI_ADDRESS.sub(_PCI_FORM, place.address)}"
-    return _numbered(noun, place.indices)
+        return f"{noun} {_PCI_ADDRESS_IN_NAME.sub(_PCI_ADDRESS_OF_LSPCI, place.address)}"
+    return _noun_with_numbers(noun, place.indices)
 
 
 def _words_of_groups(place: PlaceName) -> str:
     return " and ".join(map(_words_of_place, place.groups))
 
 
-def _numbered(noun: str, numbers: Iterable[int]) -> str:
+def _noun_with_numbers(noun: str, numbers: Iterable[int]) -> str:
     """Return a noun with its numbers: "node 3", "nodes 0, 2 and 3", "nodes 0 to 7"."""
     known = [*numbers]
     parts = [*map(str, known)]
-    if len(parts) > _MOST_NUMBERS:
+    if len(parts) > _MOST_LISTED_NUMBERS:
         parts = format_cpu_list(known).replace("-", " to ").split(",")
     *most, last = parts
     several = f"{noun}s" if len(known) > 1 else noun
@@ -320,6 +327,8 @@ def places_in_words(names: Iterable[int | str]) -> str:
     places = list(map(parse_place_name, listed))
     kinds = {place.kind if place and len(place.indices) == 1 else None for place in places}
     if len(kinds) == 1 and (kind := kinds.pop()) in ("pu", "core", "l3", "node", "package"):
-        return _numbered(_KINDS[kind][0], [place.indices[0] for place in places if place])
+        return _noun_with_numbers(
+            _NOUN_AND_FORMS_OF_KIND[kind][0], [place.indices[0] for place in places if place]
+        )
     *most, final = map(place_in_words, listed)
     return f"{', '.join(most)} and {final}" if most else final

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaosity.errors import MALFORMED, UserError
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError
 from chaosity.records.record_files import (
     read_regular_file,
     utc_now_text,
@@ -178,7 +178,7 @@ def read_skipped_host(folder: Path) -> SkippedHost | None:
         return SkippedHost(folder.name, str(note.get("at", "")), str(note["reason"]))
     except FileNotFoundError:
         return None
-    except (OSError, *MALFORMED):
+    except (OSError, *ERRORS_OF_MALFORMED_DOCUMENTS):
         reason = f"{SKIPPED_HOST_FILE} cannot be read, so the reason is not known"
         return SkippedHost(folder.name, "", reason)
 

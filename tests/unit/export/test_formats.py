@@ -21,7 +21,7 @@ from chaosity.export.formats import (
 )
 from chaosity.export.main_matrices import memory_matrix, read_measured_host
 from chaosity.statistics.estimates import Estimate
-from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES
 from chaosity.topology.topology_discovery import discover_topology
 from chaosity.topology.topology_model import Topology
 from chaosity.topology.topology_parts import NvmeDrive
@@ -49,7 +49,7 @@ def server(*experiments: str, **keys: Any) -> MeasuredHost:
 
 def document(tidy: pd.DataFrame, folder: Path) -> dict:
     return build_placement_document(
-        read_measured_host(folder_of(XML, tidy.astype(COLUMNS), folder))
+        read_measured_host(folder_of(XML, tidy.astype(COLUMN_TYPES), folder))
     )
 
 
@@ -128,7 +128,7 @@ def test_a_cache_is_not_taken_for_memory(tmp_path):
     sized = tidy[tidy["experiment"] == "latency_by_size"]
     assert not sized.empty
     both = pd.concat([tidy[tidy["experiment"] == "memory_bandwidth"], sized])
-    host = read_measured_host(folder_of(XML, both.astype(COLUMNS), tmp_path / "r"))
+    host = read_measured_host(folder_of(XML, both.astype(COLUMN_TYPES), tmp_path / "r"))
     assert memory_matrix(host, LATENCY) is None
 
 

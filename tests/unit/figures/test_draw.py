@@ -16,7 +16,7 @@ from chaosity.figures.figure_files import FigureFile, draw_figures
 from chaosity.records.record_format import FAILED
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
-from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, rows_to_table
 from machines import planned
 from table_rows import BANDWIDTH
 
@@ -97,7 +97,7 @@ def test_an_experiment_whose_points_all_failed_is_drawn(tmp_path):
             continue
         killed = ReplicateOutcome(FAILED, "killed", order=1)
         rows = [row for point in host.points for row in tidy_rows_of_outcome(point, 1, killed)]
-        table = Measurements.from_table(rows_to_table(rows, COLUMNS))
+        table = Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
         files = draw_figures([load_experiment(name)], table, host.topology, tmp_path)
         assert [file.problem for file in files if file.problem] == [], name
 

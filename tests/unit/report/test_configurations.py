@@ -19,7 +19,7 @@ from chaosity.report.configurations import (
 )
 from chaosity.statistics.curves import CurveComparison
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, write_parquet_table
 from machines import measured_host, planned, simulated
 
 NAMES = ("memory_bandwidth", "storage_bandwidth")
@@ -50,7 +50,7 @@ def cells(page, name):
 def older(tidy):
     """A table of an earlier version, which lacks columns."""
     tidy = tidy.drop(columns=["relation", "levels", "factors", "measured_at"])
-    return tidy.reindex(columns=list(COLUMNS)).astype(COLUMNS)
+    return tidy.reindex(columns=list(COLUMN_TYPES)).astype(COLUMN_TYPES)
 
 
 def test_a_package_that_is_one_node_is_found_by_its_threads(tmp_path):

@@ -13,7 +13,7 @@ from chaosity.anomalies.anomaly_results import Findings
 from chaosity.documents.machines import Fault
 from chaosity.simulation.machine_description import firmware_topology
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, rows_to_table
 from machines import planned, shipped_machine, shipped_topology
 
 FAULTS: list[tuple[Fault, Any, float]] = [
@@ -151,7 +151,9 @@ def test_buffers_far_from_the_cores_are_no_fault():
 def test_measured_and_simulated_values_cannot_be_mixed():
     from chaosity.errors import UserError
 
-    table = rows_to_table([{"point": "a", "value": 1.0}, {"point": "b", "value": 1.0}], COLUMNS)
+    table = rows_to_table(
+        [{"point": "a", "value": 1.0}, {"point": "b", "value": 1.0}], COLUMN_TYPES
+    )
     simulated = Measurements.from_table(table.assign(origin="simulated"))
     with pytest.raises(UserError, match="simulated and measured values cannot be"):
         Measurements.concatenated([simulated, Measurements.from_table(table)])

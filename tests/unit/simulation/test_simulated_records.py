@@ -18,8 +18,8 @@ from chaosity.runner.metric_values import metric_values_or_reasons
 from chaosity.simulation.machine_description import Fault
 from chaosity.simulation.machine_model import true_values
 from chaosity.simulation.simulated_records import simulate_replicate, text_with_value_as_first_group
-from chaosity.store.measurements import CELL, Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.store.measurements import CELL_COLUMNS, Measurements
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES
 from machines import SimulatedHost, planned, shipped_machine, shipped_topology
 from published_schemas import schema_errors
 
@@ -100,8 +100,10 @@ def host_with_noise(name: str, *faults: Fault, all_points: bool = False, **confi
 
 
 def assert_same_table(drawn: Measurements, records: Measurements) -> None:
-    columns = [column for column in COLUMNS if column not in ONLY_IN_RECORDS]
-    sides = [side.rows[columns].sort_values([*CELL, "replicate"]) for side in (drawn, records)]
+    columns = [column for column in COLUMN_TYPES if column not in ONLY_IN_RECORDS]
+    sides = [
+        side.rows[columns].sort_values([*CELL_COLUMNS, "replicate"]) for side in (drawn, records)
+    ]
     sides = [side.dropna(subset="value").reset_index(drop=True) for side in sides]
     # A drawn value has no samples, so it cannot be imprecise.
     disturbed = [side.pop("remarks").fillna("").str.contains("disturbed") for side in sides]

@@ -20,7 +20,7 @@ from chaosity.statistics.cell_summary import (
     with_variance_priors,
 )
 from chaosity.statistics.estimates import (
-    FEWEST_CELLS,
+    FEWEST_CELLS_FOR_PRIOR,
     Estimate,
     Ratio,
     VariancePrior,
@@ -28,7 +28,7 @@ from chaosity.statistics.estimates import (
     fit_priors_of_kinds,
 )
 from chaosity.store.measurements import Measurements
-from chaosity.store.tidy_table_parquet import COLUMNS
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES
 
 WIDTH = ["low", "high"]
 
@@ -56,7 +56,7 @@ def own(values: np.ndarray) -> np.ndarray:
 
 
 def test_too_few_cells_have_students_t_interval():
-    values = noisy(FEWEST_CELLS - 1, 3)
+    values = noisy(FEWEST_CELLS_FOR_PRIOR - 1, 3)
     found = summarise_cells(table(values))
     assert_allclose(found[WIDTH], own(values))
     assert (found["prior_cells"] == 0).all()
@@ -154,7 +154,7 @@ def test_a_disturbed_replicate_by_hand():
 
 
 def test_equal_values_say_nothing_about_the_scatter_of_their_kind():
-    values = noisy(FEWEST_CELLS + 3, 3)
+    values = noisy(FEWEST_CELLS_FOR_PRIOR + 3, 3)
     values[:4] = 40e9
     found = summarise_cells(table(values))
     assert_allclose(found.loc[:3, "low"].to_numpy(dtype=float), 40e9)
@@ -206,14 +206,14 @@ def test_values_that_are_not_positive_keep_their_own(value: float):
 
 def test_a_single_replicate_has_the_interval_of_its_kind():
     rows = table(noisy(60, 2))
-    once = rows["point"].str[1:].astype(int) >= FEWEST_CELLS
+    once = rows["point"].str[1:].astype(int) >= FEWEST_CELLS_FOR_PRIOR
     found = summarise_cells(rows[~once | (rows["replicate"] == 1)])
     single = found[found["n"] == 1]
-    assert len(single) == 60 - FEWEST_CELLS
+    assert len(single) == 60 - FEWEST_CELLS_FOR_PRIOR
     widths = np.log(single["high"] / single["low"]).to_numpy()
     # 1.96 standard deviations of 2 % either way, and more since ten cells know them badly.
     assert ((widths > 0.06) & (widths < 0.16)).all()
-    assert (single["prior_cells"] == FEWEST_CELLS).all()
+    assert (single["prior_cells"] == FEWEST_CELLS_FOR_PRIOR).all()
     assert single["standard_deviation"].isna().all()
     held = (single["low"] <= 40e9) & (single["high"] >= 40e9)
     assert held.mean() > 0.85
@@ -311,7 +311,7 @@ def test_cells_without_a_kernel_keep_the_order_of_the_table():
 
 
 def test_the_store_s_nullable_types_and_an_empty_table_are_read():
-    kinds = {name: kind for name, kind in COLUMNS.items() if name in one_cell([1.0]).columns}
+    kinds = {name: kind for name, kind in COLUMN_TYPES.items() if name in one_cell([1.0]).columns}
     rows = one_cell([1.0, None], status=["valid", "failed"]).astype(kinds)
     assert summarise_cells(rows)["n"].tolist() == [1]
     assert summarise_cells(rows.iloc[:0]).empty
@@ -328,7 +328,7 @@ def test_the_interval_of_a_median_holds_the_truth_in_95_percent():
 
 @settings(max_examples=25, deadline=None)
 @given(
-    variances=st.lists(st.floats(1e-8, 1e-2), min_size=FEWEST_CELLS, max_size=40),
+    variances=st.lists(st.floats(1e-8, 1e-2), min_size=FEWEST_CELLS_FOR_PRIOR, max_size=40),
     n=st.integers(2, 5),
 )
 def test_a_moderated_variance_is_between_its_own_and_the_typical_one(

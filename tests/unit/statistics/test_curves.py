@@ -16,7 +16,7 @@ from chaosity.anomalies.anomaly_results import AnomalyKind
 from chaosity.anomalies.host_anomalies import analyse_host
 from chaosity.documents.config import read_config
 from chaosity.statistics.curves import (
-    QUANTITIES,
+    CURVE_QUANTITIES,
     compare_latency_curves,
     find_latency_steps,
     latency_curve_quantities,
@@ -43,7 +43,7 @@ def curves(*blocks, **columns):
 
 def numbers(table, by=()):
     found = latency_curve_quantities(table, by)
-    assert list(dict.fromkeys(found["quantity"])) == list(QUANTITIES)
+    assert list(dict.fromkeys(found["quantity"])) == list(CURVE_QUANTITIES)
     return found.set_index("quantity")
 
 

@@ -7,7 +7,7 @@ import json
 import duckdb
 from report_inputs import system_document
 
-from chaosity.store.profile_database import TABLES
+from chaosity.store.profile_database import PROFILE_TABLES
 from chaosity.store.tidy_table_parquet import write_parquet_table
 from machines import measured_host
 
@@ -31,4 +31,6 @@ def write_results(folder, found, *, table=None, system=None, topology=None, comp
 
 def rows_of(path):
     with duckdb.connect(str(path), read_only=True) as connection:
-        return {name: connection.execute(f"FROM {name} ORDER BY ALL").df() for name in TABLES}
+        return {
+            name: connection.execute(f"FROM {name} ORDER BY ALL").df() for name in PROFILE_TABLES
+        }

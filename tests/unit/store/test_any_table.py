@@ -22,13 +22,13 @@ from chaosity.store.csv_tables import read_distances_csv, read_matrix_csv, read_
 from chaosity.store.measurements import Measurements
 from chaosity.store.profile_bundles import import_bundle, publish_bundle
 from chaosity.store.profile_database import (
-    TABLES,
+    PROFILE_TABLES,
     find_profiles,
     read_profile_tables,
     update_profiles_from_results,
 )
 from chaosity.store.tidy_table_from_records import build_tidy_table
-from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, read_parquet_table, write_parquet_table
 from strategies import (
     ODD_NUMBERS,
     ODD_TEXTS,
@@ -74,7 +74,7 @@ def made() -> dict[str, bytes]:
             path = place / point["experiment"] / point["point"] / "rep1.json"
             write_text(path, json.dumps(record))
         table = build_tidy_table(place / "points", place).assign(origin=None, reference=None)
-        write_parquet_table(table.astype(COLUMNS), place / "measurements.parquet")
+        write_parquet_table(table.astype(COLUMN_TYPES), place / "measurements.parquet")
         drive = {"component": "drive", "model": "X", "node": 0, "size_bytes": 10**12}
         write_text(place / "components/drive-0.json", json.dumps(drive))
         database, bundle = folder / "p.duckdb", folder / "b.zip"
@@ -84,7 +84,7 @@ def made() -> dict[str, bytes]:
         return {kind: path.read_bytes() for kind, path in paths.items()}
 
 
-def change_table(draw: Draw, data: bytes, kinds: dict[str, str] = COLUMNS) -> bytes:
+def change_table(draw: Draw, data: bytes, kinds: dict[str, str] = COLUMN_TYPES) -> bytes:
     """Change a value, a column or the rows of a Parquet file; texts where no number fits."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "t.parquet"
@@ -124,7 +124,7 @@ def bundles(draw: Draw) -> bytes:
         parts[name] = json.dumps(change_document(draw, json.loads(parts[name]))).encode()
     else:
         parts[name] = draw(
-            changed([parts[name]], lambda *a: change_table(*a, TABLES[Path(name).stem]), 1)
+            changed([parts[name]], lambda *a: change_table(*a, PROFILE_TABLES[Path(name).stem]), 1)
         )
         manifest = json.loads(parts["manifest.json"])
         manifest["parts"][name]["sha256"] = hashlib.sha256(parts[name]).hexdigest()
@@ -165,7 +165,7 @@ def published(draw: Draw) -> tuple[str, str]:
 
 def parse_published(given: tuple[str, str], folder: Path) -> None:
     table = read_published_csv(write_text(folder / "p.csv", given[1]), given[0], "theirs")
-    assert list(table) == list(COLUMNS)
+    assert list(table) == list(COLUMN_TYPES)
     write_parquet_table(table, folder / "published.parquet")
 
 
@@ -180,7 +180,7 @@ def parse_table(data: bytes, folder: Path) -> None:
     path = folder / "measurements.parquet"
     path.write_bytes(data)
     table = read_parquet_table(path)
-    assert list(table) == list(COLUMNS)
+    assert list(table) == list(COLUMN_TYPES)
     Measurements.from_table(table)
     read_selections([str(path)])
 

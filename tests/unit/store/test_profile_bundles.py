@@ -22,12 +22,12 @@ from chaosity.errors import UserError
 from chaosity.store.profile_anonymisation import topology_without_private_facts
 from chaosity.store.profile_bundles import import_bundle, publish_bundle, read_bundle
 from chaosity.store.profile_database import (
-    TABLES,
+    PROFILE_TABLES,
     find_profiles,
     read_profile_measurements,
     update_profiles_from_results,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, write_parquet_table
 from strategies import ODD_TEXTS
 
 HOST = "db-prod-17.acme.example"
@@ -199,7 +199,7 @@ def test_an_imported_profile_has_the_same_values_once(database, tmp_path):
     for one in found:
         assert one["origin"] == "imported" and json.loads(one["provenance"])["chaosity_version"]
         table = read_profile_measurements(theirs, one["id"])
-        assert list(table.columns) == list(COLUMNS)
+        assert list(table.columns) == list(COLUMN_TYPES)
         values = sorted(table["value"].dropna())
         [same] = [rows for rows in own.values() if sorted(rows["value"].dropna()) == values]
         points = [len(rows[["experiment", "point"]].drop_duplicates()) for rows in (table, same)]
@@ -266,7 +266,9 @@ def changed_part(folder, parts, part, column, value):
     else:
         rows.loc[rows.index[0], column] = value
     path = folder / "changed.parquet"
-    write_parquet_table(rows, path, {n: kind for n, kind in TABLES[part].items() if n in rows})
+    write_parquet_table(
+        rows, path, {n: kind for n, kind in PROFILE_TABLES[part].items() if n in rows}
+    )
     return {f"{part}.parquet": path.read_bytes()}
 
 
@@ -374,14 +376,14 @@ ODD = {
     "Float64": st.floats(),
     "boolean": st.booleans(),
 }
-COLUMNS_OF_PARTS = [(part, name) for part, kinds in TABLES.items() for name in kinds]
+COLUMNS_OF_PARTS = [(part, name) for part, kinds in PROFILE_TABLES.items() for name in kinds]
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.sampled_from(COLUMNS_OF_PARTS), st.data())
 def test_any_value_is_possible_or_refused_with_its_column(made, parts, place, data):
     part, column = place
-    value = data.draw(st.none() | ODD[TABLES[part][column]])
+    value = data.draw(st.none() | ODD[PROFILE_TABLES[part][column]])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         changed = changed_part(folder, parts, part, column, value)

@@ -12,9 +12,9 @@ from chaosity.design.host_plan import PlannedHost, plan_host
 from chaosity.documents.config import read_config
 from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.store.profile_anonymisation import anonymise_profiles
-from chaosity.store.profile_database import TABLES
+from chaosity.store.profile_database import PROFILE_TABLES
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
-from chaosity.store.tidy_table_parquet import COLUMNS, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, rows_to_table
 from chaosity.topology.topology_parts import CoreKind, OpenclDevice
 from machines import shipped_topology
 
@@ -62,11 +62,11 @@ def published(topology, experiment):
             for load in point["loads"]
         }
         rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome("valid", order=0, readings=read))
-    table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    table = pd.DataFrame(rows, columns=list(COLUMN_TYPES)).astype(COLUMN_TYPES)
     profile = {"id": "p", "host": host.name, "configuration": "nps4"}
     parts = {
-        "profiles": rows_to_table([profile], TABLES["profiles"]),
-        "components": rows_to_table([], TABLES["components"]),
+        "profiles": rows_to_table([profile], PROFILE_TABLES["profiles"]),
+        "components": rows_to_table([], PROFILE_TABLES["components"]),
         "measurements": table.assign(profile="p").drop(columns="reference"),
     }
     return table, anonymise_profiles(parts, b"salt")["measurements"]
@@ -103,8 +103,10 @@ def test_kinds_of_cores_without_a_rank_keep_their_numbers(server):
 
 def test_names_that_only_resemble_places_are_replaced(server):
     own, _ = published(server, "unlike_cores")
-    profile = rows_to_table([{"id": "p", "host": "h", "configuration": "nps4"}], TABLES["profiles"])
-    parts = {"profiles": profile, "components": rows_to_table([], TABLES["components"])}
+    profile = rows_to_table(
+        [{"id": "p", "host": "h", "configuration": "nps4"}], PROFILE_TABLES["profiles"]
+    )
+    parts = {"profiles": profile, "components": rows_to_table([], PROFILE_TABLES["components"])}
     for name in (
         *("db_cores", "machine_without_db-prod-17", "kind", "opencl0x", "uniform_all_of_acme"),
         "node0_acme_without_pu0",

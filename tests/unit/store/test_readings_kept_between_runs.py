@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_measurements import DAYS, Results, point
 
 from chaosity.store import tidy_table_from_records
-from chaosity.store.tidy_table_from_records import FOLDER, build_tidy_table
+from chaosity.store.tidy_table_from_records import KEPT_READINGS_FOLDER, build_tidy_table
 
 POINTS = ("storage=node0+drive0", "storage=node1+drive0")
 # Longer than the steps of the time stamps of the file systems on which tests run.
@@ -25,7 +25,7 @@ TICK_SECONDS = 0.02
 
 @pytest.fixture(autouse=True)
 def _short_resolution(monkeypatch):
-    monkeypatch.setattr(tidy_table_from_records, "_RESOLUTION_NS", int(1e9 * TICK_SECONDS))
+    monkeypatch.setattr(tidy_table_from_records, "_TIME_STAMP_RESOLUTION_NS", int(1e9 * TICK_SECONDS))
 
 
 class Host(Results):
@@ -105,13 +105,13 @@ def test_the_tables_are_those_of_a_full_read_after_any_changes(steps):
             time.sleep(1.5 * TICK_SECONDS)
             found = host.tables()
             kept = host.folder / "kept"
-            if (host.folder / FOLDER).exists():
-                (host.folder / FOLDER).rename(kept)
+            if (host.folder / KEPT_READINGS_FOLDER).exists():
+                (host.folder / KEPT_READINGS_FOLDER).rename(kept)
             for incremental, full in zip(found, host.tables(), strict=True):
                 pd.testing.assert_frame_equal(incremental, full)
-            shutil.rmtree(host.folder / FOLDER, ignore_errors=True)
+            shutil.rmtree(host.folder / KEPT_READINGS_FOLDER, ignore_errors=True)
             if kept.exists():
-                kept.rename(host.folder / FOLDER)
+                kept.rename(host.folder / KEPT_READINGS_FOLDER)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_an_edited_record_is_noticed_even_with_its_older_time_stamp_and_size(hos
 def test_a_record_of_this_moment_is_read_again_since_a_second_change_could_look_the_same(
     host, read, monkeypatch
 ):
-    monkeypatch.setattr(tidy_table_from_records, "_RESOLUTION_NS", 10**12)
+    monkeypatch.setattr(tidy_table_from_records, "_TIME_STAMP_RESOLUTION_NS", 10**12)
     host.tables()
     read.clear()
     host.tables()
@@ -186,7 +186,7 @@ def test_another_version_of_the_program_reads_everything(host, read, monkeypatch
 @pytest.mark.parametrize("content", [b"", b"PAR1"])
 def test_a_damaged_file_of_readings_is_replaced(host, read, content):
     before = host.tables()[0]
-    file = host.folder / FOLDER / "measurements.parquet"
+    file = host.folder / KEPT_READINGS_FOLDER / "measurements.parquet"
     file.write_bytes(content)
     read.clear()
     pd.testing.assert_frame_equal(host.tables()[0], before)

@@ -9,7 +9,7 @@ import pytest
 
 from chaosity.errors import UserError
 from chaosity.store.tidy_table_from_records import build_tidy_table
-from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, read_parquet_table, write_parquet_table
 from records_by_hand import RATE, load, point, record, write_point, write_record
 
 
@@ -89,7 +89,7 @@ def test_a_table_written_as_parquet_is_read_back(folder, tmp_path):
     path = tmp_path / "table.parquet"
     write_parquet_table(written, path)
     pd.testing.assert_frame_equal(read_parquet_table(path), written)
-    assert list(written.columns) == list(COLUMNS)
+    assert list(written.columns) == list(COLUMN_TYPES)
 
 
 def test_a_file_that_is_not_parquet_is_reported(tmp_path):
@@ -102,10 +102,12 @@ def test_a_file_that_is_not_parquet_is_reported(tmp_path):
 def test_a_table_of_an_earlier_version_is_read_with_null_columns(folder, tmp_path):
     write_record(folder, record(point()))
     path = tmp_path / "table.parquet"
-    former = {name: kind for name, kind in COLUMNS.items() if name not in ("levels", "distance")}
+    former = {
+        name: kind for name, kind in COLUMN_TYPES.items() if name not in ("levels", "distance")
+    }
     write_parquet_table(build_tidy_table(folder / "points", folder)[list(former)], path, former)
     found = read_parquet_table(path)
-    assert list(found.columns) == list(COLUMNS)
+    assert list(found.columns) == list(COLUMN_TYPES)
     assert found["levels"].isna().all()
 
 

@@ -26,7 +26,7 @@ from chaosity.components import (
 from chaosity.design.host_plan import PlannedHost
 from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.machines import MachineFile
-from chaosity.errors import MALFORMED, UserError
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError
 from chaosity.records.record_files import read_regular_file, time_in_file_name, write_atomically
 from chaosity.records.record_format import Point, point_key
 from chaosity.result_folders import existing_tidy_table
@@ -173,7 +173,7 @@ def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> Fi
         digest.update(point["definition"].encode())
     key, kept = digest.hexdigest(), folder / MODEL_FILE
     # If the file of an earlier call is damaged or outdated, the model is fitted again.
-    with suppress(OSError, UserError, *MALFORMED):
+    with suppress(OSError, UserError, *ERRORS_OF_MALFORMED_DOCUMENTS):
         document = json.loads(read_regular_file(kept))
         if document["of_results"] == key:
             check_document(document["machine"], MachineFile, str(kept))

@@ -22,7 +22,13 @@ from chaosity.place_names import (
     places_in_words,
 )
 from chaosity.statistics.cell_summary import summarise_cells
-from chaosity.store.measurements import POINT, SLICE, Measurements, disturbed_mask, less_is_better
+from chaosity.store.measurements import (
+    POINT_COLUMNS,
+    SLICE_COLUMNS,
+    Measurements,
+    disturbed_mask,
+    less_is_better,
+)
 from chaosity.text_templates import text_of_macro, texts_of_yaml_file
 from chaosity.units import format_quantity
 
@@ -170,7 +176,9 @@ class Anomaly(_JsonResult):
 
     def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
         """Return the rows of a host's table for the cells of this anomaly."""
-        known = {name: self.where[name] for name in SLICE if self.where.get(name) is not None}
+        known = {
+            name: self.where[name] for name in SLICE_COLUMNS if self.where.get(name) is not None
+        }
         rows = measurements.where(**known).rows
         cells = {(str(initiator), str(target)) for initiator, target in self.cells}
         # A node matrix names its cells by node numbers. All other cells have place names.
@@ -358,7 +366,7 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
     If all replicates of a load were disturbed, they are kept.
     """
     rows, disturbed = measurements.rows, disturbed_mask(measurements.rows)
-    loads = [rows[name] for name in (*POINT, "load", "metric")]
+    loads = [rows[name] for name in (*POINT_COLUMNS, "load", "metric")]
     return measurements.select(~disturbed | disturbed.groupby(loads, dropna=False).transform("all"))
 
 
@@ -371,7 +379,7 @@ def reason_for_unusable_results(measurements: Measurements) -> str:
     """
     if not len(measurements):
         return ""
-    replicates = measurements.rows.drop_duplicates([*POINT, "replicate"])
+    replicates = measurements.rows.drop_duplicates([*POINT_COLUMNS, "replicate"])
     disturbed = disturbed_mask(replicates).mean()
     precision = summarise_cells(without_disturbed_replicates(measurements))["precision"].dropna()
     wide = (precision > _HALF_WIDTH_OF_USELESS_INTERVAL).mean() if len(precision) else 0.0

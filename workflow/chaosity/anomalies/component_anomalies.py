@@ -30,7 +30,7 @@ from chaosity.place_names import (
     parse_place_name,
     place_in_words,
 )
-from chaosity.store.measurements import SLICE, Measurements, less_is_better, parse_nodes
+from chaosity.store.measurements import SLICE_COLUMNS, Measurements, less_is_better, parse_nodes
 from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import OTHER_PACKAGE
 from chaosity.units import format_count
@@ -266,7 +266,7 @@ def _drives_faster_from_remote_node(slice_cells: TidyTableSliceCells) -> Iterato
 ACCESS, READS, WRITES = "access", "reads", "writes"
 # Columns that are equal in all cells of a link. `kernel` is left out, since several kernels use a
 # link.
-_SLICE_WITHOUT_KERNEL = tuple(name for name in SLICE if name != "kernel")
+_SLICE_WITHOUT_KERNEL = tuple(name for name in SLICE_COLUMNS if name != "kernel")
 _SourceAndTargetPackage = tuple[
     int, int
 ]  # the package that sends the data, the package that receives it
@@ -460,7 +460,7 @@ def share_of_weakest_node_by_package(
     if not len(rows):
         return {}
     places = rows["initiator_nodes"].astype(int)
-    slices = [rows[name].fillna("") for name in SLICE]
+    slices = [rows[name].fillna("") for name in SLICE_COLUMNS]
     logs = np.log(rows["value"]).groupby([places, *slices])
     own = logs.median().unstack(level=0)
     shares = np.exp(own.sub(own.median(axis=1), axis=0).median())

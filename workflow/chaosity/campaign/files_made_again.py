@@ -18,7 +18,12 @@ from typing import Any
 
 from chaosity.campaign.measured_page_weights import WEIGHTS_FILE
 from chaosity.design.host_plan import HostPlan
-from chaosity.errors import MALFORMED, UserError, describe_malformed_document, printable_short_line
+from chaosity.errors import (
+    ERRORS_OF_MALFORMED_DOCUMENTS,
+    UserError,
+    describe_malformed_document,
+    printable_short_line,
+)
 from chaosity.records.record_files import (
     current_record_path,
     load_record,
@@ -109,7 +114,7 @@ def _describe_damage(path: Path, read_at: int, key: str | None = None) -> str | 
         _check_end_of_file(path)
         if changed > read_at:
             _check_content(path, key)
-    except MALFORMED as error:
+    except ERRORS_OF_MALFORMED_DOCUMENTS as error:
         return f"damaged ({describe_malformed_document(error)})"
     except OSError:
         # For example, a permission is missing; the later reader of the file reports this error.
@@ -130,7 +135,7 @@ def _check_end_of_file(path: Path) -> None:
 
 
 def _check_content(path: Path, key: str | None) -> None:
-    """Raise an error of `MALFORMED` if a file does not have the format that its suffix names."""
+    """Raise one of `ERRORS_OF_MALFORMED_DOCUMENTS` if the content does not fit the suffix."""
     if path.suffix == ".json":
         document = json.loads(read_regular_file(path))
         if key is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from chaosity.cpusets import format_cpu_list
-from chaosity.errors import MALFORMED, UserError
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError
 from chaosity.place.page_placement import CONTENDED, largest_share_deviation
 from chaosity.records.record_files import (
     read_regular_file,
@@ -57,7 +57,7 @@ class MeasuredPageWeights:
                     for weights in sets.values():
                         sum(weights["shares"].values())
                         [int(node) for node in weights["shares"]]
-            except (OSError, *MALFORMED) as error:
+            except (OSError, *ERRORS_OF_MALFORMED_DOCUMENTS) as error:
                 raise UserError("the file has no weights", str(self.path), remedy) from error
 
     def __call__(self, name: str, workers: Sequence[int]) -> dict[int, float] | None:

@@ -57,7 +57,7 @@ from chaosity.rounds.next_round import (
 )
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import KeptReadings, build_tidy_table, kept_readings
-from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, write_parquet_table
 from chaosity.units import format_duration
 
 _DIGEST_FILE = ".unmeasured_digest"
@@ -91,7 +91,7 @@ def write_unmeasured_rows(plan: HostPlan, folder: Path) -> None:
     path, done = folder / UNMEASURED_FILE, folder / _DIGEST_FILE
     if path.exists() and file_has_text(done, plan.points_fingerprint):
         return  # the file keeps its time stamp, so Snakemake makes no new predictions
-    write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMNS]], path)
+    write_parquet_table(missing_rows_of_points(plan.left_out).rows[[*COLUMN_TYPES]], path)
     done.write_text(plan.points_fingerprint)
 
 

@@ -336,13 +336,13 @@ def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> N
         note_on_records_without_digest,
         split_measurements_at_component_changes,
     )
-    from chaosity.store.tidy_table_parquet import COLUMNS, write_parquet_table
+    from chaosity.store.tidy_table_parquet import COLUMN_TYPES, write_parquet_table
 
     with malformed_as_user_error("the file is not the plan.json of a host", str(plan)):
         json.loads(read_regular_file(plan))["experiments"]
     folder = plan.parent
     table = build_tidy_table(folder / "points", folder)
-    tables = [(table, output, COLUMNS)]
+    tables = [(table, output, COLUMN_TYPES)]
     if history is not None:
         earlier = split_measurements_at_component_changes(
             folder / "points", folder, folder / "components"

@@ -30,15 +30,15 @@ from pandas.core.groupby import SeriesGroupBy
 from chaosity.errors import UserError, suggest_allowed_names
 from chaosity.place_names import parse_place_name
 from chaosity.result_folders import MEASUREMENTS_FILE
-from chaosity.statistics.cell_summary import KIND
+from chaosity.statistics.cell_summary import KIND_COLUMNS
 from chaosity.statistics.estimates import (
     fit_priors_of_variances,
     intervals_and_p_of_ratios,
     moderate_variances,
 )
 from chaosity.store.measurements import (
-    LOAD,
-    POINT,
+    LOAD_COLUMNS,
+    POINT_COLUMNS,
     WORKING_SET,
     Measurements,
     less_is_better,
@@ -51,7 +51,7 @@ from chaosity.store.profile_database import (
     read_profile_measurements,
 )
 from chaosity.store.tidy_table_from_records import HISTORY_COLUMNS
-from chaosity.store.tidy_table_parquet import COLUMNS, none_for_missing_values
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, none_for_missing_values
 from chaosity.units import format_binary_bytes, metric_in_words
 
 _HISTORY_FILE = "history.parquet"
@@ -117,7 +117,7 @@ def _read_selection(text: str) -> list[Selection]:
     if is_duckdb_file(path):
         return _read_profiles(path, conditions)
     tables = [
-        Measurements.read(each, HISTORY_COLUMNS if each.name == _HISTORY_FILE else COLUMNS)
+        Measurements.read(each, HISTORY_COLUMNS if each.name == _HISTORY_FILE else COLUMN_TYPES)
         for each in paths
     ]
     table = tables[0] if len(tables) == 1 else Measurements.concatenated(tables)
@@ -212,7 +212,7 @@ _CELL_DESCRIPTION_COLUMNS = (
 # The columns that a prepared side keeps, since all columns of all hosts of a fleet would fill the
 # memory.
 _COLUMNS_FOR_MATCHING = {
-    *(*POINT, *LOAD, *_CELL_DESCRIPTION_COLUMNS, "corunning"),
+    *(*POINT_COLUMNS, *LOAD_COLUMNS, *_CELL_DESCRIPTION_COLUMNS, "corunning"),
     *(column for columns in _PLACE_COLUMNS.values() for column in columns),
     *("replicate", "threads", "file_backed", "relation", "status", "value"),
     *("origin", "measured_at", "era"),
@@ -419,7 +419,9 @@ def _values_and_facts(
     valid: pd.DataFrame, cells: NDArray[np.intp]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the logarithm of each cell in each block, and places and threads of each cell."""
-    place = valid.groupby([*POINT, *LOAD], sort=False, dropna=False).ngroup().to_numpy()
+    place = (
+        valid.groupby([*POINT_COLUMNS, *LOAD_COLUMNS], sort=False, dropna=False).ngroup().to_numpy()
+    )
     rows = pd.DataFrame(
         {
             "cell": cells,
@@ -505,7 +507,7 @@ def with_moderated_variances(samples: pd.DataFrame, cells: pd.DataFrame) -> pd.D
 
     `cells` must describe the cells of `samples` in the same order.
     """
-    kinds = cells.groupby([name for name in KIND if name in cells], dropna=False).ngroup()
+    kinds = cells.groupby([name for name in KIND_COLUMNS if name in cells], dropna=False).ngroup()
     variance, freedom = (samples[name].to_numpy(float) for name in ("variance", "freedom"))
     known = np.where(freedom >= _LEAST_FREEDOM_TO_MODERATE, kinds.to_numpy(dtype=np.intp), -1)
     prior = fit_priors_of_variances(variance, freedom, known)

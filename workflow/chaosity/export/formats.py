@@ -35,7 +35,13 @@ from chaosity.place_names import node_name, package_name
 from chaosity.statistics.cell_summary import summarise_cells, summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates import Estimate, intervals_with_confidence
 from chaosity.store.csv_tables import BANDWIDTH, LATENCY
-from chaosity.store.measurements import LOAD, POINT, less_is_better, parse_levels_json, parse_nodes
+from chaosity.store.measurements import (
+    LOAD_COLUMNS,
+    POINT_COLUMNS,
+    less_is_better,
+    parse_levels_json,
+    parse_nodes,
+)
 from chaosity.store.tidy_table_parquet import Row
 from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, SAME_NODE, Topology
@@ -100,7 +106,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
     """
     rows = host.measurements.single_load_rows().where(metric=BANDWIDTH).valid_rows()
     rows = rows.select(rows.rows["drives"].notna())
-    cell_columns = [*POINT, *LOAD]
+    cell_columns = [*POINT_COLUMNS, *LOAD_COLUMNS]
     blocks = {
         key: part.rows.set_index("replicate")["value"]
         for key, part in rows.groups_by_columns(cell_columns)

@@ -25,9 +25,9 @@ from chaosity.records.record_format import VALID
 from chaosity.statistics.cell_summary import replace_values_and_drop_priors, summarise_cells
 from chaosity.statistics.curves import find_latency_steps
 from chaosity.store.measurements import (
-    CELL,
-    LOAD,
-    POINT,
+    CELL_COLUMNS,
+    LOAD_COLUMNS,
+    POINT_COLUMNS,
     LeftOutPoints,
     Measurements,
     equals_or_in_list,
@@ -43,7 +43,7 @@ _COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "minimum": "min",
     "maximum": "max",
 }
-_BLOCK = [*POINT, "replicate"]
+_BLOCK = [*POINT_COLUMNS, "replicate"]
 # Rows with equal values in these columns are of the same load, even if the load has different roles
 # at different points.
 _SAME_LOAD = [
@@ -136,7 +136,7 @@ def figure_data_with_measured_x(
     """
     if "series" in axes and not axes["series"].values:
         del axes["series"]
-    by = [*CELL, *axes]
+    by = [*CELL_COLUMNS, *axes]
     marks = summarise_cells(rows, by)
     positions = summarise_cells(replace_values_and_drop_priors(rows, rows["x"]), by)
     columns_of_x = ["position", "position_low", "position_high"]
@@ -247,7 +247,7 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
     sums = replace_values_and_drop_priors(both, blocks["value"].transform("sum")).assign(
         series=SUM
     )[whole]
-    both["typical"] = both.groupby([*POINT, *LOAD])["alone"].transform("median")
+    both["typical"] = both.groupby([*POINT_COLUMNS, *LOAD_COLUMNS])["alone"].transform("median")
     largest = both["typical"] == blocks["typical"].transform("max")
     whole = blocks["alone"].transform("count") == both["load_count"]
     larger = replace_values_and_drop_priors(both, both["alone"]).assign(series=LARGER_ALONE)[
@@ -276,7 +276,7 @@ def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[Role]) ->
 
 def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return rows with one value for each mark and replicate; several points are combined."""
-    points = rows[list(dict.fromkeys([*by, "point", *LOAD]))].drop_duplicates()
+    points = rows[list(dict.fromkeys([*by, "point", *LOAD_COLUMNS]))].drop_duplicates()
     shared = points.groupby(by, dropna=False).size()
     if (shared <= 1).all():
         return rows
@@ -370,7 +370,11 @@ class _Columns:
         """
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
-        loads = rows[[*_BLOCK, *LOAD]].assign(_value=values).drop_duplicates([*_BLOCK, *LOAD])
+        loads = (
+            rows[[*_BLOCK, *LOAD_COLUMNS]]
+            .assign(_value=values)
+            .drop_duplicates([*_BLOCK, *LOAD_COLUMNS])
+        )
         joined = loads.set_index(_BLOCK)["_value"]
         if not joined.index.is_unique:
             grouped = loads.groupby(_BLOCK, dropna=False)["_value"]

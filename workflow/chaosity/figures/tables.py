@@ -26,7 +26,7 @@ from chaosity.figures.marks import (
 )
 from chaosity.place_names import place_in_words
 from chaosity.records.record_format import SIMULATED
-from chaosity.statistics.curves import QUANTITIES, latency_curve_quantities
+from chaosity.statistics.curves import CURVE_QUANTITIES, latency_curve_quantities
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS, parse_nodes
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
@@ -35,7 +35,7 @@ from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_w
 MOST_COLUMNS = 24
 # A table with more rows than this number is not on the page, since the CSV file is easier to read.
 _MOST_ROWS = 320
-_LATENCIES = ("unloaded", *(name for name in QUANTITIES if name.startswith("latency_at_")))
+_LATENCIES = ("unloaded", *(name for name in CURVE_QUANTITIES if name.startswith("latency_at_")))
 _PREDICTED_COLUMNS = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
 CellState = Literal["valid", "failed", "missing", "unmeasured", "absent", "odd"]
 
@@ -281,7 +281,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
         names = [_curve_name(data, role, name) for role, name in zip(roles, key, strict=False)]
         cells = [TextCell(name) for name in names]
         by_quantity = {row["quantity"]: row for _, row in own.iterrows()}
-        for name in QUANTITIES:
+        for name in CURVE_QUANTITIES:
             number = by_quantity[name]
             cells.append(_curve_number_cell(number, _metric_of_quantity(name, data)))
             if isinstance(number["reason"], str):
@@ -289,7 +289,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
                 notes.append(f"{curve}{_quantity_title(name, data).lower()}: {number['reason']}.")
         rows.append(tuple(cells))
     headings = [data.axes[role].title for role in roles]
-    headings += [_quantity_title(name, data) for name in QUANTITIES]
+    headings += [_quantity_title(name, data) for name in CURVE_QUANTITIES]
     caption = f"Numbers of the curves, {replicates_text(data)}"
     return TextTable(caption, tuple(headings), len(roles), tuple(rows), True, tuple(notes))
 

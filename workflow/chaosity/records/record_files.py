@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from chaosity.errors import MALFORMED, describe_malformed_document
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, describe_malformed_document
 from chaosity.records.record_format import (
     VALID,
     Check,
@@ -209,7 +209,7 @@ def _is_edited(path: Path, record: Record, content: bytes) -> bool:
             # No attempt file has this name, so the time, replicate or status in the record was
             # edited.
             return True
-    except (OSError, *MALFORMED):
+    except (OSError, *ERRORS_OF_MALFORMED_DOCUMENTS):
         # A value for the name of the attempt file was edited, so that it gives no name.
         return True
     lines = read_regular_file(folder / DIGESTS_FILE).decode(errors="replace").splitlines()

@@ -15,8 +15,8 @@ from chaosity.place_names import access_in_words, place_in_words
 from chaosity.statistics.cell_summary import summarise_cells, summarise_corun_to_alone_ratios
 from chaosity.statistics.estimates import Estimate, is_variation_between_cells_significant
 from chaosity.store.measurements import (
-    LOAD,
-    POINT,
+    LOAD_COLUMNS,
+    POINT_COLUMNS,
     Measurements,
     equals_or_in_list,
     is_percentile,
@@ -217,10 +217,10 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
     ratios = ratios[ratios["status"] == "valid"]
     if ratios.empty:
         return []
-    loads = measurements.rows[[*POINT, *LOAD]].drop_duplicates()
+    loads = measurements.rows[[*POINT_COLUMNS, *LOAD_COLUMNS]].drop_duplicates()
 
     def place(cell: pd.Series) -> MeasuredPlace:
-        of_point = loads[(loads[[*POINT]] == cell[[*POINT]]).all(axis=1)]
+        of_point = loads[(loads[[*POINT_COLUMNS]] == cell[[*POINT_COLUMNS]]).all(axis=1)]
         return _slowdown_place(cell, of_point)
 
     rows = []
@@ -249,7 +249,7 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     def number(ratio: float) -> str:
         return format_percent(ratio).removesuffix(" %")
 
-    others = loads[(loads[[*LOAD]] != cell[[*LOAD]]).any(axis=1)]
+    others = loads[(loads[[*LOAD_COLUMNS]] != cell[[*LOAD_COLUMNS]]).any(axis=1)]
     beside = [
         f"{str(name).replace('_', ' ')} from "
         + (

@@ -23,7 +23,7 @@ from chaosity.components import (
 )
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE, load_experiment
-from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError, malformed_as_user_error
 from chaosity.figures.figure_files import FigureFile, draw_checks_over_time, draw_figures
 from chaosity.health.check_history import SERIES_FILE, read_check_history
 from chaosity.records.record_files import load_record, measurement_seconds, read_regular_file
@@ -77,7 +77,7 @@ def read_record_summaries(paths: Iterable[Path]) -> list[RecordSummary]:
     """
     summaries = []
     for path in sorted(paths):
-        with suppress(*MALFORMED):
+        with suppress(*ERRORS_OF_MALFORMED_DOCUMENTS):
             summaries.append(_summarise_record(load_record(path)))
     return summaries
 

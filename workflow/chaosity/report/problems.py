@@ -16,7 +16,7 @@ from chaosity.figures.figure_files import FigureFile
 from chaosity.place_names import access_in_words, node_name, place_in_words
 from chaosity.records.record_files import current_record_path
 from chaosity.report.measured_run import RecordSummary, Run, read_findings
-from chaosity.store.measurements import LOAD, POINT
+from chaosity.store.measurements import LOAD_COLUMNS, POINT_COLUMNS
 from chaosity.store.values_normal_for_processor import compare_with_published_values
 from chaosity.text_templates import fill_text_template, text_of_macro, texts_of_yaml_file
 from chaosity.topology.topology_model import Topology, topology_to_json
@@ -167,7 +167,7 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
     """Yield a result that compares the median clocks of nodes while all their cores run loads."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
-    known = rows[of_node].drop_duplicates([*POINT, *LOAD, "replicate"])
+    known = rows[of_node].drop_duplicates([*POINT_COLUMNS, *LOAD_COLUMNS, "replicate"])
     if known.empty:
         reasons = [clock["reason"] for clock in clocks if "reason" in clock]
         if reasons:
@@ -363,7 +363,7 @@ def failed_points_section(run: Run) -> dict[str, Any] | None:
     results = str(run.config_with_plan_and_notes.get("results", "results"))
     titles = {each["experiment"]: each.get("title", "") for each in run.experiments}
     points = []
-    for key, group in rows[rows["status"] == "failed"].groupby(list(POINT), sort=False):
+    for key, group in rows[rows["status"] == "failed"].groupby(list(POINT_COLUMNS), sort=False):
         host, configuration, experiment, point = map(str, key)
         replicates = sorted({int(number) for number in group["replicate"]})
         summary = by_replicate.get((experiment, point, replicates[0]))

@@ -33,17 +33,17 @@ from chaosity.rounds.budget import (
 )
 from chaosity.statistics.cell_summary import summarise_cells
 from chaosity.statistics.estimates import MAD_TO_DEVIATION
-from chaosity.store.measurements import CELL, Measurements, disturbed_mask
+from chaosity.store.measurements import CELL_COLUMNS, Measurements, disturbed_mask
 from chaosity.store.tidy_table_from_records import (
     MISSING,
     ReplicateOutcome,
     tidy_rows_of_outcome,
 )
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, Row, rows_to_table
 from chaosity.topology.topology_model import Topology
 
 # The columns that identify the same cell on all equal hosts, so without the name of the host.
-_CELL = [name for name in CELL if name not in ("host", "configuration")]
+_CELL = [name for name in CELL_COLUMNS if name not in ("host", "configuration")]
 # Smallest share of the combinations of earlier runs that the plan must contain. Hosts with equal
 # nodes and cores have nearly all combinations in common; added or replaced drives change some
 # combinations.
@@ -126,7 +126,7 @@ class MachineSoFar:
         column `own_variance` is the variance of the logarithm over the replicates of the cell in
         this run. It is NaN for a single replicate.
         """
-        cells, known = _quiet_cells(self.measured, CELL), self.earlier_cells
+        cells, known = _quiet_cells(self.measured, CELL_COLUMNS), self.earlier_cells
         cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2
         if known is None:
             return cells.assign(known_median=np.nan, known_variance=np.nan)
@@ -191,7 +191,7 @@ def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
     rows: list[Row] = []
     for point in points:
         rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome(MISSING, LEFT_OUT))
-    return Measurements.from_table(rows_to_table(rows, COLUMNS))
+    return Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
 
 
 class SecondsOfPoints:

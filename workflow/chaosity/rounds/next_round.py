@@ -38,7 +38,7 @@ from chaosity.rounds.budget import (
     replicate_counts,
 )
 from chaosity.rounds.machine_so_far import MachineSoFar, SecondsOfPoints
-from chaosity.statistics.estimates import FEWEST_CELLS
+from chaosity.statistics.estimates import FEWEST_CELLS_FOR_PRIOR
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
 
@@ -328,7 +328,7 @@ class _NextRound:
         self.random.shuffle(single)
         found: list[PointKey] = []
         for key in single:
-            if any(known[kind] < FEWEST_CELLS + 2 for kind in kinds[key]):
+            if any(known[kind] < FEWEST_CELLS_FOR_PRIOR + 2 for kind in kinds[key]):
                 found.append(key)
                 known.update(kinds[key])
         return found

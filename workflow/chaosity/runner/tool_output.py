@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from chaosity.errors import MALFORMED, describe_malformed_document
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, describe_malformed_document
 from chaosity.records.record_format import OutputName, OutputValueSource
 
 
@@ -38,13 +38,13 @@ def malformed_as_extraction_error(what: str) -> Iterator[None]:
     """Turn the errors of reading malformed output into an `ExtractionError`.
 
     Raises:
-        ExtractionError: the code in the context raised one of `MALFORMED`.
+        ExtractionError: the code in the context raised one of `ERRORS_OF_MALFORMED_DOCUMENTS`.
     """
     try:
         yield
     except ExtractionError:
         raise
-    except MALFORMED as error:
+    except ERRORS_OF_MALFORMED_DOCUMENTS as error:
         raise ExtractionError(f"{what}: {describe_malformed_document(error)}") from error
 
 

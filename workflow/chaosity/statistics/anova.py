@@ -15,7 +15,7 @@ An experiment often has several designs, such as a matrix of nodes with one kern
 on local memory. In one table with all factors crossed, most combinations would be empty. So if too
 few combinations have a value, rows that share one level of a column become a smaller table. The
 first smaller table is the one with most rows. Each next table is the one with most rows that no
-earlier table has. There are up to MOST_CUTS tables.
+earlier table has. There are up to `MOST_TABLES_OF_EXPERIMENT` tables.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from chaosity.statistics.linear_models import (
     level_effects_and_contrasts,
     read_anova_design_and_values,
 )
-from chaosity.store.measurements import POINT, Measurements, parse_levels_json
+from chaosity.store.measurements import POINT_COLUMNS, Measurements, parse_levels_json
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 
-_TEXTS = "variance_analysis"
+_TEXTS_TEMPLATE = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
 # Relative rounding error of a value. A residual below this share of the value counts as zero.
-_ROUNDING = 8.0 * float(np.finfo(float).eps)
+_RELATIVE_ROUNDING_ERROR = 8.0 * float(np.finfo(float).eps)
 # Logarithms are clearly better than plain values if they raise the log likelihood by more than this
 # limit. Then the 95 % interval of the power transform does not contain the plain values (Box and
 # Cox, "An Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The
@@ -62,11 +62,11 @@ _ROUNDING = 8.0 * float(np.finfo(float).eps)
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
 # A note reports a trend of the residuals if the p-value of the trend is below this level. Then one
 # of a hundred tables without a trend has a note. With a level of 5 %, one of twenty would.
-_TREND_LEVEL = 0.01
+_TREND_SIGNIFICANCE_LEVEL = 0.01
 # The smallest correlation of residuals that counts as a trend. With thousands of values even a
 # faint trend is significant. But a correlation below Cohen's "medium" (Statistical Power Analysis,
 # 1988) does not harm the F tests.
-_TREND_LEAST = 0.3
+_LEAST_TREND_CORRELATION = 0.3
 # A term with a smaller share of the variation is unimportant. Document 004 calls two factors with 8
 # % and 9 % of the variation unimportant.
 IMPORTANT_FROM_PERCENT = 10.0
@@ -129,11 +129,11 @@ class AnovaResult:
         for name in ("fitted", "residuals", "normal_quantiles"):
             plain[name] = plain[name].tolist()
         for name in ("terms", "effects", "interactions", "contrasts"):
-            plain[name] = [_flat(asdict(part)) for part in plain.pop(name)]
+            plain[name] = [_flat_dict(asdict(part)) for part in plain.pop(name)]
         return plain
 
 
-def _flat(part: dict[str, Any]) -> dict[str, Any]:
+def _flat_dict(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part of an analysis as a dict, in which the interval's keys are keys of the part."""
     for name in {"difference", "effect"} & part.keys():
         interval = part.pop(name)
@@ -177,7 +177,9 @@ def analyse_variance(
     scales = np.column_stack([values, np.log(values)] if positive else [values])
     fit = fit_largest_model(design, scales)
     squares = (fit.residuals**2).sum(axis=0)
-    squares[squares <= len(scales) * (_ROUNDING * np.abs(scales).max(axis=0)) ** 2] = 0.0
+    squares[
+        squares <= len(scales) * (_RELATIVE_ROUNDING_ERROR * np.abs(scales).max(axis=0)) ** 2
+    ] = 0.0
     gain = _log_likelihood_gain_of_logarithms(scales, squares, fit.error_freedom)
     logs = _should_analyse_logarithms(transform, gain)
     scale = int(logs)
@@ -194,7 +196,7 @@ def analyse_variance(
     fitted = scales[:, scale] - fit.residuals[:, scale]
     combinations = design.combination_count(design.cells)
     notes = sentences_of_macro(
-        _TEXTS,
+        _TEXTS_TEMPLATE,
         "notes",
         factors=len(design.cells),
         most_interacting=MOST_FACTORS_INTERACTING,
@@ -208,7 +210,7 @@ def analyse_variance(
         trend=_trend_of_spread(fitted, analysed.residuals),
     )
     reason = text_of_macro(
-        _TEXTS,
+        _TEXTS_TEMPLATE,
         "scale",
         requested=transform in ("log", "none"),
         chosen="log" if logs else "none",
@@ -223,7 +225,7 @@ def analyse_variance(
         analysed, [term for term in fit.terms if len(term) == 1]
     )
     conclusion = text_of_macro(
-        _TEXTS,
+        _TEXTS_TEMPLATE,
         "conclusion",
         terms=sorted(table[:-2], key=lambda term: -term.variation_percent),
         shares={term.name: variation_percent_text(term.variation_percent) for term in table},
@@ -284,21 +286,25 @@ def _should_analyse_logarithms(transform: str, gain: float | None) -> bool:
 def _normal_quantiles(residuals: Values) -> Values:
     """Return for each residual the normal quantile that its rank has, in standard deviations."""
     quantiles = np.empty(len(residuals))
-    order = np.argsort(_without_rounding(residuals), kind="stable")
+    order = np.argsort(_without_rounding_errors(residuals), kind="stable")
     quantiles[order] = stats.probplot(residuals, fit=False)[0]
     return quantiles
 
 
 def _trend_of_spread(fitted: Values, residuals: Values) -> float | None:
     """Return the rank correlation of fitted values and absolute residuals, or None if too small."""
-    sides = [_without_rounding(side) for side in (fitted, np.abs(residuals))]
+    sides = [_without_rounding_errors(side) for side in (fitted, np.abs(residuals))]
     if len(fitted) < 3 or not all(map(np.ptp, sides)):
         return None
     correlation, p = map(float, stats.spearmanr(sides[0], sides[1]))
-    return correlation if p < _TREND_LEVEL and abs(correlation) >= _TREND_LEAST else None
+    return (
+        correlation
+        if p < _TREND_SIGNIFICANCE_LEVEL and abs(correlation) >= _LEAST_TREND_CORRELATION
+        else None
+    )
 
 
-def _without_rounding(values: Values) -> Values:
+def _without_rounding_errors(values: Values) -> Values:
     """Return scaled and rounded values, so that rounding errors do not make values unequal."""
     return np.asarray(np.round(values / (np.abs(values).max() or 1.0), 9), dtype=float)
 
@@ -323,7 +329,7 @@ def _variation_table(
             significant = p < analysed.significant_below
         important = share >= IMPORTANT_FROM_PERCENT
         sentence = text_of_macro(
-            _TEXTS,
+            _TEXTS_TEMPLATE,
             "term",
             name=name,
             share=variation_percent_text(share),
@@ -359,21 +365,21 @@ def p_value_text(p: float) -> str:
 RESPONSE, BLOCK = "value", "replicate"
 LOCAL, REMOTE = "local", "remote"
 _SAME_NODE = "same_node"
-_NOT_KNOWN = ("unknown", "none")
+_RELATIONS_WITHOUT_MEANING = ("unknown", "none")
 # Columns that every load has. If one of two columns follows from the other and vice versa, only the
 # column that is listed first is a factor.
-_OWN = ("initiator", "target", "kernel", "benchmark")
+_COLUMNS_OF_EVERY_LOAD = ("initiator", "target", "kernel", "benchmark")
 # Rows with different values in these columns are analysed separately, for example rows of single
 # drives and rows of drive sets.
-_KINDS = ("initiator_kind", "target_kind")
+_COLUMNS_ANALYSED_SEPARATELY = ("initiator_kind", "target_kind")
 # At least this share of a table's combinations of levels must have a value. Empty combinations cost
 # degrees of freedom, and the shares of variation of several factors then overlap. A core-to-core
 # matrix has no values on its diagonal, but with three or more cores at least 2/3 of its
 # combinations have a value.
-LEAST_FILLED = 0.6
+LEAST_SHARE_OF_FILLED_COMBINATIONS = 0.6
 # The largest number of tables into which the rows of an experiment are divided. For experiments
 # with many designs, a fifth table has hardly any new rows.
-MOST_CUTS = 4
+MOST_TABLES_OF_EXPERIMENT = 4
 
 
 @dataclass(frozen=True)
@@ -406,7 +412,7 @@ class AnovaStudy:
     def contrast_of_remote_against_local(self, analysis: AnovaResult) -> Contrast | None:
         """Compare remote with local memory or drives; return None if one of both is missing."""
         relation = self.frame["relation"]
-        known = relation.notna() & ~relation.isin(_NOT_KNOWN)
+        known = relation.notna() & ~relation.isin(_RELATIONS_WITHOUT_MEANING)
         groups = np.where(relation == _SAME_NODE, LOCAL, np.where(known, REMOTE, "unknown"))
         sides = REMOTE, LOCAL
         return compare_groups_of_cells(analysis.analysed, list(groups), sides, "relation")
@@ -419,7 +425,7 @@ class AnovaStudy:
         rows have one relation, or if the relation of a row is unknown.
         """
         codes, names = pd.factorize(self.frame["relation"])
-        if len(names) < 2 or codes.min() < 0 or set(names) & set(_NOT_KNOWN):
+        if len(names) < 2 or codes.min() < 0 or set(names) & set(_RELATIONS_WITHOUT_MEANING):
             return None
         departures = analysis.analysed.values - analysis.analysed.values.mean()
         means = np.bincount(codes, departures) / np.bincount(codes)
@@ -445,7 +451,7 @@ def find_anova_studies(measurements: Measurements) -> list[AnovaStudy]:
                     left_out=left_out,
                     block=BLOCK if rows[BLOCK].nunique() > 1 else None,
                 )
-                for cut, rows, factors, left_out in _designs(part, candidates)
+                for cut, rows, factors, left_out in _find_crossed_tables(part, candidates)
             ]
     return found
 
@@ -460,33 +466,34 @@ def _comparable_parts(
     co-running loads become candidates too. These columns come from `everyone`, the rows of all
     loads. Points with a single load lack these columns, so such points are analysed separately.
     """
-    kinds = [kind for kind in _KINDS if own[kind].nunique(dropna=False) > 1]
+    kinds = [kind for kind in _COLUMNS_ANALYSED_SEPARATELY if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]
     for names, part in groups:
         where = dict(zip(kinds, map(str, names), strict=True))
-        columns = _expanded(part["factors"], "")
-        part, candidates = part.assign(**columns), [*columns, *_OWN]
+        columns = _columns_of_json_texts(part["factors"], "")
+        part, candidates = part.assign(**columns), [*columns, *_COLUMNS_OF_EVERY_LOAD]
         if not part.duplicated([*candidates, BLOCK]).any():
             yield where, part, candidates
             continue
         for several, some in part.groupby(part["load_count"] > 1, sort=False):
-            others = _other_loads(some, everyone) if several else {}
+            others = _columns_of_other_loads(some, everyone) if several else {}
             wider = [*candidates, *others]
             some = some.assign(**others)
             if not some.duplicated([*wider, BLOCK]).any():
                 yield {**where, "loads": "co-running" if several else "alone"}, some, wider
 
 
-def _expanded(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
+def _columns_of_json_texts(texts: pd.Series, prefix: str) -> dict[str, pd.Series]:
     """Return a column for each key in JSON texts; a row without a key gets the level "none"."""
     levels = texts.map(parse_levels_json)
     keys = dict.fromkeys(chain.from_iterable(levels))
     return {
-        f"{prefix}{key}": levels.map(lambda held, key=key: _level(held.get(key))) for key in keys
+        f"{prefix}{key}": levels.map(lambda held, key=key: _level_as_text(held.get(key)))
+        for key in keys
     }
 
 
-def _level(value: object) -> str:
+def _level_as_text(value: object) -> str:
     """Return a level as text; a whole number has no decimals."""
     if value is None or value != value:
         return "none"
@@ -495,23 +502,23 @@ def _level(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
+def _columns_of_other_loads(rows: pd.DataFrame, everyone: pd.DataFrame) -> dict[str, pd.Series]:
     """Return columns such as `role.kernel`: kernel, places and levels of the co-running loads."""
     columns: dict[str, pd.Series] = {}
-    points = pd.MultiIndex.from_frame(rows[list(POINT)])
+    points = pd.MultiIndex.from_frame(rows[list(POINT_COLUMNS)])
     others = everyone[everyone["load"] != rows["load"].iloc[0]]
     for role, found in others.groupby("load", sort=False):
-        first = found.drop_duplicates(list(POINT)).set_index(list(POINT))
+        first = found.drop_duplicates(list(POINT_COLUMNS)).set_index(list(POINT_COLUMNS))
         own = {f"{role}.{name}": first[name] for name in ("kernel", "initiator", "target")}
-        own |= _expanded(first["load_parameters"], f"{role}.")
+        own |= _columns_of_json_texts(first["load_parameters"], f"{role}.")
         columns |= {
-            name: pd.Series(column.reindex(points).to_numpy(), rows.index).map(_level)
+            name: pd.Series(column.reindex(points).to_numpy(), rows.index).map(_level_as_text)
             for name, column in own.items()
         }
     return columns
 
 
-class _Cut(NamedTuple):
+class _CrossedTable(NamedTuple):
     """A table of crossed factors with few empty combinations, and the rows in it."""
 
     where: dict[str, str]  # constant column -> its level; empty if the table has all rows
@@ -520,20 +527,20 @@ class _Cut(NamedTuple):
     left_out: tuple[str, ...]  # columns whose values follow from the factors
 
 
-def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
+def _find_crossed_tables(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_CrossedTable]:
     """Yield tables with few empty combinations, the largest first, that have most of the rows."""
-    filled, whole = _crossed({}, rows, candidates)
-    if filled >= LEAST_FILLED:
+    filled, whole = _cross_factors({}, rows, candidates)
+    if filled >= LEAST_SHARE_OF_FILLED_COMBINATIONS:
         yield whole
         return
     cuts = [
-        _crossed({column: str(level)}, part, [name for name in candidates if name != column])
+        _cross_factors({column: str(level)}, part, [name for name in candidates if name != column])
         for column in [*candidates, "relation"]
         for level, part in rows.groupby(column, sort=False)
     ]
-    cuts = [cut for cut in cuts if cut[0] >= LEAST_FILLED]
+    cuts = [cut for cut in cuts if cut[0] >= LEAST_SHARE_OF_FILLED_COMBINATIONS]
     left = pd.Series(True, rows.index)
-    for _ in range(MOST_CUTS if cuts else 0):
+    for _ in range(MOST_TABLES_OF_EXPERIMENT if cuts else 0):
         best = max(
             cuts, key=lambda cut: (int(left[cut[1].rows.index].sum()), len(cut[1].factors), cut[0])
         )[1]
@@ -543,9 +550,9 @@ def _designs(rows: pd.DataFrame, candidates: Sequence[str]) -> Iterator[_Cut]:
         yield best
 
 
-def _crossed(
+def _cross_factors(
     where: dict[str, str], rows: pd.DataFrame, candidates: Sequence[str]
-) -> tuple[float, _Cut]:
+) -> tuple[float, _CrossedTable]:
     """Return the share of combinations that have a value, and the table with the chosen factors."""
     codes = pd.DataFrame(
         {name: pd.factorize(rows[name], use_na_sentinel=False)[0] for name in candidates}
@@ -561,7 +568,7 @@ def _crossed(
             follow.insert(0, name)
     combinations = math.prod(codes[name].nunique() for name in kept)
     filled = len(codes[kept].drop_duplicates()) / combinations if kept else 0.0
-    return filled, _Cut(where, rows, tuple(kept), tuple(follow))
+    return filled, _CrossedTable(where, rows, tuple(kept), tuple(follow))
 
 
 def analyse_all_studies(

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from chaosity.records.record_format import FAILED, VALID
 from chaosity.statistics.estimates import (
-    FEWEST_TO_JUDGE,
+    FEWEST_REPLICATES_TO_FIND_DISTURBED,
     Estimate,
     Ratio,
     ReplicateNoise,
@@ -37,9 +37,9 @@ from chaosity.statistics.estimates import (
     t_interval,
 )
 from chaosity.store.measurements import (
-    CELL,
-    LOAD,
-    OF_A_REPLICATE,
+    CELL_COLUMNS,
+    LOAD_COLUMNS,
+    REPLICATE_COLUMNS,
     Measurements,
     Table,
     as_measurements,
@@ -53,12 +53,12 @@ from chaosity.units import format_percent, format_quantity
 UNMEASURED = "unmeasured"
 
 # Cells with equal values in these columns scatter similarly, so they share a prior variance.
-KIND = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
+KIND_COLUMNS = ("host", "configuration", "experiment", "load", "benchmark", "kernel", "metric")
 # Columns that have the prior of the row's cell, see `VariancePrior`.
-PRIOR = ("prior_freedom", "prior_variance", "prior_cells")
+PRIOR_COLUMNS = ("prior_freedom", "prior_variance", "prior_cells")
 
 
-def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFrame:
+def summarise_cells(measurements: Table, by: Sequence[str] = CELL_COLUMNS) -> pd.DataFrame:
     """Return the summary of each cell, in the order in which the cells first appear.
 
     Args:
@@ -88,10 +88,10 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
         - `reason`: reason of the first failed replicate, or else of the first without a value.
     """
     tidy = as_measurements(measurements).rows
-    sample = _sample(tidy, by)
+    sample = _replicates_of_cells(tidy, by)
     codes, valid, noise, prior = sample.codes, sample.valid, sample.noise, sample.prior
     number = len(sample.first_rows)
-    columns = [column for column in tidy.columns if column not in OF_A_REPLICATE]
+    columns = [column for column in tidy.columns if column not in REPLICATE_COLUMNS]
     cells = tidy[columns].iloc[sample.first_rows].reset_index(drop=True)
     # The rows of a cell can differ in label, and in whether a file replaces a drive. The cell gets
     # the first label, and counts as file-backed if any of its rows is.
@@ -121,7 +121,7 @@ def summarise_cells(measurements: Table, by: Sequence[str] = CELL) -> pd.DataFra
     cells["standard_deviation"] = own.std()
     cells["precision"] = (high - low) / (2.0 * median.abs())
     counts = pd.array(n - noise.n, dtype="Int64")
-    counts[(n < FEWEST_TO_JUDGE) | (np.asarray(prior.cells) == 0)] = pd.NA
+    counts[(n < FEWEST_REPLICATES_TO_FIND_DISTURBED) | (np.asarray(prior.cells) == 0)] = pd.NA
     cells["outliers"] = counts
     without = (status == VALID) & ~valid
     some_without = np.bincount(codes[without], minlength=number) > 0
@@ -142,8 +142,10 @@ def with_variance_priors(measurements: Measurements) -> Measurements:
 
     So the interval of a cell does not depend on which other cells are selected later.
     """
-    sample = _sample(measurements.rows.drop(columns=[*PRIOR], errors="ignore"), CELL)
-    columns = zip(PRIOR, vars(sample.prior).values(), strict=True)
+    sample = _replicates_of_cells(
+        measurements.rows.drop(columns=[*PRIOR_COLUMNS], errors="ignore"), CELL_COLUMNS
+    )
+    columns = zip(PRIOR_COLUMNS, vars(sample.prior).values(), strict=True)
     return measurements.with_columns(**{name: own[sample.codes] for name, own in columns})
 
 
@@ -152,19 +154,19 @@ def replace_values_and_drop_priors(rows: pd.DataFrame, values: pd.Series) -> pd.
 
     The columns of the priors are dropped, because the priors were estimated from the old values.
     """
-    return rows.drop(columns=[*PRIOR], errors="ignore").assign(value=values)
+    return rows.drop(columns=[*PRIOR_COLUMNS], errors="ignore").assign(value=values)
 
 
 def compute_outlier_mask(measurements: Table) -> pd.Series:
     """Return for each row whether it is an outlier, which does not count for the interval."""
     tidy = as_measurements(measurements).rows
-    sample = _sample(tidy, CELL)
+    sample = _replicates_of_cells(tidy, CELL_COLUMNS)
     outside = np.full(len(tidy), False)
     outside[sample.valid] = ~sample.noise.counted
     return pd.Series(outside, tidy.index, name="outlier")
 
 
-class _Sample(NamedTuple):
+class _ReplicatesOfCells(NamedTuple):
     """The values of each cell's replicates, and their noise."""
 
     codes: NDArray[np.intp]  # number of each row's cell; cells are numbered as they appear
@@ -176,7 +178,7 @@ class _Sample(NamedTuple):
     noise: ReplicateNoise  # noise of each cell; noise of logarithms where `is_positive`
 
 
-def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
+def _replicates_of_cells(tidy: pd.DataFrame, by: Sequence[str]) -> _ReplicatesOfCells:
     """Return the sample with priors from the rows' columns, or else estimated from the rows."""
     groups = tidy.groupby(list(by), sort=False, dropna=False, observed=True)
     # pandas may number a group with a null last. Numbers in the order of first appearance keep the
@@ -193,23 +195,25 @@ def _sample(tidy: pd.DataFrame, by: Sequence[str]) -> _Sample:
     # A ratio that is 1 in each replicate is a value divided by itself. Such a ratio does not
     # scatter, so it gets no prior.
     moderable = is_positive & (np.bincount(own, scaled != 1.0, number) > 0)
-    if not set(CELL) <= set(by) and set(CELL) <= set(tidy.columns):  # groups of several cells
-        of_rows = tidy.groupby(list(CELL), dropna=False, observed=True).ngroup()
+    if not set(CELL_COLUMNS) <= set(by) and set(CELL_COLUMNS) <= set(
+        tidy.columns
+    ):  # groups of several cells
+        of_rows = tidy.groupby(list(CELL_COLUMNS), dropna=False, observed=True).ngroup()
         moderable &= (of_rows.groupby(codes).nunique() == 1).to_numpy(dtype=bool)
     scaled = np.where(is_positive[own], np.log(np.where(scaled > 0.0, scaled, 1.0)), scaled)
     cells = tidy.iloc[first_rows]
-    if set(PRIOR) <= set(tidy.columns):
-        freedom, variance, known = (cells[name].to_numpy(dtype=float) for name in PRIOR)
+    if set(PRIOR_COLUMNS) <= set(tidy.columns):
+        freedom, variance, known = (cells[name].to_numpy(dtype=float) for name in PRIOR_COLUMNS)
         prior = VariancePrior(
             np.where(moderable, freedom, 0.0), variance, np.where(moderable, known, 0.0)
         )
     else:
-        kind = [column for column in KIND if column in cells]
+        kind = [column for column in KIND_COLUMNS if column in cells]
         kinds = cells.groupby(kind, dropna=False, observed=True).ngroup().to_numpy(np.intp)
         disturbed = disturbed_mask(tidy).to_numpy()[valid]
         prior = _fit_priors(scaled, own, np.where(moderable, kinds, -1), disturbed)
     noise = estimate_noise(scaled, own, number, prior)
-    return _Sample(codes, first_rows, values, valid, is_positive, prior, noise)
+    return _ReplicatesOfCells(codes, first_rows, values, valid, is_positive, prior, noise)
 
 
 def _fit_priors(
@@ -233,9 +237,9 @@ def _fit_priors(
     return VariancePrior(*(np.where(is_quiet, own, other) for own, other in both))
 
 
-_BLOCK = ("host", "configuration", "replicate")
+_BLOCK_COLUMNS = ("host", "configuration", "replicate")
 # Two loads with the same values in these columns are the same load.
-_SAME_LOAD = (
+_COLUMNS_OF_SAME_LOAD = (
     *("host", "configuration", "load", "benchmark", "kernel"),
     *("initiator", "target", "metric", "levels"),
 )
@@ -249,9 +253,9 @@ DIVERGING_RATIO = 1.075
 # cores run, the ratio is 1.26 to 1.30 for the slow cores.
 SLOW_INITIATOR_RATIO = 1.1
 # Columns whose values are equal for both latencies of a pair, measured together and alone.
-_PAIR = ["host", "configuration", "initiator", "target", "x", "replicate"]
+_PAIR_COLUMNS = ["host", "configuration", "initiator", "target", "x", "replicate"]
 # Columns of a summary that a comparison has twice: before and after a component's change.
-_ESTIMATE = ("median", "low", "high", "n")
+_ESTIMATE_COLUMNS = ("median", "low", "high", "n")
 
 
 def summarise_cell_ratios_paired_by_block(
@@ -295,12 +299,12 @@ def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -
 def _block_logs(group: Table) -> pd.Series:
     """Return block -> mean logarithm over the cells that have a value in every block."""
     rows = as_measurements(group).valid_rows().rows
-    blocks = rows.groupby(list(_BLOCK), dropna=False).ngroups
-    seen = rows.groupby(list(CELL), dropna=False)["value"].transform("size")
+    blocks = rows.groupby(list(_BLOCK_COLUMNS), dropna=False).ngroups
+    seen = rows.groupby(list(CELL_COLUMNS), dropna=False)["value"].transform("size")
     complete = rows[seen == blocks]
     rows = rows if complete.empty else complete
     logs = rows.assign(value=np.log(rows["value"].to_numpy(dtype=float)))
-    return logs.groupby(list(_BLOCK), dropna=False)["value"].mean()
+    return logs.groupby(list(_BLOCK_COLUMNS), dropna=False)["value"].mean()
 
 
 def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
@@ -318,10 +322,14 @@ def summarise_corun_to_alone_ratios(measurements: Measurements) -> pd.DataFrame:
     performance = measurements.performance_rows()
     same_levels = performance.with_columns(levels=performance.rows["load_parameters"])
     alone, corunning = same_levels.single_load_rows(), same_levels.rows_of_corunning_loads()
-    near = summarise_cell_ratios_paired_by_block(corunning, alone, ["experiment", *_SAME_LOAD])
-    found = pd.MultiIndex.from_frame(near[[*CELL]])
-    missing = ~pd.MultiIndex.from_frame(corunning.rows[[*CELL]]).isin(found)
-    far = summarise_cell_ratios_paired_by_block(corunning.select(missing), alone, _SAME_LOAD)
+    near = summarise_cell_ratios_paired_by_block(
+        corunning, alone, ["experiment", *_COLUMNS_OF_SAME_LOAD]
+    )
+    found = pd.MultiIndex.from_frame(near[[*CELL_COLUMNS]])
+    missing = ~pd.MultiIndex.from_frame(corunning.rows[[*CELL_COLUMNS]]).isin(found)
+    far = summarise_cell_ratios_paired_by_block(
+        corunning.select(missing), alone, _COLUMNS_OF_SAME_LOAD
+    )
     parts = [part for part in (near, far) if not part.empty]
     return pd.concat(parts, ignore_index=True) if parts else near
 
@@ -371,14 +379,16 @@ def compare_latency_together_and_alone(
     known = valid[valid["x"].notna()]
     known = known.assign(log=np.log(known["value"].to_numpy(dtype=float)))
     both, single = (known[known["level"] == level] for level in (together, alone))
-    ratios = _ratios(both, single)
+    ratios = _ratio_at_each_size(both, single)
     large = itertools.takewhile(
         lambda size: ratios[size].median > DIVERGING_RATIO, reversed(ratios)
     )
     start = min(large, default=None)
     if start is None:
         return LatencyTogetherAndAlone(ratios, None, (), 0)
-    to_others, alone_to_others = (_to_others(side[side["x"] >= start]) for side in (both, single))
+    to_others, alone_to_others = (
+        _log_ratios_to_others_of_node(side[side["x"] >= start]) for side in (both, single)
+    )
     slow = []
     for initiator, blocks in to_others.items():
         ratio = Estimate.of_values(np.exp(blocks))
@@ -389,16 +399,16 @@ def compare_latency_together_and_alone(
     return LatencyTogetherAndAlone(ratios, start, tuple(slow), len(to_others))
 
 
-def _ratios(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
+def _ratio_at_each_size(together: pd.DataFrame, alone: pd.DataFrame) -> dict[float, Estimate]:
     """Return size -> geometric mean ratio over the pairs of this size, in ascending order."""
-    above, below = (side.groupby(_PAIR)["log"].mean() for side in (together, alone))
+    above, below = (side.groupby(_PAIR_COLUMNS)["log"].mean() for side in (together, alone))
     pairs = (above - below).dropna()
     blocks = pairs.groupby(["x", "host", "configuration", "replicate"]).mean()
     sizes = blocks.groupby("x")
     return {float(x): Estimate.of_values(np.exp(own)) for x, own in sizes}  # type: ignore
 
 
-def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
+def _log_ratios_to_others_of_node(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
     """Return (initiator, nodes) -> for each block, log ratio to the node's other initiators."""
     place = ["host", "configuration", "initiator_nodes", "target", "x", "replicate"]
     logs = rows.groupby([*place, "initiator"])["log"].mean().reset_index()
@@ -414,12 +424,12 @@ def _to_others(rows: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]
 def slowdown_sentences(measurements: Measurements) -> Iterator[str]:
     """Yield a sentence for each co-running load that says its slowdown."""
     table = measurements.rows
-    medians = summarise_cells(measurements).set_index(["point", *LOAD])["median"]
+    medians = summarise_cells(measurements).set_index(["point", *LOAD_COLUMNS])["median"]
     for _, cost in summarise_corun_to_alone_ratios(measurements).iterrows():
         metric, ratio = cost["metric"], cost["median"]
         loads = table[table["point"] == cost["point"]]
         others = ", ".join(sorted(set(loads["initiator"]) - {cost["initiator"]}))
-        value = medians[(cost["point"], *(cost[column] for column in LOAD))]
+        value = medians[(cost["point"], *(cost[column] for column in LOAD_COLUMNS))]
         effect = f"loses {format_percent(1.0 - ratio)}"
         if less_is_better(metric) or ratio > 1.0:
             effect = f"has {ratio:.2f} times its value alone"
@@ -439,9 +449,9 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
     """
     found = []
     valid = history.performance_rows().valid_rows_with_value()
-    keys = [*CELL, "era"]
+    keys = [*CELL_COLUMNS, "era"]
     cells = summarise_cells(valid, keys).set_index(keys)
-    for _, cell in valid.groups_by_columns(CELL):
+    for _, cell in valid.groups_by_columns(CELL_COLUMNS):
         for (_, before), (_, after) in itertools.pairwise(cell.rows.groupby("era", sort=True)):
             old, new = (json.loads(own["components"].iloc[-1]) for own in (before, after))
             changed = {c: [old.get(c), new[c]] for c in new if old.get(c) != new[c]}
@@ -452,13 +462,13 @@ def compare_neighbouring_periods(history: Measurements) -> pd.DataFrame:
                 [
                     *(*of_cell[1], json.dumps(changed, sort_keys=True)),
                     len({*before["asked"], *after["asked"]}) == 1,
-                    *(own[name] for own in (old_cell, new_cell) for name in _ESTIMATE),
+                    *(own[name] for own in (old_cell, new_cell) for name in _ESTIMATE_COLUMNS),
                     *(ratio.ratio, ratio.low, ratio.high),
                 ]
             )
     columns = [
-        *(*CELL, "era", "changed", "comparable"),
-        *(f"{name}_{side}" for side in ("before", "after") for name in _ESTIMATE),
+        *(*CELL_COLUMNS, "era", "changed", "comparable"),
+        *(f"{name}_{side}" for side in ("before", "after") for name in _ESTIMATE_COLUMNS),
         *("ratio", "ratio_low", "ratio_high"),
     ]
     return pd.DataFrame(found, columns=columns)

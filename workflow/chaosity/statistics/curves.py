@@ -60,31 +60,36 @@ from chaosity.statistics.estimates import (
 )
 from chaosity.store.measurements import Measurements, Table, as_measurements
 
-SHARES = (50, 75, 90)  # per cent of the peak
-KNEE = 2.0
-QUANTITIES = ("unloaded", "peak", "knee", *(f"latency_at_{share}" for share in SHARES))
-NOT_DOUBLED = "latency did not double"
+PERCENTAGES_OF_PEAK = (50, 75, 90)  # per cent of the peak
+LATENCY_RATIO_AT_KNEE = 2.0
+CURVE_QUANTITIES = (
+    "unloaded",
+    "peak",
+    "knee",
+    *(f"latency_at_{share}" for share in PERCENTAGES_OF_PEAK),
+)
+REASON_FOR_NO_KNEE = "latency did not double"
 # A bandwidth below this share of the peak counts as no load, since some tools can measure latency
 # only with other load. At bandwidths below 5 % of the peak, the published curves (Intel MLC on
 # seven servers) are within 7 % of their lowest latency.
-_IDLE = 0.05
+_MOST_IDLE_SHARE_OF_PEAK = 0.05
 # If two neighbouring points are farther apart than this share of the peak, the curve between them
 # is unknown.
-_WIDEST_GAP = 0.6
+_WIDEST_GAP_SHARE = 0.6
 # Columns whose values together identify one point of a curve.
-_MARK = ("experiment", "point", "load", "initiator", "target")
+_POINT_OF_CURVE_COLUMNS = ("experiment", "point", "load", "initiator", "target")
 # The widest gap between the two measured points around a crossover, as a share of the peak. In a
 # wider gap, interpolation is too uncertain.
-_WIDEST_GAP_AT_CROSSOVER = 0.25
-_BANDWIDTHS = 2001  # number of bandwidths at which two curves are compared
+_WIDEST_GAP_SHARE_AT_CROSSOVER = 0.25
+_COMPARED_BANDWIDTHS_COUNT = 2001  # number of bandwidths at which two curves are compared
 # Latency rises if its ratio for each doubling of the size is above this limit. Near the end of a
 # cache, latency grows by up to 11 % for each doubling even without a step.
 RISE_PER_DOUBLING = 1.2
 # A rise that is smaller than this share of a larger rise on each side separates two steps.
-_VALLEY = 0.7
+_LEAST_RISE_WITHIN_STEP = 0.7
 # The least ratio of the latencies after and before a step. Page tables or full memory can cause
 # smaller steps, which are no ends of caches.
-_SMALLEST_STEP = 1.25
+_LEAST_LATENCY_RATIO_OF_STEP = 1.25
 
 
 def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataFrame:
@@ -96,17 +101,17 @@ def latency_curve_quantities(measurements: Table, by: Sequence[str]) -> pd.DataF
         by: columns that identify a curve, in addition to host and configuration.
 
     Returns:
-        One row for each curve and quantity, in the order of QUANTITIES: `host`, `configuration`,
-        the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason` (why there is no
-        median, else None) and `note` (a remark on the number, else None). Bandwidths are in the
-        unit of `x`, latencies in the unit of `value`. A replicate block does not count if it lacks
-        a point that another block has.
+        One row for each curve and quantity, in the order of `CURVE_QUANTITIES`: `host`,
+        `configuration`, the columns of `by`, `quantity`, `median`, `low`, `high`, `n`, `reason`
+        (why there is no median, else None) and `note` (a remark on the number, else None).
+        Bandwidths are in the unit of `x`, latencies in the unit of `value`. A replicate block does
+        not count if it lacks a point that another block has.
     """
     keys = ["host", "configuration", *by]
     found = []
     for curve, points in as_measurements(measurements).groups_by_columns(keys):
         names = dict(zip(keys, curve, strict=True))
-        found += [{**names, **number} for number in _numbers(points)]
+        found += [{**names, **number} for number in _quantities_of_curve(points)]
     columns = [*keys, "quantity", "median", "low", "high", "n", "reason", "note"]
     return pd.DataFrame(found, columns=columns)
 
@@ -126,21 +131,26 @@ def repeat_unloaded_points_on_each_line(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([rows[rows["series"].notna()], *copies], ignore_index=True)
 
 
-def _numbers(points: Measurements) -> Iterator[dict[str, object]]:
+def _quantities_of_curve(points: Measurements) -> Iterator[dict[str, object]]:
     """Yield a mapping for each of the six numbers of one curve."""
     rows = points.rows
     complete = rows_of_complete_blocks(points.valid_rows_with_value().rows)
     blocks = [block[["x", "value"]].to_numpy(float).T for block in complete]
-    without = rows.groupby([c for c in _MARK if c in rows], dropna=False)["value"].count() == 0
-    for quantity in QUANTITIES:
-        found = [(_quantity(quantity, x, y), x, y) for x, y in blocks]
+    without = (
+        rows.groupby([c for c in _POINT_OF_CURVE_COLUMNS if c in rows], dropna=False)[
+            "value"
+        ].count()
+        == 0
+    )
+    for quantity in CURVE_QUANTITIES:
+        found = [(_quantity_of_block(quantity, x, y), x, y) for x, y in blocks]
         known = [(each, x, y) for each, x, y in found if not isinstance(each, str)]
         note = None
         if quantity == "peak" and known and without.any():
             note = f"{int(without.sum())} of the curve's points have no value"
-        if quantity == "knee" and (flat := sum(not _doubles(x, y) for _, x, y in known)):
+        if quantity == "knee" and (flat := sum(not _latency_doubles(x, y) for _, x, y in known)):
             some = f" in {flat} of {len(known)} replicates" if flat < len(known) else ""
-            note = f"{NOT_DOUBLED}{some}"
+            note = f"{REASON_FOR_NO_KNEE}{some}"
         reason = None if known else found[0][0] if found else "no replicate is complete"
         estimate = Estimate.of_values([each for each, _, _ in known])
         yield {"quantity": quantity, **asdict(estimate), "reason": reason, "note": note}
@@ -152,13 +162,15 @@ def rows_of_complete_blocks(rows: pd.DataFrame) -> list[pd.DataFrame]:
     Rows without `x` or without `value` do not count.
     """
     known = rows.dropna(subset=["x", "value"])
-    number = len(known[[column for column in _MARK if column in known]].drop_duplicates())
+    number = len(
+        known[[column for column in _POINT_OF_CURVE_COLUMNS if column in known]].drop_duplicates()
+    )
     return [block for _, block in known.groupby("replicate", sort=True) if len(block) == number]
 
 
-def _quantity(quantity: str, x: Values, y: Values) -> float | str:
+def _quantity_of_block(quantity: str, x: Values, y: Values) -> float | str:
     """Return a quantity of the curve of one block, such as the peak, or why it is unknown."""
-    peak, unloaded = float(x.max()), _unloaded(x, y)
+    peak, unloaded = float(x.max()), _unloaded_latency(x, y)
     if quantity == "unloaded":
         return unloaded
     if peak <= 0.0:
@@ -169,27 +181,29 @@ def _quantity(quantity: str, x: Values, y: Values) -> float | str:
     if quantity == "knee":
         if isinstance(unloaded, str):
             return unloaded
-        wanted = KNEE * unloaded
-        return peak if ys[-1] < wanted else _crossing(ys, xs, wanted, xs / peak)
+        wanted = LATENCY_RATIO_AT_KNEE * unloaded
+        return peak if ys[-1] < wanted else _value_at_crossing(ys, xs, wanted, xs / peak)
     share = int(quantity.rsplit("_", 1)[1])
     if xs[0] > share / 100.0 * peak:
         return f"no point below {share} % of the peak"
-    return _crossing(xs, ys, share / 100.0 * peak, xs / peak)
+    return _value_at_crossing(xs, ys, share / 100.0 * peak, xs / peak)
 
 
-def _unloaded(x: Values, y: Values) -> float | str:
+def _unloaded_latency(x: Values, y: Values) -> float | str:
     """Return the latency without other load or at negligible load, or else why it is unknown."""
     if (x == 0.0).any():
         return float(np.median(y[x == 0.0]))
     least = int(np.argmin(x))
-    if x[least] > _IDLE * x.max():
-        return f"no point without load or below {100.0 * _IDLE:.0f} % of the peak"
+    if x[least] > _MOST_IDLE_SHARE_OF_PEAK * x.max():
+        return (
+            f"no point without load or below {100.0 * _MOST_IDLE_SHARE_OF_PEAK:.0f} % of the peak"
+        )
     return float(y[least])
 
 
-def _doubles(x: Values, y: Values) -> bool:
+def _latency_doubles(x: Values, y: Values) -> bool:
     """Return whether a latency, at any bandwidth, is at least twice the unloaded latency."""
-    return float(y.max()) >= KNEE * float(_unloaded(x, y))
+    return float(y.max()) >= LATENCY_RATIO_AT_KNEE * float(_unloaded_latency(x, y))
 
 
 def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
@@ -203,7 +217,7 @@ def frontier_points(x: Values, y: Values) -> tuple[Values, Values]:
     return x[kept], y[kept]
 
 
-def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
+def _value_at_crossing(along: Values, across: Values, wanted: float, shares: Values) -> float | str:
     """Return the value of `across` where `along` reaches `wanted`, or why this value is unknown.
 
     `along` and `across` ascend. The value is interpolated. `shares` is the bandwidth of each point
@@ -214,7 +228,7 @@ def _crossing(along: Values, across: Values, wanted: float, shares: Values) -> f
         known = along[0] == wanted
         return float(across[0]) if known else "latency has doubled at the first point with load"
     gap = float(shares[above] - shares[above - 1])
-    if gap > _WIDEST_GAP:
+    if gap > _WIDEST_GAP_SHARE:
         return f"the points on both sides are {100.0 * gap:.0f} % of the peak apart"
     return float(np.interp(wanted, along, across))
 
@@ -282,8 +296,10 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     if min(n) < 2:
         return CurveComparison(0.0, n, reason="an interval needs two complete replicates of each")
     reach = min(float(bandwidth[-1]) for side in curves for bandwidth, _ in side)
-    x = np.linspace(0.0, reach, _BANDWIDTHS)
-    samples = [np.array([_logs(*curve, x) for curve in side]) for side in curves]
+    x = np.linspace(0.0, reach, _COMPARED_BANDWIDTHS_COUNT)
+    samples = [
+        np.array([_log_latency_at_bandwidths(*curve, x) for curve in side]) for side in curves
+    ]
     difference = samples[0].mean(axis=0) - samples[1].mean(axis=0)
     # The curves of a few blocks meet at some bandwidths by chance, and seem to have no scatter
     # there. So the variance at each bandwidth is at least the median of the variances at all
@@ -300,7 +316,7 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
         begin, end = clear[change], clear[change + 1]
         zeros = begin + np.flatnonzero(np.diff(sign[begin : end + 1]))
         middle = zeros[len(zeros) // 2]
-        if gap := _wide_gap(curves[0] + curves[1], x[middle]):
+        if gap := _reason_of_wide_gap(curves[0] + curves[1], x[middle]):
             return CurveComparison(reach, n, reason=gap)
         low = apart[(apart <= middle) & (sign[apart] == sign[begin])].max()
         high = apart[(apart > middle) & (sign[apart] == sign[end])].min()
@@ -310,7 +326,7 @@ def compare_latency_curves(first: pd.DataFrame, second: pd.DataFrame) -> CurveCo
     return CurveComparison(reach, n, tuple(found), lower)
 
 
-def _logs(bandwidth: Values, latency: Values, x: Values) -> Values:
+def _log_latency_at_bandwidths(bandwidth: Values, latency: Values, x: Values) -> Values:
     """Return the logarithm of the latency at each bandwidth that the curve reaches.
 
     Below its first point, a curve has the latency of the first point, which is its lowest latency.
@@ -322,12 +338,12 @@ def _logs(bandwidth: Values, latency: Values, x: Values) -> Values:
     return found
 
 
-def _wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
+def _reason_of_wide_gap(curves: list[tuple[Values, Values]], x: float) -> str | None:
     """Return why the curves are unknown at a bandwidth; None if measured points are near it."""
     for bandwidth, _ in curves:
         above = int(np.searchsorted(bandwidth, x))
         gap = (bandwidth[above] - bandwidth[above - 1]) / bandwidth[-1] if above else 0.0
-        if gap > _WIDEST_GAP_AT_CROSSOVER:
+        if gap > _WIDEST_GAP_SHARE_AT_CROSSOVER:
             return f"the points next to the crossover are {100 * gap:.0f} % of the peak apart"
     return None
 
@@ -371,17 +387,19 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
     powers, typical = np.log2(sizes), np.median(logs, axis=0)
     slopes = np.diff(typical) / np.diff(powers)
     rising = slopes > np.log(RISE_PER_DOUBLING)
-    for first, last in _runs(rising):
+    for first, last in _begins_and_ends_of_rises(rising):
         own = slopes[first:last]
         around = np.minimum(np.maximum.accumulate(own), np.maximum.accumulate(own[::-1])[::-1])
-        rising[first:last] = own > _VALLEY * around
-    feet = _runs(rising)
+        rising[first:last] = own > _LEAST_RISE_WITHIN_STEP * around
+    feet = _begins_and_ends_of_rises(rising)
     borders = np.array([0, *feet.ravel(), len(sizes) - 1]).reshape(-1, 2)
     levels = [float(np.median(typical[begin : end + 1])) for begin, end in borders]
     steps = []
     for (first, last), lower, upper in zip(feet, levels, levels[1:], strict=False):
         rise = Estimate.of_values(np.exp(logs[:, last] - logs[:, first]))
-        if upper - lower < np.log(_SMALLEST_STEP) or (rise.low is not None and rise.low <= 1.0):
+        if upper - lower < np.log(_LEAST_LATENCY_RATIO_OF_STEP) or (
+            rise.low is not None and rise.low <= 1.0
+        ):
             continue
         middle, inside = (lower + upper) / 2.0, slice(first, last + 1)
         ends = [np.interp(middle, run[inside], powers[inside]) for run in logs]
@@ -402,6 +420,6 @@ def find_latency_steps(rows: pd.DataFrame) -> tuple[LatencyStep, ...]:
     return tuple(steps)
 
 
-def _runs(rising: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _begins_and_ends_of_rises(rising: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the positions of the first and last size of each rise over neighbouring sizes."""
     return np.flatnonzero(np.diff([0, *rising, 0])).reshape(-1, 2)

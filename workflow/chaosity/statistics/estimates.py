@@ -42,39 +42,39 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
-from chaosity.store.measurements import CELL, Table, as_measurements, less_is_better
+from chaosity.store.measurements import CELL_COLUMNS, Table, as_measurements, less_is_better
 from chaosity.units import UnitScale
 
 # Fewest cells from which the prior of an interval is estimated. If the prior came from 5 cells,
 # some of which scatter 5 times as much as others, a 95 % interval at n = 3 would contain the truth
 # in 92 % of simulations.
-FEWEST_CELLS = 10
+FEWEST_CELLS_FOR_PRIOR = 10
 # Share of ordinary cells whose variance is called improbable by mistake.
-_CONTRADICTING = 0.05
+_SHARE_OF_CONTRADICTING_CELLS = 0.05
 # A replicate counts as disturbed if its p-value is below this limit. So a replicate is called
 # disturbed by mistake in 0.3 % of the cells. If some cells scatter 5 times as much as others, a
 # limit of 1 % would reduce the coverage of intervals from 94 % to 92 %.
-_DISTURBED_P = 0.003
+_MOST_P_OF_DISTURBED_REPLICATE = 0.003
 # Fewest replicates of a cell in which one can count as disturbed: two replicates do not show which
 # of them is wrong.
-FEWEST_TO_JUDGE = 3
+FEWEST_REPLICATES_TO_FIND_DISTURBED = 3
 # Largest variance of a cell from which the prior is estimated, as a multiple of the typical
 # variance. A larger variance is reduced to this limit. Without the limit, the worst disturbances
 # would enlarge the prior so much that they would seem probable. Cells that scatter 5 times as much
 # as others are below this limit.
-_FARTHEST = 10.0**2
+_MOST_VARIANCE_RATIO = 10.0**2
 # Real measurements do not have a relative standard deviation below 1e-4. The logarithm of a smaller
 # variance would lower the typical variance of all cells.
-_LEAST_VARIANCE = 1e-4**2
+_LEAST_REAL_VARIANCE = 1e-4**2
 # Equal values have at most this variance, because of the rounding of their logarithms.
-_ROUNDING = 1e-13**2
+_VARIANCE_BY_ROUNDING = 1e-13**2
 # From fewer cells the scatter of their variances cannot be estimated.
-_MIN_CELLS = 5
+_FEWEST_VARIANCES = 5
 # The median of variances is as precise as the mean of about half as many variances.
-_MEDIAN_INFORMATION = 0.5
+_INFORMATION_OF_MEDIAN = 0.5
 # Most passes of the search for disturbed replicates. Each pass can find replicates that earlier
 # passes could not find. No search has needed more than 3 passes.
-_MOST_PASSES = 10
+_MOST_SEARCHES_FOR_DISTURBED = 10
 _Mask = NDArray[np.bool_]
 
 
@@ -109,7 +109,7 @@ class VariancePrior:
 
         `variance` may be NaN for a cell with a single value, whose `freedom` is 0.
         """
-        own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_VARIANCE), 0.0)
+        own = np.where(freedom > 0.0, np.maximum(variance, _LEAST_REAL_VARIANCE), 0.0)
         total = self.freedom + freedom
         with np.errstate(invalid="ignore"):
             return (self.freedom * np.nan_to_num(self.variance) + freedom * own) / total, total
@@ -129,9 +129,9 @@ WITHOUT_PRIOR = VariancePrior(0.0, np.nan, 0)
 
 def fit_variance_prior(variance: Values, freedom: Values) -> VariancePrior:
     """Return the prior that fits the variances of many cells; each `freedom` must be above 0."""
-    if len(variance) < _MIN_CELLS:
+    if len(variance) < _FEWEST_VARIANCES:
         return WITHOUT_PRIOR
-    logs = np.log(np.maximum(variance, _LEAST_VARIANCE))
+    logs = np.log(np.maximum(variance, _LEAST_REAL_VARIANCE))
     logs += np.log(freedom / 2) - digamma(freedom / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
     # The prior is estimated from the given cells, so it has at most as many degrees of freedom as
@@ -153,8 +153,8 @@ def fit_common_variance(variance: Values, freedom: Values) -> VariancePrior:
     # The variance of a sample is more often below than above the true variance, most of all for
     # small samples. So each variance is divided by its expected median.
     typical = float(np.median(variance / (stats.chi2.median(freedom) / freedom)))
-    weight = max(1.0, _MEDIAN_INFORMATION * float(freedom.sum()))
-    return VariancePrior(weight, max(typical, _LEAST_VARIANCE), len(variance))
+    weight = max(1.0, _INFORMATION_OF_MEDIAN * float(freedom.sum()))
+    return VariancePrior(weight, max(typical, _LEAST_REAL_VARIANCE), len(variance))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def estimate_noise(
     sizes = np.bincount(cells, minlength=number)
     while len(worst := _disturbed_replicates(values, cells, counted, sizes, prior)):
         counted[worst] = False
-    n, mean, own = _moments(values[counted], cells[counted], number)
+    n, mean, own = _count_mean_and_variance(values[counted], cells[counted], number)
     variance, freedom, moderated = moderate_variances(own, np.maximum(n - 1.0, 0.0), prior)
     return ReplicateNoise(counted, n, mean, own, variance, freedom, moderated)
 
@@ -201,7 +201,7 @@ def moderate_variances(
 
     The variance of a cell is not moderated if it is improbable under the prior.
     """
-    moderated = prior.is_probable(own, freedom, _CONTRADICTING)
+    moderated = prior.is_probable(own, freedom, _SHARE_OF_CONTRADICTING_CELLS)
     shrunk, total = prior.shrink_variances(own, freedom)
     return np.where(moderated, shrunk, own), np.where(moderated, total, freedom), moderated
 
@@ -209,7 +209,7 @@ def moderate_variances(
 def fit_priors_of_kinds(
     values: Values, cells: NDArray[np.intp], kinds: NDArray[np.intp]
 ) -> VariancePrior:
-    """Return the prior of each cell, estimated for each kind of at least `FEWEST_CELLS` cells.
+    """Return the prior of each cell, for each kind of at least `FEWEST_CELLS_FOR_PRIOR` cells.
 
     Args:
         values: finite values of all replicates, mostly logarithms.
@@ -217,7 +217,7 @@ def fit_priors_of_kinds(
         kinds: for each cell, the number of its kind; a cell with a negative number has no prior.
     """
     noise = estimate_noise(values, cells, len(kinds))
-    for _ in range(_MOST_PASSES):
+    for _ in range(_MOST_SEARCHES_FOR_DISTURBED):
         before = noise.counted
         prior = fit_priors_of_variances(noise.own_variance, noise.n.astype(float) - 1.0, kinds)
         noise = estimate_noise(values, cells, len(kinds), prior)
@@ -231,19 +231,19 @@ def fit_priors_of_variances(own: Values, freedom: Values, kinds: NDArray[np.intp
     prior = VariancePrior(*(np.full(len(kinds), own) for own in vars(WITHOUT_PRIOR).values()))
     # Cells with equal values do not show how much cells of their kind scatter, since a coarse clock
     # can cause equal values.
-    known = (freedom > 0.0) & (own > _ROUNDING)
+    known = (freedom > 0.0) & (own > _VARIANCE_BY_ROUNDING)
     for kind in np.unique(kinds[kinds >= 0]):
         members = kinds == kind
         used = members & known
-        if np.count_nonzero(used) >= FEWEST_CELLS:
-            most = _FARTHEST * fit_common_variance(own[used], freedom[used]).variance
+        if np.count_nonzero(used) >= FEWEST_CELLS_FOR_PRIOR:
+            most = _MOST_VARIANCE_RATIO * fit_common_variance(own[used], freedom[used]).variance
             fitted = fit_variance_prior(np.minimum(own[used], most), freedom[used])
             for name, number in vars(fitted).items():
                 getattr(prior, name)[members] = number
     return prior
 
 
-def _moments(
+def _count_mean_and_variance(
     values: Values, cells: NDArray[np.intp], number: int
 ) -> tuple[NDArray[np.intp], Values, Values]:
     """Return for each cell the number, the mean and the variance of its values, NaN if unknown."""
@@ -267,9 +267,9 @@ def _disturbed_replicates(
     replicates must be more than half of all replicates of the cell (`sizes`). The test is that of
     an externally studentised residual, with the moderated variance.
     """
-    judged = (sizes >= FEWEST_TO_JUDGE) & (np.asarray(prior.cells) > 0)
+    judged = (sizes >= FEWEST_REPLICATES_TO_FIND_DISTURBED) & (np.asarray(prior.cells) > 0)
     candidates = np.flatnonzero(counted & judged[cells])
-    mean = _moments(values[counted], cells[counted], len(sizes))[1]
+    mean = _count_mean_and_variance(values[counted], cells[counted], len(sizes))[1]
     distance = np.abs(values - mean[cells])[candidates]
     order = candidates[np.lexsort((distance, cells[candidates]))]
     farthest = order[np.diff(cells[order], append=-1) != 0]
@@ -277,7 +277,7 @@ def _disturbed_replicates(
     rest = counted.copy()
     rest[farthest] = False
     others, centre, variance = (
-        column[own] for column in _moments(values[rest], cells[rest], len(sizes))
+        column[own] for column in _count_mean_and_variance(values[rest], cells[rest], len(sizes))
     )
     of_own = VariancePrior(
         *(np.broadcast_to(each, sizes.shape)[own] for each in vars(prior).values())
@@ -288,8 +288,8 @@ def _disturbed_replicates(
         error = np.sqrt(moderated * (1.0 + 1.0 / others))
         p = 2.0 * stats.t.sf(np.abs(values[farthest] - centre) / error, total) * (others + 1)
     most = (others > 1) & (2 * others > sizes[own])
-    agree = of_own.is_probable(variance, freedom, _DISTURBED_P)
-    found: NDArray[np.intp] = farthest[most & agree & (p < _DISTURBED_P)]
+    agree = of_own.is_probable(variance, freedom, _MOST_P_OF_DISTURBED_REPLICATE)
+    found: NDArray[np.intp] = farthest[most & agree & (p < _MOST_P_OF_DISTURBED_REPLICATE)]
     return found
 
 
@@ -297,7 +297,7 @@ Values = NDArray[np.float64]
 # Standard deviation of normal values divided by their median absolute deviation.
 MAD_TO_DEVIATION = 1.4826
 CONFIDENCE = 0.95
-_confidence = ContextVar("confidence", default=CONFIDENCE)
+_confidence_of_intervals = ContextVar("confidence", default=CONFIDENCE)
 # Fewest ratios for an interval. An interval from two ratios would be 13 times as wide as the
 # distance of the two ratios.
 FEWEST_RATIOS = 3
@@ -306,11 +306,11 @@ FEWEST_RATIOS = 3
 @contextmanager
 def intervals_with_confidence(share: float) -> Iterator[None]:
     """Set the confidence of intervals, such as 0.9, until the end of the `with` block."""
-    token = _confidence.set(share)
+    token = _confidence_of_intervals.set(share)
     try:
         yield
     finally:
-        _confidence.reset(token)
+        _confidence_of_intervals.reset(token)
 
 
 def confidence_text(confidence: float) -> str:
@@ -324,7 +324,7 @@ def change_text(ratio: float) -> str:
     return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
 
 
-class _HasInterval:
+class _IntervalTexts:
     """Methods that describe in words a number with an interval and a sample size n."""
 
     low: float | None
@@ -357,7 +357,8 @@ class _HasInterval:
         if self.low_and_high is None:
             return "no interval"
         low, high = map(show, self.low_and_high)
-        return f"{confidence_text(_confidence.get())} interval {low} to {high} {unit}".rstrip()
+        confidence = confidence_text(_confidence_of_intervals.get())
+        return f"{confidence} interval {low} to {high} {unit}".rstrip()
 
     def interval_and_n_text(
         self, show: Callable[[float], str] = "{:.2f}".format, unit: str = ""
@@ -368,7 +369,7 @@ class _HasInterval:
 
 
 @dataclass(frozen=True)
-class Estimate(_HasInterval):
+class Estimate(_IntervalTexts):
     """The median of a sample with its 95 % interval."""
 
     median: float  # median of the sample; NaN if the sample is empty
@@ -413,7 +414,7 @@ class Estimate(_HasInterval):
 
 
 @dataclass(frozen=True)
-class Ratio(_HasInterval):
+class Ratio(_IntervalTexts):
     """The value of one sample divided by the value of another sample, the reference."""
 
     ratio: float  # the ratio; NaN if a sample is empty
@@ -452,7 +453,9 @@ class Ratio(_HasInterval):
         noise = estimate_noise(np.concatenate(samples), cells, len(samples))
         ratio = float(np.exp(signs @ [np.median(own) for own in samples]))
         difference = float(signs @ noise.mean)
-        low, high, p = _test(difference, noise.variance / noise.n, noise.freedom, ratio)
+        low, high, p = _interval_and_p_of_ratio(
+            difference, noise.variance / noise.n, noise.freedom, ratio
+        )
         return cls(ratio, low, high, n, m, p)
 
     @classmethod
@@ -468,7 +471,9 @@ class Ratio(_HasInterval):
         # Two cells of one kind share a prior, so the degrees of freedom of the prior count only
         # once.
         most = max(own["prior_freedom"] for own in both) + sum(own["counted"] - 1 for own in both)
-        low, high, p = _test(cell["mean"] - reference["mean"], errors, freedom, ratio, most)
+        low, high, p = _interval_and_p_of_ratio(
+            cell["mean"] - reference["mean"], errors, freedom, ratio, most
+        )
         return cls(ratio, low, high, n, m, p)
 
     @classmethod
@@ -487,7 +492,7 @@ class Ratio(_HasInterval):
         return f"n = {self.n}" + (f" and {self.n_reference}" if self.n_reference != self.n else "")
 
 
-def _test(
+def _interval_and_p_of_ratio(
     difference: float, errors: Values, freedom: Values, ratio: float, most: float = math.inf
 ) -> tuple[float | None, float | None, float | None]:
     """Return the interval of one ratio and its p-value; see `intervals_and_p_of_ratios`."""
@@ -545,7 +550,7 @@ def t_interval(
     mean. Then the interval is widened to include the median.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        errors = stats.t.ppf(0.5 + _confidence.get() / 2.0, np.asarray(freedom, float))
+        errors = stats.t.ppf(0.5 + _confidence_of_intervals.get() / 2.0, np.asarray(freedom, float))
         half = errors * np.sqrt(np.divide(variance, n))
         ends = np.subtract(mean, half), np.add(mean, half)
         low, high = (np.where(is_positive, np.exp(end), end) for end in ends)
@@ -601,7 +606,7 @@ def adjust_false_discovery_rate(p_values: Sequence[float | None]) -> list[float 
 
 
 def is_variation_between_cells_significant(
-    measurements: Table, by: Sequence[str] = CELL
+    measurements: Table, by: Sequence[str] = CELL_COLUMNS
 ) -> bool | None:
     """Return whether cells differ by more than the noise of their replicates.
 

@@ -40,7 +40,7 @@ MOST_FACTORS_INTERACTING = 3
 _MOST_EFFECTS = 300
 # Indicator columns are either independent or exactly dependent. So an eigenvalue that is below this
 # share of the largest eigenvalue, or of the largest count of rows, is a rounding error.
-_ROUNDING = 1e-9
+_EIGENVALUE_ROUNDING_ERROR = 1e-9
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def read_anova_design_and_values(
     """
     names = (*factors, *([block] if block is not None else []))
     _check_columns(frame, (response, *names), factors)
-    values = _numbers(frame[response], response)
-    levels, codes = zip(*(_levels(frame[name], name) for name in names), strict=True)
+    values = _column_as_numbers(frame[response], response)
+    levels, codes = zip(*(_levels_and_codes(frame[name], name) for name in names), strict=True)
     if np.ptp(values) == 0.0:
         what = f"the response is {values[0]:g} in every row"
         raise UserError(what, f"column {response}", "there is no variation to explain")
@@ -125,11 +125,11 @@ def _check_columns(frame: pd.DataFrame, wanted: Sequence[str], factors: Sequence
         raise UserError(few, None, "at least two rows are needed")
 
 
-def _numbers(column: pd.Series, name: str) -> Values:
+def _column_as_numbers(column: pd.Series, name: str) -> Values:
     values = np.empty(len(column))
     for place, (row, given) in enumerate(column.items()):
         where = f"row {row}, column {name}"
-        if not _text(given):
+        if not _cell_as_text(given):
             raise UserError("the cell is empty", where, "give a value, or remove the row")
         try:
             values[place] = float(given)
@@ -140,9 +140,9 @@ def _numbers(column: pd.Series, name: str) -> Values:
     return values
 
 
-def _levels(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+def _levels_and_codes(column: pd.Series, name: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
     """Return the levels as text in natural order, and for each row the number of its level."""
-    texts = [_text(given) for given in column]
+    texts = [_cell_as_text(given) for given in column]
     if "" in texts:
         where = f"row {column.index[texts.index('')]}, column {name}"
         raise UserError("the cell is empty", where, "every row needs a level")
@@ -162,7 +162,7 @@ def _level_order(level: str) -> tuple[int, float, tuple[tuple[int, int, str], ..
     return (0, number, ()) if math.isfinite(number) else (1, 0.0, natural_sort_key(level))
 
 
-def _text(cell: object) -> str:
+def _cell_as_text(cell: object) -> str:
     """Return a cell as text: "" without a value; 8 and 8.0 give the same text."""
     if cell is None or cell is pd.NA or cell != cell:
         return ""
@@ -267,7 +267,7 @@ def _residuals_and_rank(
     sums = _indicator_columns(cells).T @ columns
     of_cells = (sparse.diags_array(1.0 / np.bincount(cells)) @ sums).tocsc()
     within = (columns.T @ columns - sums.T @ of_cells).toarray()
-    tolerance = _ROUNDING * float(columns.sum(axis=0).max())
+    tolerance = _EIGENVALUE_ROUNDING_ERROR * float(columns.sum(axis=0).max())
     inverse, rank = linalg.pinvh(within, atol=tolerance, rtol=0.0, return_rank=True)
     for _ in range(2):  # the second pass removes the rounding errors of the first
         solution = inverse @ (columns.T @ residuals)
@@ -396,11 +396,11 @@ class ValuesAndError:
             own = multiple or float(special.stdtrit(self.freedom, 0.5 + self.confidence / 2.0))
             half = own * math.sqrt(self.variance * max(0.0, weight))
             ends = [value - half, value + half]
-        ratios = map(_ratio, (value, *ends)) if self.logs else ()
+        ratios = map(_ratio_of_logarithm, (value, *ends)) if self.logs else ()
         return DifferenceWithInterval(value, *ends, *ratios)
 
 
-def _ratio(logarithm: float | None) -> float | None:
+def _ratio_of_logarithm(logarithm: float | None) -> float | None:
     """Return the ratio that has a given logarithm; None if unknown or too large for a float."""
     try:
         return None if logarithm is None else math.exp(logarithm)
@@ -428,7 +428,7 @@ def level_effects_and_contrasts(
         return [], []
     else:
         gram = (columns.T @ columns).toarray()
-        inverse, found_rank = linalg.pinvh(gram, rtol=_ROUNDING, return_rank=True)
+        inverse, found_rank = linalg.pinvh(gram, rtol=_EIGENVALUE_ROUNDING_ERROR, return_rank=True)
         if found_rank < rank:
             return [], []
     solution = inverse @ (columns.T @ (analysed.values - analysed.values.mean()))
@@ -443,7 +443,7 @@ def level_effects_and_contrasts(
         name, levels = design.names[member], design.levels[member]
         own = slice(end - len(levels), end)
         found = solution[own] - solution[own].mean()
-        covariance = _centred(inverse[own, own])
+        covariance = _without_means_of_rows_and_columns(inverse[own, own])
         numbers = (counts[own], level_means[own], found, np.diag(covariance))
         effects += [
             LevelEffect(name, level, int(n), float(mean), analysed.estimate(effect, variance))
@@ -495,15 +495,15 @@ def _range_quantile(confidence: float, levels: int, freedom: int) -> float:
     density = 4.0 * freedom * roots**3 * stats.chi2.pdf(freedom * roots**4, freedom)
     deviations, deviation_weights = roots**2, (high - low) / 2.0 * weights * density
 
-    def _excess(quantile: float) -> float:
+    def _probability_above_confidence(quantile: float) -> float:
         ranges = special.ndtr(smallest + quantile * deviations[:, None]) - below
         inside = ranges ** (levels - 1) @ smallest_weights
         return float(deviation_weights @ inside) - confidence
 
     high_quantile = 4.0
-    while _excess(high_quantile) < 0.0:
+    while _probability_above_confidence(high_quantile) < 0.0:
         high_quantile *= 2.0
-    return float(optimize.brentq(_excess, 0.0, high_quantile))
+    return float(optimize.brentq(_probability_above_confidence, 0.0, high_quantile))
 
 
 def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[InteractionEffect]:
@@ -515,7 +515,7 @@ def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[Intera
     if len(counts) < design.combination_count(pair):
         return
     cells = (np.bincount(codes, analysed.values) / counts).reshape(len(first), len(second))
-    effects = _centred(cells).ravel()
+    effects = _without_means_of_rows_and_columns(cells).ravel()
     known = analysed if design.is_balanced else replace(analysed, variance=None)
     share = (1.0 - 1.0 / len(first)) * (1.0 - 1.0 / len(second))
     for levels, n, effect in zip(product(first, second), counts, effects, strict=True):
@@ -523,7 +523,7 @@ def interaction_effects(analysed: ValuesAndError, pair: Term) -> Iterator[Intera
         yield InteractionEffect(design.term_name(pair), levels, int(n), estimate)
 
 
-def _centred(matrix: Values) -> Values:
+def _without_means_of_rows_and_columns(matrix: Values) -> Values:
     """Return a matrix minus the means of its rows and columns plus its mean."""
     centred: Values = matrix - matrix.mean(axis=0) - matrix.mean(axis=1)[:, None] + matrix.mean()
     return centred
@@ -557,13 +557,13 @@ def compare_groups_of_cells(
             return None
         shares = inside / counts / (1.0 / counts[inside]).sum()
         weights += sign * shares
-        noise, freedom = _own_noise(analysed, inside, counts)
+        noise, freedom = _noise_variance_of_rows(analysed, inside, counts)
         parts.append((float((shares**2).sum()) * noise, freedom))
     if design.block:
         blocks = _indicator_columns(design.combination_of_each_row(design.block)).toarray()
         within = blocks - _means_by_code(cells, blocks)
         uneven = weights @ blocks  # differences of the groups' blocks; zero in balanced data
-        shift = linalg.pinvh(within.T @ within, rtol=_ROUNDING) @ uneven
+        shift = linalg.pinvh(within.T @ within, rtol=_EIGENVALUE_ROUNDING_ERROR) @ uneven
         weights -= within @ shift
         parts.append((float(uneven @ shift) * (analysed.variance or 0.0), analysed.freedom))
     value, weight, multiple = float(weights @ analysed.values), 0.0, None
@@ -579,7 +579,7 @@ def compare_groups_of_cells(
 # A cell with a single replicate does not count for the noise. If no cell has several replicates,
 # the residuals come from an interaction, and all residuals count equally. If the rows have less
 # than one degree of freedom, the result is the noise of all rows.
-def _own_noise(
+def _noise_variance_of_rows(
     analysed: ValuesAndError, rows: NDArray[np.bool_], counts: Values
 ) -> tuple[float, float]:
     """Return the variance of the noise of the chosen rows, and its degrees of freedom."""

@@ -41,11 +41,11 @@ from chaosity.documents.reference_data import PublishedForm
 from chaosity.documents.shipped_documents import PUBLISHED_FOLDER, read_document
 from chaosity.errors import UserError, check_name_is_allowed, printable_text
 from chaosity.records.record_format import VALID
-from chaosity.store.tidy_table_parquet import COLUMNS, Row, rows_to_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, Row, rows_to_table
 
 # Spreadsheets skip white space before a formula, and some accept full-width forms of = + - @.
-_FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
-_MARK = "'"
+_FORMULA_START = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20].", re.DOTALL)
+_FORMULA_ESCAPE = "'"
 
 
 def escape_formula(value: Any) -> Any:
@@ -53,12 +53,12 @@ def escape_formula(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = printable_text(value)
-    if not _FORMULA.match(text):
+    if not _FORMULA_START.match(text):
         return text
     try:
         float(text)
     except ValueError:
-        return f"{_MARK}{text}"
+        return f"{_FORMULA_ESCAPE}{text}"
     return text
 
 
@@ -73,8 +73,8 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 # Rows of a matrix that Intel MLC prints, see tests/data/mlc_bandwidth_matrix.txt.
-_MLC_HEAD = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
-_MLC_ROW = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
+_MLC_HEADER_PATTERN = re.compile(r"\s*Numa node((?:\s+[0-9]{1,6})+)\s*")
+_MLC_ROW_PATTERN = re.compile(r"\s*[0-9]{1,6}(?:\s+(?:[0-9.]+|-))+\s*")
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,11 @@ def _rows_of_mlc_matrix(text: str) -> list[tuple[int, list[str]]]:
     """Return (line number, cells) of each row of Intel MLC's first matrix; no rows without one."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in enumerate(text.splitlines(), start=1):
-        if rows and not _MLC_ROW.fullmatch(line):
+        if rows and not _MLC_ROW_PATTERN.fullmatch(line):
             break
         if rows:
             rows.append((number, line.split()))
-        elif head := _MLC_HEAD.fullmatch(line):
+        elif head := _MLC_HEADER_PATTERN.fullmatch(line):
             rows.append((number, ["node", *head[1].split()]))
     return rows
 
@@ -165,16 +165,16 @@ def _parse_positive_number(
 
 
 BANDWIDTH, LATENCY = "bandwidth_bytes_per_second", "latency_ns"
-METRICS = {"bandwidth": BANDWIDTH, "latency": LATENCY}
+METRIC_OF_MATRIX_KIND = {"bandwidth": BANDWIDTH, "latency": LATENCY}
 # Metric -> unit -> factor that converts a value into bytes per second or nanoseconds.
-UNITS: dict[str, dict[str, float]] = {
+UNIT_FACTORS: dict[str, dict[str, float]] = {
     BANDWIDTH: {"B/s": 1.0, "MB/s": 1e6, "MiB/s": 2.0**20, "GB/s": 1e9, "GiB/s": 2.0**30},
     LATENCY: {"ns": 1.0, "us": 1e3},
 }
 # The fastest memory nodes today (HBM3) move 4 to 8 TB/s. A hit in the first-level cache takes about
 # 1 ns, and an access over a fabric takes a few microseconds. So a value far outside these limits is
 # a typing error or has another unit.
-_LIMITS = {
+_IMPLAUSIBLE_VALUES = {
     BANDWIDTH: (
         (1e3, "below the bandwidth of any memory"),
         (2e13, "above the bandwidth of any memory bus (about 8 TB/s)"),
@@ -185,8 +185,8 @@ _LIMITS = {
 # bytes per second for a median from 1e8 (0.1 GB/s), megabytes per second for a median from 2000 (2
 # GB/s), and gigabytes per second for a smaller median.
 _UNIT_BY_MAGNITUDE = ((1e8, "B/s"), (2e3, "MB/s"))
-_NUMBERED = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
-_NOT_MEASURED = ("", "-")
+_NAME_AND_NUMBER = re.compile(r"(.*?)(?<![0-9])([0-9]{1,6})")
+_TEXTS_OF_UNMEASURED_CELLS = ("", "-")
 Pair = tuple[int, int]
 
 
@@ -227,12 +227,14 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
         UserError: the file has no matrix of nodes, its name ends in a unit of another metric, or a
             value is impossible. An error about a value names the row and column of the value.
     """
-    name = METRICS[metric]
-    if unit is not None and unit not in UNITS[name]:
-        allowed = f"allowed: {', '.join(UNITS[name])}"
+    name = METRIC_OF_MATRIX_KIND[metric]
+    if unit is not None and unit not in UNIT_FACTORS[name]:
+        allowed = f"allowed: {', '.join(UNIT_FACTORS[name])}"
         raise UserError(f"{unit} is not a unit of {metric}", str(path), allowed)
-    for other in METRICS.keys() - {metric}:
-        if unit is None and _unit_in_name(path, METRICS[other]):  # ns would be taken for GB/s
+    for other in METRIC_OF_MATRIX_KIND.keys() - {metric}:
+        if unit is None and _unit_in_name(
+            path, METRIC_OF_MATRIX_KIND[other]
+        ):  # ns would be taken for GB/s
             problem = f"the file name ends in a unit of {other}, not of {metric}"
             remedy = f"if the file name is wrong, give the unit of the {metric} (--unit)"
             raise UserError(problem, str(path), remedy)
@@ -275,13 +277,13 @@ def _read_cells(
     cells = []
     for line, (name, *texts) in table.rows.items():
         where = table.place_of_line(line)
-        initiator = _node(name)
+        initiator = _node_number(name)
         if initiator is None:
             problem = f"{name!r} in the first column is not a node"
             raise UserError(problem, where, "write a node as 3 or node3")
         initiators[initiator] = None
         for column, target, text in zip(table.names[1:], targets, texts, strict=True):
-            if text not in _NOT_MEASURED:
+            if text not in _TEXTS_OF_UNMEASURED_CELLS:
                 place = f"{where}, column {column}"
                 value = _parse_positive_number(text, place, *noun_and_remedy)
                 cells.append((place, (initiator, target), value))
@@ -291,9 +293,9 @@ def _read_cells(
     return tuple(initiators), targets, cells
 
 
-def _node(text: str) -> int | None:
+def _node_number(text: str) -> int | None:
     """Return the number at the end of a node's name; None without a number."""
-    match = _NUMBERED.fullmatch(text)
+    match = _NAME_AND_NUMBER.fullmatch(text)
     return int(match[2]) if match else None
 
 
@@ -307,7 +309,7 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
         raise UserError("the first row has no target node", where, remedy)
     found: list[int] = []
     for name in head[1:]:
-        node = _node(name)
+        node = _node_number(name)
         if node is None:
             raise UserError(f"column {name!r} is not a node", where, remedy)
         if node in found:
@@ -318,7 +320,7 @@ def _target_nodes(head: Sequence[str], where: str) -> tuple[int, ...]:
 
 def _unit_in_name(path: Path, metric: str) -> str | None:
     """Return the unit of a metric at the end of a file name, or None."""
-    ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNITS[metric]}
+    ends = {unit: f"_{unit.replace('/', 'p')}" for unit in UNIT_FACTORS[metric]}
     return next((unit for unit, end in ends.items() if path.stem.endswith(end)), None)
 
 
@@ -334,8 +336,8 @@ def _infer_unit(path: Path, metric: str, values: Sequence[float]) -> tuple[str, 
 
 def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     """Return a value converted from `unit` to the unit of the metric."""
-    converted = value * UNITS[metric][unit]
-    (least, below), (most, above) = _LIMITS[metric]
+    converted = value * UNIT_FACTORS[metric][unit]
+    (least, below), (most, above) = _IMPLAUSIBLE_VALUES[metric]
     if not least <= converted <= most:
         problem = above if converted > most else below
         remedy = "correct the value, or give the unit (--unit)"
@@ -343,18 +345,18 @@ def _to_metric_unit(metric: str, value: float, unit: str, where: str) -> float:
     return converted
 
 
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_FACTORS_OF_SI_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 # A whole number with more than 18 digits may not fit into 64 bits, so it is read as a float.
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_PREFIXED = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
+_WHOLE_NUMBER_PATTERN = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER_PATTERN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER_WITH_PREFIX_PATTERN = re.compile(r"([0-9.]+)\s*([kKMGT]?)")
 
 
 def parse_number_with_si_prefix(text: object) -> float | str:
     """Return the number in a text such as 189M, or the text itself if the text is no number."""
     with contextlib.suppress(ValueError):
-        if match := _PREFIXED.fullmatch(str(text).strip()):
-            return float(match[1]) * _PREFIXES[match[2]]
+        if match := _NUMBER_WITH_PREFIX_PATTERN.fullmatch(str(text).strip()):
+            return float(match[1]) * _FACTORS_OF_SI_PREFIXES[match[2]]
     return str(text)
 
 
@@ -373,8 +375,8 @@ class _FormEnvironment(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-ENVIRONMENT = _FormEnvironment(undefined=StrictUndefined, autoescape=False)
-ENVIRONMENT.filters["prefixed"] = parse_number_with_si_prefix
+JINJA_ENVIRONMENT = _FormEnvironment(undefined=StrictUndefined, autoescape=False)
+JINJA_ENVIRONMENT.filters["prefixed"] = parse_number_with_si_prefix
 
 
 def read_published_csv(path: Path, form: str, host: str, unit: str | None = None) -> pd.DataFrame:
@@ -394,17 +396,21 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
     document: PublishedForm = read_document(PUBLISHED_FOLDER, form, PublishedForm, "the form")
     for name in document["columns"]:
         problem = f"the tidy table has no column {name!r}"
-        check_name_is_allowed(name, COLUMNS, problem, f"the form {form}, columns")
+        check_name_is_allowed(name, COLUMN_TYPES, problem, f"the form {form}, columns")
     if unit and "matrix" not in document:
         raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
     common |= {name: document[name] for name in ("experiment", "load", "metric")}
-    rows = _cells(path, document["matrix"], unit) if "matrix" in document else _lines(path)
-    tidy = [{**common, **_row(document, row, place)} for place, row in rows]
-    return rows_to_table(tidy, COLUMNS)
+    rows = (
+        _rows_of_matrix(path, document["matrix"], unit)
+        if "matrix" in document
+        else _rows_with_places(path)
+    )
+    tidy = [{**common, **_make_tidy_row(document, row, place)} for place, row in rows]
+    return rows_to_table(tidy, COLUMN_TYPES)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Row]]:
+def _rows_with_places(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield (file and line in words, row) for each row of a table."""
     table = read_csv_or_mlc_table(path)
     columns = map(_numbers_or_texts, zip(*table.rows.values(), strict=True))
@@ -414,14 +420,14 @@ def _lines(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _numbers_or_texts(cells: Sequence[str]) -> Sequence[object]:
     """Return a column as numbers, or as texts if a cell is no number; an empty cell becomes NaN."""
-    if all(map(_WHOLE.fullmatch, cells)):
+    if all(map(_WHOLE_NUMBER_PATTERN.fullmatch, cells)):
         return [int(cell) for cell in cells]
-    if all(_NUMBER.fullmatch(cell) for cell in cells if cell):
+    if all(_NUMBER_PATTERN.fullmatch(cell) for cell in cells if cell):
         return [float(cell or "nan") for cell in cells]
     return cells
 
 
-def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
+def _rows_of_matrix(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row]]:
     """Yield (file and cell in words, row) for each replicate of each cell of a matrix."""
     for (initiator, target), values in read_matrix_csv(path, metric, unit).samples.items():
         for replicate, value in enumerate(values, start=1):
@@ -429,18 +435,18 @@ def _cells(path: Path, metric: str, unit: str | None) -> Iterator[tuple[str, Row
             yield f"{path}, initiator {initiator}, target {target}", {**cell, "value": value}
 
 
-def _row(form: PublishedForm, row: Row, where: str) -> Row:
+def _make_tidy_row(form: PublishedForm, row: Row, where: str) -> Row:
     """Return the row of the tidy table that the form describes for a row of the file."""
     columns, factors = (
-        {name: _fill(text, row, where) for name, text in texts.items()}
+        {name: _fill_form_template(text, row, where) for name, text in texts.items()}
         for texts in (form["columns"], form.get("factors", {}))
     )
     numbers = {
         name: _whole_number(text, where)
         for name, text in columns.items()
-        if COLUMNS[name] == "Int64"
+        if COLUMN_TYPES[name] == "Int64"
     }
-    value = _parse_positive_number(_fill(form["value"], row, where), where)
+    value = _parse_positive_number(_fill_form_template(form["value"], row, where), where)
     is_number = re.compile("[0-9]{1,18}").fullmatch
     levels = {name: int(text) if is_number(text) else text for name, text in factors.items()}
     text = json.dumps(levels, sort_keys=True)
@@ -448,12 +454,12 @@ def _row(form: PublishedForm, row: Row, where: str) -> Row:
     return {**known, **numbers, "value": value, "factors": text, "levels": text}
 
 
-_compiled = cache(ENVIRONMENT.from_string)
+_compile_template = cache(JINJA_ENVIRONMENT.from_string)
 
 
-def _fill(text: str, row: Row, where: str) -> str:
+def _fill_form_template(text: str, row: Row, where: str) -> str:
     try:
-        return _compiled(text).render(row)
+        return _compile_template(text).render(row)
     except (TemplateError, TypeError, ValueError, ArithmeticError, NameError) as error:
         # Jinja writes a number above all floats as `inf`, which raises a NameError in the template.
         raise UserError(f"the template {text!r} cannot be filled in: {error}", where) from error

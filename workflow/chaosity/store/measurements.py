@@ -29,26 +29,26 @@ from chaosity.errors import UserError
 from chaosity.records.record_format import SIMULATED, VALID
 from chaosity.result_folders import PREDICTIONS_FILE, UNMEASURED_FILE
 from chaosity.store.csv_tables import NodeMatrix
-from chaosity.store.tidy_table_parquet import COLUMNS, read_parquet_table
+from chaosity.store.tidy_table_parquet import COLUMN_TYPES, read_parquet_table
 from chaosity.units import group_thousands
 
 # Columns that identify a point of one host in one configuration.
-POINT = ("host", "configuration", "experiment", "point")
+POINT_COLUMNS = ("host", "configuration", "experiment", "point")
 # Columns that identify a load of a point. Loads of a point may share a name, but they differ in
 # initiator or target.
-LOAD = ("load", "initiator", "target")
+LOAD_COLUMNS = ("load", "initiator", "target")
 # Columns that identify a cell: one metric of one load of one point, with all replicates.
-CELL = (*POINT, *LOAD, "metric")
+CELL_COLUMNS = (*POINT_COLUMNS, *LOAD_COLUMNS, "metric")
 # Columns whose values differ between the replicates of one cell.
-OF_A_REPLICATE = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
+REPLICATE_COLUMNS = ("replicate", "order", "measured_at", "status", "reason", "value", "remarks")
 # Rows with the same values in these columns are comparable.
-SLICE = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
+SLICE_COLUMNS = ("experiment", "load", "benchmark", "kernel", "metric", "initiator_kind", "levels")
 # The level that holds the working set of a load in bytes.
 WORKING_SET = "bytes"
 _NO_LEVELS = "{}"
 
 Mask = pd.Series | NDArray[np.bool_]
-# Column of `SLICE` -> the value that all rows of a group of comparable rows have.
+# Column of `SLICE_COLUMNS` -> the value that all rows of a group of comparable rows have.
 SliceKey = dict[str, str | None]
 
 
@@ -125,7 +125,9 @@ class Measurements:
             # One load can have rows for several targets: a metric by node has a row for each node.
             # So name and initiator identify a load of a point here.
             loads = rows["load"].astype(str) + "\0" + rows["initiator"].astype(str)
-            of_point = loads.groupby([rows[name] for name in POINT], dropna=False, sort=False)
+            of_point = loads.groupby(
+                [rows[name] for name in POINT_COLUMNS], dropna=False, sort=False
+            )
             rows = rows.assign(load_count=of_point.transform("nunique"))
         if "load_parameters" not in rows:
             levels = rows["levels"] if "levels" in rows else pd.Series(None, rows.index, object)
@@ -133,7 +135,7 @@ class Measurements:
         return cls(rows)
 
     @classmethod
-    def read(cls, path: Path, columns: Mapping[str, str] = COLUMNS) -> Measurements:
+    def read(cls, path: Path, columns: Mapping[str, str] = COLUMN_TYPES) -> Measurements:
         """Return the tidy table in a Parquet file, prepared; see `read_parquet_table`."""
         return cls.from_table(read_parquet_table(path, columns))
 
@@ -238,17 +240,17 @@ class Measurements:
     @cached_property
     def first_row_of_each_load(self) -> pd.DataFrame:
         """Return the first row of each load of each point."""
-        return self.rows.drop_duplicates([*POINT, *LOAD])
+        return self.rows.drop_duplicates([*POINT_COLUMNS, *LOAD_COLUMNS])
 
     def other_loads(self, row: pd.Series) -> pd.DataFrame:
         """Return the first row of each load that has the same point as `row` but another name."""
-        loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT]]))
+        loads: pd.DataFrame = self._loads_by_point.get_group(tuple(row[[*POINT_COLUMNS]]))
         others: pd.DataFrame = loads[loads["load"] != row["load"]]
         return others
 
     @cached_property
     def _loads_by_point(self) -> DataFrameGroupBy[Any, Any]:
-        return self.first_row_of_each_load.groupby(list(POINT), sort=False)
+        return self.first_row_of_each_load.groupby(list(POINT_COLUMNS), sort=False)
 
     def corunning_text(self, columns: Sequence[str]) -> pd.Series:
         """Return for each row a text on the other loads of the row's point, or an empty text.
@@ -256,18 +258,18 @@ class Measurements:
         The text has the values in `columns` of each other load. Example text, for the columns
         `load`, `initiator` and `target`: "traffic node0 node0, 2 x traffic node1 node1".
         """
-        places = [*POINT, *LOAD]
+        places = [*POINT_COLUMNS, *LOAD_COLUMNS]
         numbers = self.first_row_of_each_load.groupby(
-            list(POINT), dropna=False, sort=False
+            list(POINT_COLUMNS), dropna=False, sort=False
         ).ngroup()
         several = numbers.duplicated(keep=False)
         if not several.any():
             return pd.Series("", self.rows.index, dtype=object)
         loads, numbers = self.first_row_of_each_load[several], numbers[several]
-        texts = _joined(loads, columns)
+        texts = _values_as_one_text(loads, columns)
         all_of_point = {point: Counter(own) for point, own in texts.groupby(numbers)}
         others = [
-            _listed(all_of_point[point] - Counter([text]))
+            _texts_as_one_text(all_of_point[point] - Counter([text]))
             for point, text in zip(numbers, texts, strict=True)
         ]
         own = loads[places].assign(_others=pd.Series(others, loads.index, dtype=object))
@@ -282,17 +284,17 @@ class Measurements:
             yield tuple(key), Measurements(rows)
 
     def comparable_slices(self) -> Iterator[tuple[SliceKey, Measurements]]:
-        """Yield the values in the columns `SLICE` and the rows of each group of comparable rows."""
-        for key, part in self.groups_by_columns(SLICE):
+        """Yield the values in `SLICE_COLUMNS`, and the rows, of each group of comparable rows."""
+        for key, part in self.groups_by_columns(SLICE_COLUMNS):
             texts = (None if pd.isna(value) else value for value in key)
-            yield dict(zip(SLICE, texts, strict=True)), part
+            yield dict(zip(SLICE_COLUMNS, texts, strict=True)), part
 
     def node_matrices(self) -> Iterator[tuple[SliceKey, NodeMatrix]]:
         """Yield the matrix of initiator node x target node of each group of comparable valid rows.
 
-        Each matrix comes with the values of its rows in the columns `SLICE`. All rows must be from
-        one host in one configuration, and from loads that ran alone. Groups with several initiators
-        for one node, and groups with a single cell, are left out.
+        Each matrix comes with the values of its rows in the columns `SLICE_COLUMNS`. All rows must
+        be from one host in one configuration, and from loads that ran alone. Groups with several
+        initiators for one node, and groups with a single cell, are left out.
         """
         for where, part in self.valid_rows().node_to_node_rows().comparable_slices():
             if part.has_at_most_one_initiator_per_node and part.initiator_target_pair_count > 1:
@@ -344,20 +346,20 @@ def _in_numpy_types(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns, index=table.index)
 
 
-def _joined(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
+def _values_as_one_text(rows: pd.DataFrame, columns: Iterable[str]) -> pd.Series:
     """Return, for each row, the values of `columns` as one text; missing values are left out."""
-    parts = [rows[column].map(_shown).replace(_NO_LEVELS, "") for column in columns]
+    parts = [rows[column].map(_value_as_text).replace(_NO_LEVELS, "") for column in columns]
     return pd.Series([" ".join(filter(None, row)) for row in zip(*parts, strict=True)], rows.index)
 
 
-def _shown(value: Any) -> str:
+def _value_as_text(value: Any) -> str:
     """Return a value as text: a missing value as "", a whole number without decimals."""
     if value is None or pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _listed(texts: Counter[str]) -> str:
+def _texts_as_one_text(texts: Counter[str]) -> str:
     return ", ".join(f"{n} x {text}" if n > 1 else text for text, n in sorted(texts.items()))
 
 
@@ -375,12 +377,12 @@ PREDICTED = "predicted"
 LEFT_OUT = "left_out"
 PREDICTION_NUMBERS = ("value", "low", "high", "lower_bound", "upper_bound")
 PREDICTION_COLUMNS = {
-    **{name: kind for name, kind in COLUMNS.items() if name not in OF_A_REPLICATE},
+    **{name: kind for name, kind in COLUMN_TYPES.items() if name not in REPLICATE_COLUMNS},
     **dict.fromkeys(PREDICTION_NUMBERS, "Float64"),
     "origin": "string",
     "method": "string",
 }
-_CELL = list(CELL)
+_CELL_COLUMNS_LIST = list(CELL_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -409,8 +411,8 @@ class LeftOutPoints:
 
     def predicted_only(self) -> Self:
         """Return only those left-out points that have a prediction."""
-        places = pd.MultiIndex.from_frame(self.rows.rows[_CELL])
-        known = places.isin(pd.MultiIndex.from_frame(self.predictions[_CELL]))
+        places = pd.MultiIndex.from_frame(self.rows.rows[_CELL_COLUMNS_LIST])
+        known = places.isin(pd.MultiIndex.from_frame(self.predictions[_CELL_COLUMNS_LIST]))
         return replace(self, rows=Measurements(self.rows.rows[known]))
 
     def appended_to_measured(self, measured: Measurements) -> Measurements:
@@ -425,13 +427,17 @@ class LeftOutPoints:
         The status is `PREDICTED` or `LEFT_OUT` where a point was left out. The columns
         "predicted_value", "predicted_low", ... are NaN where nothing is predicted.
         """
-        known = self.predictions.drop_duplicates(_CELL).set_index(_CELL)[[*PREDICTION_NUMBERS]]
-        places = pd.MultiIndex.from_frame(cells[_CELL])
+        known = self.predictions.drop_duplicates(_CELL_COLUMNS_LIST).set_index(_CELL_COLUMNS_LIST)[
+            [*PREDICTION_NUMBERS]
+        ]
+        places = pd.MultiIndex.from_frame(cells[_CELL_COLUMNS_LIST])
         numbers = known.reindex(places).set_axis(cells.index)
         cells = cells.assign(
             **{f"{PREDICTED}_{name}": numbers[name].astype(float) for name in PREDICTION_NUMBERS}
         )
-        out = places.isin(pd.MultiIndex.from_frame(self.rows.rows[_CELL])) & (cells["n"] == 0)
+        out = places.isin(pd.MultiIndex.from_frame(self.rows.rows[_CELL_COLUMNS_LIST])) & (
+            cells["n"] == 0
+        )
         predicted = out & numbers["value"].notna().to_numpy()
         status = cells["status"].mask(out, LEFT_OUT).mask(predicted, PREDICTED)
         return cells.assign(status=status)
@@ -442,7 +448,9 @@ class LeftOutPoints:
         Return None if the budget left out no point.
         """
         tables = (measured.valid_rows().rows, measured.rows, self.rows.rows, self.predictions)
-        done, planned, missing, guessed = (len(rows[[*POINT]].drop_duplicates()) for rows in tables)
+        done, planned, missing, guessed = (
+            len(rows[[*POINT_COLUMNS]].drop_duplicates()) for rows in tables
+        )
         if not missing:
             return None
         total = planned + missing

@@ -28,16 +28,16 @@ from typing_extensions import TypedDict
 
 from chaosity import __version__
 from chaosity.documents.checked_yaml import check_document
-from chaosity.errors import MALFORMED, UserError
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError
 from chaosity.records.record_files import utc_now_text, write_atomically
-from chaosity.store.measurements import LOAD, POINT
+from chaosity.store.measurements import LOAD_COLUMNS, POINT_COLUMNS
 from chaosity.store.profile_anonymisation import anonymise_profiles
 from chaosity.store.profile_database import (
     IMPORTED,
     LOCAL,
     PROFILE_KEYS,
+    PROFILE_TABLES,
     SCHEMA_VERSION,
-    TABLES,
     ProfileTables,
     find_profiles,
     insert_rows,
@@ -54,22 +54,22 @@ from chaosity.store.tidy_table_parquet import (
 
 BUNDLE_KIND = "chaosity profiles"
 MANIFEST = "manifest.json"
-_PARTS = {name: f"{name}.parquet" for name in TABLES}
+_PARQUET_FILE_OF_TABLE = {name: f"{name}.parquet" for name in PROFILE_TABLES}
 # The measurements of a host with 2 000 points in ten replicates have less than 1 MB. A bundle with
 # hundreds of hosts stays below these limits, so a larger file is not from Chaosity.
-_MOST_BYTES = 256 * 2**20
+_MOST_BUNDLE_PART_BYTES = 256 * 2**20
 _MOST_MANIFEST_BYTES = 2**20
-_CONSTRAINTS = Template(Path(__file__).with_name("bundle_constraints.sql").read_text())
+_CONSTRAINTS_SQL_TEMPLATE = Template(Path(__file__).with_name("bundle_constraints.sql").read_text())
 # Type or name of a column -> the SQL macro that checks the values in the column.
-_CHECKS = {
+_SQL_CHECK_OF_TYPE = {
     **{"string": "is_text", "Int64": "is_number", "Float64": "is_number"},
     **dict.fromkeys(("measured_from", "measured_to", "measured_at"), "is_date"),
     **dict.fromkeys(("topology", "factors", "levels"), "is_object"),
 }
-_REQUIRED = ("profile", *POINT, "replicate", "status", *LOAD, "metric")
-_NOT_A_ZIP_FILE = (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
+_REQUIRED_COLUMNS = ("profile", *POINT_COLUMNS, "replicate", "status", *LOAD_COLUMNS, "metric")
+_ERRORS_OF_DAMAGED_ZIP = (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, EOFError)
 # All parts of a bundle have this time stamp, since real time stamps show the private time of day.
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+_TIME_OF_ALL_ZIP_PARTS = (1980, 1, 1, 0, 0, 0)
 
 
 class BundlePart(TypedDict):
@@ -126,7 +126,10 @@ def publish_bundle(
     chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
     _check_rows(tables, provenance, str(bundle))
-    files = {_PARTS[name]: _parquet_content(table, name) for name, table in tables.items()}
+    files = {
+        _PARQUET_FILE_OF_TABLE[name]: _parquet_content(table, name)
+        for name, table in tables.items()
+    }
     manifest: BundleManifest = {
         "bundle": BUNDLE_KIND,
         "schema_version": SCHEMA_VERSION,
@@ -142,7 +145,7 @@ def publish_bundle(
     with zipfile.ZipFile(stream, "w") as archive:
         text = json.dumps(manifest, indent=1, sort_keys=True) + "\n"
         for name, content in {MANIFEST: text.encode(), **files}.items():
-            archive.writestr(zipfile.ZipInfo(name, _ZIP_TIME), content)
+            archive.writestr(zipfile.ZipInfo(name, _TIME_OF_ALL_ZIP_PARTS), content)
     write_atomically(bundle, stream.getvalue())
     return manifest
 
@@ -151,7 +154,7 @@ def _parquet_content(rows: pd.DataFrame, name: str) -> bytes:
     """Return rows as the bytes of a Parquet file; DuckDB first writes them to a temporary file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
-        write_parquet_table(rows, path, TABLES[name])
+        write_parquet_table(rows, path, PROFILE_TABLES[name])
         return path.read_bytes()
 
 
@@ -190,28 +193,34 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
     where = str(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            manifest = _manifest(archive, where)
-            files = {name: _bytes(archive, name, _MOST_BYTES, where) for name in manifest["parts"]}
-    except _NOT_A_ZIP_FILE as error:
+            manifest = _read_manifest(archive, where)
+            files = {
+                name: _read_part(archive, name, _MOST_BUNDLE_PART_BYTES, where)
+                for name in manifest["parts"]
+            }
+    except _ERRORS_OF_DAMAGED_ZIP as error:
         raise UserError(f"the file is not a bundle of profiles: {error}", where) from error
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != manifest["parts"][name]["sha256"]:
             raise UserError("the hash differs from that in the manifest", f"{where}, {name}")
-    tables = {name: _rows(files[part], name, f"{where}, {part}") for name, part in _PARTS.items()}
+    tables = {
+        name: _read_table_of_part(files[part], name, f"{where}, {part}")
+        for name, part in _PARQUET_FILE_OF_TABLE.items()
+    }
     _check_rows(tables, manifest["provenance"], where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
+def _read_manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
     """Return the manifest of a bundle; a part that the manifest does not list is an error."""
     names = archive.namelist()
     if MANIFEST not in names:
         raise UserError("the file is not a bundle of profiles: it has no manifest", where)
     try:
-        document = json.loads(_bytes(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
+        document = json.loads(_read_part(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
         kind, version = document["bundle"], int(document["schema_version"])
         json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
-    except MALFORMED as error:
+    except ERRORS_OF_MALFORMED_DOCUMENTS as error:
         raise UserError("the bundle has a broken manifest", where) from error
     if kind != BUNDLE_KIND:
         raise UserError(f"the bundle is of the kind {kind!r}, not {BUNDLE_KIND!r}", where)
@@ -219,7 +228,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
         raise newer_schema_error(version, where)
     check_document(document, BundleManifest, f"{where}, {MANIFEST}")
     manifest: BundleManifest = document
-    expected = {MANIFEST, *_PARTS.values()}
+    expected = {MANIFEST, *_PARQUET_FILE_OF_TABLE.values()}
     listed = {*manifest["parts"], MANIFEST}
     if version < 1 or sorted(names) != sorted(expected) or listed != expected:
         for part in sorted(set(names) ^ expected):
@@ -229,7 +238,7 @@ def _manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
     return manifest
 
 
-def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
+def _read_part(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
     """Return a part of the zip file; its real size must be at most `most` bytes."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
@@ -238,12 +247,12 @@ def _bytes(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
     return content
 
 
-def _rows(content: bytes, name: str, where: str) -> pd.DataFrame:
-    """Return the table in a part of a bundle; its columns and types must be those of `TABLES`."""
+def _read_table_of_part(content: bytes, name: str, where: str) -> pd.DataFrame:
+    """Return the table in a part of a bundle; `PROFILE_TABLES` has its columns and types."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "part.parquet"
         path.write_bytes(content)
-        return read_parquet_table(path, TABLES[name], where, exact=True)
+        return read_parquet_table(path, PROFILE_TABLES[name], where, exact=True)
 
 
 def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
@@ -251,14 +260,14 @@ def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: 
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:
         connection.create_function("is_json_object", _is_json_object, ["VARCHAR"], "BOOLEAN")
-        columns = {name: _checked_columns(kinds) for name, kinds in TABLES.items()}
+        columns = {name: _checked_columns(kinds) for name, kinds in PROFILE_TABLES.items()}
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-        connection.execute(_CONSTRAINTS.substitute(columns, tomorrow=tomorrow))
+        connection.execute(_CONSTRAINTS_SQL_TEMPLATE.substitute(columns, tomorrow=tomorrow))
         try:
             for item in provenance.items():
                 connection.execute("INSERT INTO provenance VALUES (?, ?)", item)
             for name, rows in tables.items():
-                place = f"{where}, {_PARTS[name]}"
+                place = f"{where}, {_PARQUET_FILE_OF_TABLE[name]}"
                 insert_rows(connection, name, rows)
         except duckdb.ConstraintException as error:
             column, what = _broken_constraint(str(error))
@@ -269,8 +278,8 @@ def _checked_columns(kinds: Mapping[str, str]) -> str:
     """Return the definitions of a table's columns in SQL, with the checks of their values."""
     columns = []
     for name, kind in duckdb_column_types(kinds).items():
-        required = " NOT NULL" if name in _REQUIRED else ""
-        check = _CHECKS.get(name) or _CHECKS.get(kinds[name])
+        required = " NOT NULL" if name in _REQUIRED_COLUMNS else ""
+        check = _SQL_CHECK_OF_TYPE.get(name) or _SQL_CHECK_OF_TYPE.get(kinds[name])
         checked = f" CHECK ({check}('{name}', \"{name}\"))" if check else ""
         columns.append(f'"{name}" {kind}{required}{checked}')
     return ", ".join(columns)

@@ -20,12 +20,12 @@ import pandas as pd
 
 from chaosity import __version__
 from chaosity.components import SYSTEM_COMPONENT, read_component_documents, read_json_object_or_none
-from chaosity.errors import MALFORMED, UserError, malformed_as_user_error
+from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError, malformed_as_user_error
 from chaosity.records.record_format import VALID
 from chaosity.result_folders import MEASUREMENTS_FILE
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_parquet import (
-    COLUMNS,
+    COLUMN_TYPES,
     Row,
     column_types_from_groups,
     connect_isolated,
@@ -43,8 +43,8 @@ SCHEMA_VERSION = 1
 LOCAL, IMPORTED = "local", "imported"
 # Columns of the tidy table that a profile lacks. A profile has no derived metrics, so it has no
 # references. Databases of earlier versions have no clock.
-_NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
-TABLES = {
+_COLUMNS_NOT_IN_PROFILES = ("reference", "origin", "clock_hertz", "remarks")
+PROFILE_TABLES = {
     "profiles": column_types_from_groups(
         ("string", "id origin host configuration cpu_model"),
         ("Int64", "packages cores pus nodes memory_bytes"),
@@ -59,7 +59,11 @@ TABLES = {
     ),
     "measurements": {
         "profile": "string",
-        **{name: kind for name, kind in COLUMNS.items() if name not in _NOT_IN_PROFILES},
+        **{
+            name: kind
+            for name, kind in COLUMN_TYPES.items()
+            if name not in _COLUMNS_NOT_IN_PROFILES
+        },
     },
 }
 # Table -> the column that has the id of the profile.
@@ -74,8 +78,8 @@ PROFILE_FILTERS = {
     "AND contains(lower(c.model), lower(?)))",
     "origin": "p.origin = ?",
 }
-_MAGIC = b"DUCK"  # from byte 8 of every database file, after a checksum
-# Name of a table in `TABLES` -> the rows of one or several profiles in this table.
+_DUCKDB_FILE_SIGNATURE = b"DUCK"  # from byte 8 of every database file, after a checksum
+# Name of a table in `PROFILE_TABLES` -> the rows of one or several profiles in this table.
 ProfileTables = Mapping[str, pd.DataFrame]
 
 
@@ -84,7 +88,7 @@ def is_duckdb_file(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as stream:
-        return stream.read(12)[8:] == _MAGIC
+        return stream.read(12)[8:] == _DUCKDB_FILE_SIGNATURE
 
 
 @contextmanager
@@ -128,7 +132,7 @@ def open_database(path: Path, *, write: bool = False) -> Iterator[duckdb.DuckDBP
 def _create_tables(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE about (schema_version BIGINT NOT NULL)")
     connection.execute("INSERT INTO about VALUES (?)", [SCHEMA_VERSION])
-    for name, columns in TABLES.items():
+    for name, columns in PROFILE_TABLES.items():
         types = duckdb_column_types(columns).items()
         listed = ", ".join(f'"{column}" {kind}' for column, kind in types)
         connection.execute(f"CREATE TABLE {name} ({listed})")
@@ -154,7 +158,7 @@ def _check_schema(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         " + (SELECT count(*) FROM duckdb_functions() WHERE NOT internal)"
     ).fetchall()
     generated = any("GENERATED" in sql for sql in tables.values())
-    if code or generated or not {*TABLES, "about"} <= tables.keys():
+    if code or generated or not {*PROFILE_TABLES, "about"} <= tables.keys():
         raise other
 
 
@@ -165,8 +169,8 @@ def newer_schema_error(version: int, where: str) -> UserError:
 
 
 def insert_rows(connection: duckdb.DuckDBPyConnection, name: str, rows: pd.DataFrame) -> None:
-    """Add rows to the table `name` of `TABLES`."""
-    columns = typed_columns_sql(TABLES[name])
+    """Add rows to the table `name` of `PROFILE_TABLES`."""
+    columns = typed_columns_sql(PROFILE_TABLES[name])
     connection.register("new_rows", none_for_missing_values(rows))
     connection.execute(f"INSERT INTO {name} SELECT {columns} FROM new_rows")
     connection.unregister("new_rows")
@@ -182,7 +186,9 @@ def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """
     given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(PROFILE_FILTERS[name] for name in given) or "true"
-    columns = [name for name in TABLES["profiles"] if name not in ("topology", "fingerprint")]
+    columns = [
+        name for name in PROFILE_TABLES["profiles"] if name not in ("topology", "fingerprint")
+    ]
     listed = ", ".join(f'p."{name}"' for name in columns)
     with open_database(database) as connection:
         rows = connection.execute(
@@ -191,10 +197,13 @@ def find_profiles(database: Path, **query: str | None) -> list[Row]:
             list(given.values()),
         ).fetchall()
         found = [dict(zip(columns, row, strict=True)) for row in rows]
-        return [{**profile, **_contents(connection, profile["id"])} for profile in found]
+        return [
+            {**profile, **_drives_and_metrics_of_profile(connection, profile["id"])}
+            for profile in found
+        ]
 
 
-def _contents(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
+def _drives_and_metrics_of_profile(connection: duckdb.DuckDBPyConnection, profile: str) -> Row:
     """Return the drives and the measured metrics of a profile."""
     drives = connection.execute(
         "SELECT model, count(*) FROM components WHERE profile = ? AND kind = 'drive' "
@@ -217,7 +226,7 @@ def read_profile_measurements(database: Path, profile: str) -> pd.DataFrame:
     with open_database(database) as connection:
         rows = connection.execute("FROM measurements WHERE profile = ?", [profile]).df()
     with malformed_as_user_error("the database has values of other types", str(database)):
-        return rows_to_table(rows, COLUMNS)
+        return rows_to_table(rows, COLUMN_TYPES)
 
 
 def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTables:
@@ -225,7 +234,7 @@ def read_profile_tables(database: Path, profiles: Iterable[str]) -> ProfileTable
     wanted = list(profiles)
     found = {}
     with open_database(database) as connection:
-        for name, columns in TABLES.items():
+        for name, columns in PROFILE_TABLES.items():
             query = f"FROM {name} WHERE list_contains(?, {PROFILE_KEYS[name]})"
             rows = connection.execute(query, [wanted]).df()
             with malformed_as_user_error(f"the table {name} has other columns", str(database)):
@@ -310,7 +319,7 @@ def _build_profile(path: Path) -> ProfileTables | None:
     }
     components = [
         {
-            **{key: document.get(key) for key in TABLES["components"]},
+            **{key: document.get(key) for key in PROFILE_TABLES["components"]},
             "profile": identity,
             "component": name,
             "kind": document["component"],
@@ -323,9 +332,9 @@ def _build_profile(path: Path) -> ProfileTables | None:
     fingerprint = hashlib.sha256("\0".join(content).encode()).hexdigest()
     profile |= {"id": identity, "fingerprint": fingerprint}
     return {
-        "profiles": rows_to_table([profile], TABLES["profiles"]),
-        "components": rows_to_table(components, TABLES["components"]),
-        "measurements": table.assign(profile=identity)[list(TABLES["measurements"])],
+        "profiles": rows_to_table([profile], PROFILE_TABLES["profiles"]),
+        "components": rows_to_table(components, PROFILE_TABLES["components"]),
+        "measurements": table.assign(profile=identity)[list(PROFILE_TABLES["measurements"])],
     }
 
 
@@ -333,7 +342,7 @@ def _host_columns(document: Mapping[str, object], system: Mapping[str, object]) 
     """Return a profile's columns on its host, from the topology (JSON) and system component."""
     try:
         topology = topology_from_json(document)
-    except MALFORMED:
+    except ERRORS_OF_MALFORMED_DOCUMENTS:
         topology = Topology()
     facts = cast(HostFacts, {**topology.host, **system})
     firmware = facts.get("firmware") or {}

@@ -34,7 +34,7 @@ import pandas as pd
 from chaosity.components import ComponentState, component_state_at, read_component_histories
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import (
-    MALFORMED,
+    ERRORS_OF_MALFORMED_DOCUMENTS,
     UserError,
     describe_malformed_document,
     malformed_as_user_error,
@@ -69,7 +69,7 @@ from chaosity.runner.metric_values import (
 from chaosity.runner.tool_output import ExtractionError
 from chaosity.store.measurements import less_is_better
 from chaosity.store.tidy_table_parquet import (
-    COLUMNS,
+    COLUMN_TYPES,
     Row,
     column_types_from_groups,
     read_parquet_table,
@@ -78,11 +78,11 @@ from chaosity.store.tidy_table_parquet import (
 )
 
 # Folder below ``results/<host>/<configuration>`` with the kept values of records.
-FOLDER = ".tidy"
-_COLUMNS = column_types_from_groups(("string", "program path identity reading"))
+KEPT_READINGS_FOLDER = ".tidy"
+_KEPT_READING_COLUMNS = column_types_from_groups(("string", "program path identity reading"))
 # Time stamps of files have a resolution of up to 2 s (on FAT), so two changes within 2 s can have
 # equal time stamps. So a time stamp that is younger than 2 s does not identify a file's content.
-_RESOLUTION_NS = 2_000_000_000
+_TIME_STAMP_RESOLUTION_NS = 2_000_000_000
 
 
 class KeptReadings:
@@ -118,10 +118,10 @@ def _identity(path: Path, request: str) -> str | None:
     The text has size, time stamps and inode number of the record, of the folder `attempts`, and of
     the list of digests by which `load_record` verifies the record. The time of the last change of
     the inode (ctime) also shows an edit whose author restored the older time stamp. The result is
-    None if a change is too young, see `_RESOLUTION_NS`.
+    None if a change is too young, see `_TIME_STAMP_RESOLUTION_NS`.
     """
     attempts = attempts_folder(path)
-    youngest = time.time_ns() - _RESOLUTION_NS
+    youngest = time.time_ns() - _TIME_STAMP_RESOLUTION_NS
     facts: list[object] = [request]
     for file in (path, attempts, attempts / DIGESTS_FILE):
         try:
@@ -142,10 +142,10 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
     `folder` is ``results/<host>/<configuration>``; `name` is the name of the table that is made
     from the values. A dry run must not write, so it sets `writes` to False.
     """
-    path = folder / FOLDER / f"{name}.parquet"
+    path = folder / KEPT_READINGS_FOLDER / f"{name}.parquet"
     earlier: dict[str, tuple[str, str]] = {}
     with suppress(UserError):  # no file, or a file that this program did not write
-        table = read_parquet_table(path, _COLUMNS, exact=True)
+        table = read_parquet_table(path, _KEPT_READING_COLUMNS, exact=True)
         table = table[table["program"] == _program_digest()]
         own = table[["identity", "reading"]].itertuples(index=False, name=None)
         earlier = dict(zip(table["path"], own, strict=True))
@@ -158,7 +158,9 @@ def kept_readings(folder: Path, name: str, *, writes: bool = True) -> Iterator[K
         ]
         # Without kept values the next run only takes longer, so an unwritable folder is no error.
         with suppress(OSError, duckdb.Error):
-            write_parquet_table(rows_to_table(rows, _COLUMNS), path, _COLUMNS)
+            write_parquet_table(
+                rows_to_table(rows, _KEPT_READING_COLUMNS), path, _KEPT_READING_COLUMNS
+            )
 
 
 @cache
@@ -173,15 +175,15 @@ def _program_digest() -> str:
 MISSING = "missing"
 # If a node has a smaller share of a load's pages, these pages are stacks and data of libraries, see
 # MEMORY_SHARE of the runner's checks.
-_STRAY_SHARE = 0.02
-_NOT_IN_OLDER_RECORDS = "this record is older than the metric"
+_MOST_STRAY_PAGES_SHARE = 0.02
+_REASON_FOR_METRIC_NOT_IN_RECORD = "this record is older than the metric"
 # Name of a check that a record did not pass -> remark in the tidy table.
-_REMARKS = {"undisturbed": "disturbed", "precision": "imprecise"}
+_REMARK_OF_FAILED_CHECK = {"undisturbed": "disturbed", "precision": "imprecise"}
 # Columns that are copied from the point, from the load, and from the outcome of a replicate.
-_OF_POINT = ("host", "configuration", "experiment", "point")
-_OF_LOAD = ("benchmark", "category", "kernel")
-_OF_OUTCOME = ("order", "status", "measured_at", "origin", "remarks")
-_NO_POINT = "the file is not a point of a plan"
+_COLUMNS_OF_POINT = ("host", "configuration", "experiment", "point")
+_COLUMNS_OF_LOAD = ("benchmark", "category", "kernel")
+_COLUMNS_OF_OUTCOME = ("order", "status", "measured_at", "origin", "remarks")
+_ERROR_OF_MALFORMED_POINT = "the file is not a point of a plan"
 
 
 def note_on_records_without_digest(results: Path) -> str | None:
@@ -200,7 +202,7 @@ def read_points(folder: Path) -> Iterator[Point]:
         UserError: a file is not a point, or is a point of another name.
     """
     for path in sorted(folder.glob("*/*.json")):
-        with malformed_as_user_error(_NO_POINT, str(path)):
+        with malformed_as_user_error(_ERROR_OF_MALFORMED_POINT, str(path)):
             point: Point = json.loads(read_regular_file(path))
             found = point_key(point)
         if found != (path.parent.name, path.stem):
@@ -264,9 +266,9 @@ def _common_columns_of_each_load(
         yield (
             load,
             {
-                **{name: point[name] for name in _OF_POINT},  # type: ignore[literal-required]
-                **{name: load[name] for name in _OF_LOAD},  # type: ignore[literal-required]
-                **{name: getattr(outcome, name) for name in _OF_OUTCOME},
+                **{name: point[name] for name in _COLUMNS_OF_POINT},  # type: ignore[literal-required]
+                **{name: load[name] for name in _COLUMNS_OF_LOAD},  # type: ignore[literal-required]
+                **{name: getattr(outcome, name) for name in _COLUMNS_OF_OUTCOME},
                 "replicate": replicate,
                 "load": load.get("role", load["name"]),
                 "initiator": initiator["name"],
@@ -402,7 +404,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
             if record["point"]["definition"] != point["definition"]:
                 return None
             return vars(status_and_values_of_record(record))
-        except MALFORMED as error:
+        except ERRORS_OF_MALFORMED_DOCUMENTS as error:
             reason = f"{path} is not a complete record: {describe_malformed_document(error)}"
             raise ValueError(reason) from error
 
@@ -425,7 +427,9 @@ def _with_present_metric_names(
         own = present.get(load["name"], {})
         for metric, source in load["metrics"].items():
             if "formerly" in source and metric not in own:
-                own[metric] = own.pop(source["formerly"] or "", (None, _NOT_IN_OLDER_RECORDS))
+                own[metric] = own.pop(
+                    source["formerly"] or "", (None, _REASON_FOR_METRIC_NOT_IN_RECORD)
+                )
     return present
 
 
@@ -443,7 +447,7 @@ def status_and_values_of_record(record: Record) -> ReplicateOutcome:
     unmet = [
         check["name"].split(": ")[-1] for check in verdict["checks"] if check["passed"] is False
     ]
-    remarks = [_REMARKS[name] for name in unmet if name in _REMARKS]
+    remarks = [_REMARK_OF_FAILED_CHECK[name] for name in unmet if name in _REMARK_OF_FAILED_CHECK]
     return ReplicateOutcome(
         status,
         reason,
@@ -462,7 +466,7 @@ def _seen_nodes(load: LoadRecord) -> str | None:
     """Return the nodes that have at least 2 % of a load's pages; None if unknown."""
     seen = load["placement_seen"]
     by_node = (seen["memory_bytes_by_node"] if seen else None) or {}
-    least = _STRAY_SHARE * sum(by_node.values())
+    least = _MOST_STRAY_PAGES_SHARE * sum(by_node.values())
     return format_cpu_list(sorted(int(n) for n, size in by_node.items() if size > least)) or None
 
 
@@ -478,7 +482,7 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
     outcomes: dict[PointKey, list[ReplicateOutcome]] = {}
     with kept_readings(results, "measurements", writes=writes) as kept:
         for key, point in planned.items():
-            with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
+            with malformed_as_user_error(_ERROR_OF_MALFORMED_POINT, str(points.joinpath(*key))):
                 outcomes[key] = [
                     replace(
                         _read_outcome(results / current_record_path(*key, number), point, kept),
@@ -488,23 +492,23 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
                 ]
     rows: list[Row] = []
     for key, point in planned.items():
-        with malformed_as_user_error(_NO_POINT, str(points.joinpath(*key))):
+        with malformed_as_user_error(_ERROR_OF_MALFORMED_POINT, str(points.joinpath(*key))):
             for replicate, outcome in enumerate(outcomes[key], start=1):
                 rows += tidy_rows_of_outcome(point, replicate, outcome)
                 rows += tidy_rows_of_derived_metrics(point, replicate, outcomes)
     with malformed_as_user_error("a point or a record has a value of another type", str(results)):
-        return rows_to_table(rows, COLUMNS)
+        return rows_to_table(rows, COLUMN_TYPES)
 
 
 # The columns of the tidy table, and three more. `era` is the number of the period; the oldest
 # period of each point in the table has the number 1. `components` is a JSON object, component ->
 # start of its state in this period. `asked` is a fingerprint of the request, without serial numbers
 # of drives.
-HISTORY_COLUMNS = {**COLUMNS, "era": "Int64", "components": "string", "asked": "string"}
+HISTORY_COLUMNS = {**COLUMN_TYPES, "era": "Int64", "components": "string", "asked": "string"}
 # Number of newest periods that are read. To read the attempts of years takes longer than to
 # measure.
-_MOST_PERIODS = 4
-_ATTEMPT = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
+_NEWEST_PERIODS_READ = 4
+_VALID_ATTEMPT_FILE_NAME = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
 _Histories = Mapping[str, Sequence[ComponentState]]
 
 
@@ -547,7 +551,7 @@ def _point_rows(
         return
     attempts = []
     for path in folder.glob("rep*.valid.json"):
-        if match := _ATTEMPT.fullmatch(path.name):
+        if match := _VALID_ATTEMPT_FILE_NAME.fullmatch(path.name):
             # A measurement ends before its file is written. If the end in the file's name is later
             # than the file's time stamp, the clock of the measured host was ahead.
             stamp = min(match[2], time_in_file_name(file_time(path)))
@@ -558,7 +562,9 @@ def _point_rows(
         list(period)
         for _, period in groupby(attempts, lambda a: [s.content for s in a.states.values()])
     ]
-    for number, period in enumerate(periods[-_MOST_PERIODS:] if len(periods) > 1 else [], start=1):
+    for number, period in enumerate(
+        periods[-_NEWEST_PERIODS_READ:] if len(periods) > 1 else [], start=1
+    ):
         for attempt in {attempt.replicate: attempt for attempt in period}.values():
             yield from _attempt_rows(attempt, number, kept)
 
@@ -577,7 +583,7 @@ def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterato
 
     try:
         found = kept.kept_or_new_reading(attempt.path, "", read)
-    except MALFORMED:
+    except ERRORS_OF_MALFORMED_DOCUMENTS:
         return
     since = {name: state.since for name, state in attempt.states.items()}
     columns = {"era": period, "components": json.dumps(since, sort_keys=True)}

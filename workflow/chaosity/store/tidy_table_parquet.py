@@ -21,7 +21,7 @@ from chaosity.errors import UserError, malformed_as_user_error
 Row = dict[str, Any]
 # A table with more rows or more bytes of text is not read. A row of the simulated server of
 # document 001 has 230 bytes of text on average.
-_MOST_ROWS = 5_000_000
+_MOST_TABLE_ROWS = 5_000_000
 _MOST_TEXT_BYTES = 2**31
 _DUCKDB_TYPES = {"string": "VARCHAR", "Int64": "BIGINT", "boolean": "BOOLEAN", "Float64": "DOUBLE"}
 
@@ -32,7 +32,7 @@ def column_types_from_groups(*groups: tuple[str, str]) -> dict[str, str]:
 
 
 # Column -> its type and meaning. A row has one metric of one load of one replicate of a point.
-MEANINGS = {
+COLUMN_TYPES_WITH_MEANINGS = {
     "host": ("string", "host of the inventory"),
     "configuration": ("string", "mode of the firmware, such as nps4"),
     "experiment": ("string", "experiment"),
@@ -68,10 +68,10 @@ MEANINGS = {
     "clock_hertz": ("Float64", "mean clock of the load's processing units while not halted, in Hz"),
     "remarks": ("string", "what the record says of itself: disturbed, imprecise or both"),
 }
-COLUMNS = {name: kind for name, (kind, _meaning) in MEANINGS.items()}
+COLUMN_TYPES = {name: kind for name, (kind, _meaning) in COLUMN_TYPES_WITH_MEANINGS.items()}
 
 
-_WITHOUT_EXTENSIONS: dict[str, str | bool | int | float | list[str]] = {
+_ISOLATED_DUCKDB_CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
@@ -84,7 +84,7 @@ def connect_isolated(database: Path, *, read_only: bool = False) -> duckdb.DuckD
     A database from elsewhere can have views and macros, which are SQL. SQL from elsewhere must not
     read or write other files, nor load code.
     """
-    connection = duckdb.connect(str(database), read_only=read_only, config=_WITHOUT_EXTENSIONS)
+    connection = duckdb.connect(str(database), read_only=read_only, config=_ISOLATED_DUCKDB_CONFIG)
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
     return connection
@@ -100,7 +100,7 @@ def _database_in_memory(process: int) -> duckdb.DuckDBPyConnection:
     can change, and writes no temporary files.
     """
     own = {"enable_external_file_cache": "false", "temp_directory": ""}
-    return duckdb.connect(config=_WITHOUT_EXTENSIONS | own)
+    return duckdb.connect(config=_ISOLATED_DUCKDB_CONFIG | own)
 
 
 def first_line_of_duckdb_error(error: duckdb.Error) -> str:
@@ -114,8 +114,8 @@ def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
     A small compressed file can hold the same text so often that the table would fill the memory.
     """
     [(rows,)] = relation.count("*").fetchall()
-    if rows > _MOST_ROWS:
-        raise UserError(f"the table has {rows} rows; allowed: {_MOST_ROWS}", where)
+    if rows > _MOST_TABLE_ROWS:
+        raise UserError(f"the table has {rows} rows; allowed: {_MOST_TABLE_ROWS}", where)
     names = zip(relation.columns, relation.types, strict=True)
     quoted = (name.replace('"', '""') for name, kind in names if str(kind) == "VARCHAR")
     if lengths := [f'coalesce(sum(strlen("{name}")), 0)' for name in quoted]:
@@ -149,7 +149,7 @@ def none_for_missing_values(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_parquet_table(
-    table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMNS
+    table: pd.DataFrame, path: Path, columns: Mapping[str, str] = COLUMN_TYPES
 ) -> None:
     """Write these columns of a table as Parquet; a complete new file replaces the old file.
 
@@ -174,7 +174,7 @@ def write_parquet_table(
 
 def read_parquet_table(
     path: Path,
-    columns: Mapping[str, str] = COLUMNS,
+    columns: Mapping[str, str] = COLUMN_TYPES,
     where: str | None = None,
     *,
     exact: bool = False,

@@ -21,10 +21,10 @@ from chaosity.store.profile_database import find_profiles, read_profile_measurem
 from chaosity.topology.topology_model import Topology
 
 # Metric -> category of the loads that measure it.
-_CATEGORIES = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
+_CATEGORY_OF_METRIC = {metric: f"memory_{metric.split('_')[0]}" for metric in (BANDWIDTH, LATENCY)}
 # Metric -> largest loss that is not reported, as a share. Results of different benchmark programs
 # differ by some per cent, and latency also depends on the size of pages.
-_MOST_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
+_MOST_UNREPORTED_LOSS = {BANDWIDTH: 0.15, LATENCY: 0.25}
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ValueComparedWithNormal:
 
         Different benchmark programs differ by up to 15 % in bandwidth and 25 % in latency.
         """
-        return self.loss > _MOST_LOSS[self.metric]
+        return self.loss > _MOST_UNREPORTED_LOSS[self.metric]
 
 
 def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[str | None, float]:
@@ -63,7 +63,9 @@ def own_memory_value_by_kernel(measurements: Measurements, metric: str) -> dict[
     rows = alone.valid_rows().rows
     sizes = rows["load_parameters"].map(lambda text: WORKING_SET in parse_levels_json(text))
     own = (rows["relation"] == "same_node") & (rows["target_kind"] == "node") & ~sizes
-    rows = rows[own & (rows["metric"] == metric) & (rows["category"] == _CATEGORIES[metric])]
+    rows = rows[
+        own & (rows["metric"] == metric) & (rows["category"] == _CATEGORY_OF_METRIC[metric])
+    ]
     cells = rows.groupby(["kernel", "experiment", "initiator", "target"], dropna=False)["value"]
     nodes = cells.median().groupby(["kernel", "target"], dropna=False)
     best = nodes.min() if less_is_better(metric) else nodes.max()
@@ -92,8 +94,10 @@ def compare_with_published_values(
             # The model "Gold 6140" must not match the processor "Gold 6140M".
             is_model = re.search(rf"{re.escape(entry['model'])}(?!\w)", model)
             if is_model and entry["nodes_per_package"] == per_package:
-                normal = {metric: entry[metric] for metric in _CATEGORIES if metric in entry}
-                found += _compared(tables, normal, document.get("kernel"), source)
+                normal = {
+                    metric: entry[metric] for metric in _CATEGORY_OF_METRIC if metric in entry
+                }
+                found += _compare_with_normal(tables, normal, document.get("kernel"), source)
     return found
 
 
@@ -111,7 +115,7 @@ def compare_with_other_profiles(
         if profile["host"] != host
     ]
     found = list[ValueComparedWithNormal]()
-    for metric in _CATEGORIES:
+    for metric in _CATEGORY_OF_METRIC:
         known = [own_memory_value_by_kernel(table, metric) for table in others]
         for kernel, value in own_memory_value_by_kernel(measurements, metric).items():
             normal = [values[kernel] for values in known if kernel in values]
@@ -121,7 +125,7 @@ def compare_with_other_profiles(
     return found
 
 
-def _compared(
+def _compare_with_normal(
     tables: Iterable[Measurements], normal: Mapping[str, float], kernel: str | None, source: str
 ) -> Iterator[ValueComparedWithNormal]:
     for metric, value in normal.items():

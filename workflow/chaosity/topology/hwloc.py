@@ -19,7 +19,7 @@ from typing import Any
 
 from lxml import etree
 
-from chaosity.cpusets import HIGHEST_INDEX, CpuSet, is_index, parse_mask
+from chaosity.cpusets import HIGHEST_UNIT_OR_NODE_INDEX, CpuSet, is_index, parse_mask
 from chaosity.errors import UserError
 from chaosity.runner.describe_host import (
     LSTOPO_PROGRAMS,
@@ -211,7 +211,9 @@ def parse_xml(text: bytes, where: str) -> etree._Element:
         if item.get("type") in ("PU", "NUMANode") and not is_index(index):
             # For a set with a large index, hwloc would need minutes and gigabytes.
             wrong = f"the topology cannot be read: a {item.get('type')} has the os_index {index!r}"
-            raise UserError(wrong, where, f"indexes are 0 to {HIGHEST_INDEX}; {remedy}")
+            raise UserError(
+                wrong, where, f"indexes are 0 to {HIGHEST_UNIT_OR_NODE_INDEX}; {remedy}"
+            )
     return root
 
 
