@@ -1,1 +1,1 @@
-"""Find anomalies of a machine: what is wrong, how certain it is, which component is suspected."""
+"""Find anomalies of a machine: what is wrong, how certain, and which component is suspected."""

@@ -1,4 +1,4 @@
-"""Results of the analysis: an anomaly, and the findings and suspicions of a matrix or a host."""
+"""Classes for results: an anomaly, and the findings and suspicions of a matrix or a host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from chaosity.units import format_quantity
 
 
 class AnomalyKind(StrEnum):
-    """The kinds of anomalies, as in findings.json."""
+    """The kinds of anomalies, with their names in findings.json."""
 
     SLOW_COMPONENT = "slow_component"
     SLOW_PATH = "slow_path"
@@ -46,10 +46,10 @@ class AnomalyKind(StrEnum):
 
 
 CellNames = tuple[int | str, int | str]  # initiator and target
-SliceKey = Mapping[str, str | None]  # column of the tidy table -> its value
+SliceKey = Mapping[str, str | None]  # column of the tidy table -> value that all rows share
 
 
-# Attribute -> its name in JSON, where the two names differ.
+# Attribute -> its name in JSON, if both names differ.
 _JSON_NAME_OF_ATTRIBUTE = {"compared_with": "siblings", "groups": "classes"}
 _PYDANTIC_SETTINGS = ConfigDict(
     alias_generator=lambda name: _JSON_NAME_OF_ATTRIBUTE.get(name, name), populate_by_name=True
@@ -57,7 +57,7 @@ _PYDANTIC_SETTINGS = ConfigDict(
 
 
 def _json_number_with_digits(most: int) -> PlainSerializer:
-    """Return a serializer to JSON: numbers get `most` digits; inf and NaN become null."""
+    """Return a serializer of numbers to JSON: `most` digits; infinity and NaN become null."""
 
     def _rounded(value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
@@ -84,50 +84,49 @@ class _JsonResult:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the result from the JSON values that `to_json` returned."""
+        """Return the object from the JSON values that its `to_json` returned."""
         return TypeAdapter(cls).validate_python(values)
 
 
 @dataclass(frozen=True, kw_only=True, config=_PYDANTIC_SETTINGS)
 class Anomaly(_JsonResult):
-    """A loss that is statistically clear and large enough to matter, with the evidence."""
+    """A loss that is statistically clear and large enough to matter, and its evidence."""
 
     kind: str  # an `AnomalyKind`
-    # initiator, target: where the loss was seen, as a node number or a place name. None if several
-    # initiators or several targets are involved.
+    # initiator, target: the place of the loss, as node numbers or names of places. None if several
+    # initiators or several targets have the loss.
     initiator: int | str | None
     target: int | str | None
-    # Names of the suspected components, as in the component files (node3, package0). A path has the
+    # Names of the suspected components in the component files (node3, package0). A path has the
     # form `node1->node3`.
     components: tuple[str, ...]
     metric: str  # name of the metric of `observed` and `expected`
     observed: _SevenDigits  # the measured median, in the metric's unit
     expected: _SevenDigits  # the value that follows from comparable cells, in the metric's unit
     loss_percent: _FourDigits  # how much worse `observed` is, in per cent of `expected`
-    # loss_percent_low, loss_percent_high: ends of the 95 % interval of the loss; None if the
-    # interval is unknown.
+    # loss_percent_low, loss_percent_high: ends of the 95 % interval of the loss; None if unknown.
     loss_percent_low: _FourDigitsOrNone
     loss_percent_high: _FourDigitsOrNone
-    # Probability, 0 to 1, that the loss is not noise, adjusted for the number of comparisons. For a
-    # host, all comparisons of all its tests count.
+    # Probability, 0 to 1, that the loss is not noise, adjusted for the number of comparisons: all
+    # comparisons of the matrix, or of all tests of the host.
     confidence: Annotated[float, _json_number_with_digits(6)]
     p_value: Annotated[float, _json_number_with_digits(3)] = (
         1.0  # probability that noise alone shows such a loss in any comparison of the same test
     )
-    n: int  # replicates of each cell behind `observed`; the smallest number if the cells differ
-    compared_with: str  # description of the comparable cells
+    n: int  # replicates of each slow cell; the smallest number if cells differ
+    compared_with: str  # text that describes the comparable cells
     sentence: str  # what is wrong, in one sentence
-    advice: str  # what the reader should check on the machine
-    cells: tuple[CellNames, ...] = ()  # (initiator, target) of each explained cell
-    # Column -> value of the slice of the tidy table (experiment, kernel, ...) with the cells. Empty
-    # for a matrix that was analysed alone.
+    advice: str  # text on what to examine on the machine
+    cells: tuple[CellNames, ...] = ()  # (initiator, target) of each cell with the loss
+    # The slice of the tidy table that has the cells: column (experiment, kernel, ...) -> value.
+    # Empty for a matrix that was analysed without a tidy table.
     where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()  # sentences with further evidence for the same fault
     doubt: str = ""  # why the anomaly is only a suspicion, as a sentence; empty for a finding
 
     @property
     def loss_as_share_of_better_value(self) -> float:
-        """Loss as a share of the better value, so that times and rates can be sorted together."""
+        """The loss as a share of the better value, so that times and rates are comparable."""
         share = self.loss_percent / 100.0
         return share / (1.0 + share) if less_is_better(self.metric) else share
 
@@ -139,10 +138,10 @@ class Anomaly(_JsonResult):
 
     @property
     def suspected_words(self) -> str:
-        """Heading with the suspected part, such as "Slow component: node 3".
+        """A heading that names the suspected component, such as "Slow component: node 3".
 
-        For a path, the text says who accesses what, because data flows in one direction in reads
-        and in the other direction in writes.
+        For a path, the heading says who accesses what, because the data of reads and of writes flow
+        in opposite directions.
         """
         first, places = self.components[0] if self.components else "", [*self.components]
         source, is_path, sink = first.partition("->")
@@ -171,17 +170,17 @@ class Anomaly(_JsonResult):
 
     @property
     def evidence_sentence(self) -> str:
-        """Sentence with the loss, its interval, the confidence and the comparable cells."""
+        """A sentence with the loss, its interval, the confidence and the comparable cells."""
         return text_of_macro("anomalies", "evidence", anomaly=self)
 
     def rows_of_cells(self, measurements: Measurements) -> pd.DataFrame:
-        """Return the rows of a host's table for the cells of this anomaly."""
+        """Return those rows of a host's table that belong to cells of this anomaly."""
         known = {
             name: self.where[name] for name in SLICE_COLUMNS if self.where.get(name) is not None
         }
         rows = measurements.where(**known).rows
         cells = {(str(initiator), str(target)) for initiator, target in self.cells}
-        # A node matrix names its cells by node numbers. All other cells have place names.
+        # A cell of a node matrix is named by node numbers, any other cell by names of places.
         places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
         own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
         return rows[np.array(own, dtype=bool)]
@@ -192,7 +191,7 @@ def _node_name(place: int | str) -> str:
 
 
 def _drives_of_node(name: str) -> str:
-    """Return, for the name of a node, the name of its drives; any other name is unchanged."""
+    """Return the name of a node's drives for the name of a node, and other names unchanged."""
     place = parse_place_name(name)
     if place is None or place.kind != "node":
         return name
@@ -202,7 +201,7 @@ def _drives_of_node(name: str) -> str:
 def shared_initiator_and_target(
     cells: Iterable[CellNames],
 ) -> tuple[int | str | None, int | str | None]:
-    """Return the initiator and the target that all cells share; None where the cells differ."""
+    """Return the initiator and the target that all cells share; None for one that differs."""
     ends: tuple[set[int | str], ...] = tuple(map(set, zip(*cells, strict=True)))
     initiator, target = (names.pop() if len(names) == 1 else None for names in ends)
     return initiator, target
@@ -210,23 +209,23 @@ def shared_initiator_and_target(
 
 @dataclass(frozen=True, config=_PYDANTIC_SETTINGS)
 class ComparableCells(_JsonResult):
-    """Cells that should be equal on a healthy machine, because of the machine's structure."""
+    """Cells that should be equal on a healthy machine because of its structure."""
 
-    name: str  # name of the group, such as local, same package, far
+    name: str  # name of the group, such as "local" or "same package"
     cells: tuple[tuple[int, int], ...]  # (initiator, target) of each cell
     typical: _SevenDigits  # median of the cells' values, in the metric's unit
 
     @computed_field  # type: ignore[prop-decorator] # as pydantic's manual says
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """The number of cells in the group."""
         return len(self.cells)
 
 
 def no_problems_text(
     checked: Sequence[str], untested: Sequence[str], detectable_loss_percent: float | None
 ) -> str:
-    """Return the sentences for a host without findings: what was tested and what was not.
+    """Return sentences for a host without findings: what was tested and what was not.
 
     `detectable_loss_percent` is the smallest loss that every test detects; None if unknown.
     """
@@ -238,18 +237,18 @@ def no_problems_text(
 class Findings(_JsonResult):
     """All findings of a matrix or of a host."""
 
-    metric: str | None  # name of the matrix's metric; None for a host, which has several metrics
+    metric: str | None  # metric of the matrix; None for a host, which has several metrics
     verdict: str  # the result in one sentence
-    structure: str  # description of which cells should be equal
-    # Nodes of each package, given or learned; None if no packages explain the values.
+    structure: str  # text that says which cells should be equal
+    # Nodes of each package, which was given or learned; None if no packages explain the values.
     packages: tuple[tuple[int, ...], ...] | None
     # The cell groups of a matrix, the best first; empty for a host.
     groups: tuple[ComparableCells, ...]
-    # Anomalies without a doubt. Those of a matrix are sorted by loss, those of a host by the
-    # product of loss and confidence, the largest first.
+    # Anomalies without doubt, the largest first. Anomalies of a matrix are sorted by loss, and
+    # anomalies of a host by loss times confidence.
     anomalies: tuple[Anomaly, ...]
-    # Smallest loss of a single cell that is detected with 95 % probability, in per cent; None if
-    # nothing could be compared.
+    # Smallest loss of a single cell that is detected with a probability of 95 %, in per cent; None
+    # if no cell could be compared.
     detectable_loss_percent: _ThreeDigitsOrNone
     noise_percent: (
         _ThreeDigitsOrNone  # standard deviation of one value in per cent; None for a host
@@ -262,12 +261,12 @@ class Findings(_JsonResult):
 
 
 def advice_text(name: str) -> str:
-    """Return the advice for a slow part of a node, a slow path or a kind of finding."""
+    """Return the advice for a slow component, a slow path or a kind of finding."""
     return str(texts_of_yaml_file("anomalies")["advice"][name])
 
 
 def loss_text(metric: str, percent: float) -> str:
-    """Return a loss with its direction: "12 % less" or "12 % longer"."""
+    """Return a loss as text with its direction: "12 % less" or "12 % longer"."""
     number = f"{percent:.0f}" if percent >= 9.5 else f"{percent:.1f}"
     return f"{number} % longer" if less_is_better(metric) else f"{number} % less"
 
@@ -280,7 +279,7 @@ def verb_before_value(metric: str) -> str:
 def values_and_loss_text(
     metric: str, observed: float, expected: float, percent: float, between: str = ""
 ) -> str:
-    """Return "30 GB/s instead of 50 GB/s, 40 % less"; the text `between` follows the values."""
+    """Return "30 GB/s instead of 50 GB/s, 40 % less"; `between` is inserted after the values."""
     values = f"{format_quantity(metric, observed)} instead of {format_quantity(metric, expected)}"
     return f"{values}{between}, {loss_text(metric, percent)}"
 
@@ -291,28 +290,28 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
     return [*items[:most], f"{more} more"] if more > 0 else list(items)
 
 
-# Kinds of anomalies whose expected value is that of one better cell. All other kinds expect the
-# value of a group of cells.
+# Kinds of anomalies whose expected value is the value of one better cell. For all other kinds, the
+# expected value is that of a group of cells.
 _KINDS_COMPARED_WITH_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 _KINDS_COMPARED_WITH_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-# If fewer than this share of the replicates are disturbed or imprecise, the good replicates decide
-# the median.
+# A cell is doubtful if at least this share of its replicates are disturbed or imprecise. If fewer
+# are, the good replicates decide the median.
 _LEAST_SHARE_OF_DISTURBED_REPLICATES = 0.5
-# Other programs and slow clocks cost a single run at most half of its speed. So a loss of at least
-# this share counts as a fault, even in a single run.
+# A loss of at least this share counts as a fault even in a single run, since other programs and
+# slow clocks cost a run at most half of its speed.
 _LOSS_ABOVE_ANY_DISTURBANCE = 0.6
-# Half width of an interval, as a share of the median, from which on the interval includes zero.
+# An interval includes zero if half its width, as a share of the median, is at least this number.
 _HALF_WIDTH_OF_USELESS_INTERVAL = 1.0
 
 
 def adjust_confidence_and_add_doubt(
     anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
 ) -> Anomaly:
-    """Return the anomaly with its confidence over all tests of the host, and with any doubt.
+    """Return the anomaly with a confidence that is adjusted for all tests of the host, and doubts.
 
-    An anomaly is doubtful if its loss is not clear over all tests of the host together
+    An anomaly is doubtful if its loss is not clear after a correction for all tests of the host
     (Bonferroni), or if its measurements are not reliable. `measurements` has the host's valid rows.
-    `unusable` says whether the host's results are useless.
+    `unusable` says whether the results of the host are useless.
     """
     p, low, doubt = min(1.0, anomaly.p_value * tests_count), anomaly.loss_percent_low, ""
     if unusable:
@@ -331,7 +330,7 @@ def adjust_confidence_and_add_doubt(
 
 
 def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
-    """Return the anomaly as a suspicion with this doubt, or unchanged if `doubt` is empty."""
+    """Return the anomaly as a suspicion with the given doubt; unchanged if `doubt` is empty."""
     if not doubt:
         return anomaly
     advice = f"Measure it again before anything else. {anomaly.advice}"
@@ -339,7 +338,7 @@ def with_doubt(anomaly: Anomaly, doubt: str) -> Anomaly:
 
 
 def doubt_of_single_run(anomaly: Anomaly) -> str:
-    """Return why an anomaly is doubtful if a single run of one cell shows it; otherwise empty."""
+    """Return why an anomaly is doubtful if only a single run of one cell shows it, else ""."""
     one_value = anomaly.kind in _KINDS_COMPARED_WITH_ONE_CELL or (
         anomaly.kind in _KINDS_COMPARED_WITH_GROUP and len(anomaly.cells) == 1
     )
@@ -350,8 +349,8 @@ def doubt_of_single_run(anomaly: Anomaly) -> str:
 def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
     """Return the share of the anomaly's cells with remarks in at least half of their replicates.
 
-    Such replicates may decide the median. A cell can have several points, for example one load
-    alone and one with all cores. The point with the most remarks counts.
+    Replicates with remarks may decide the median. A cell can have several points, for example one
+    load alone and one with all cores. Of several points, the one with the most remarks counts.
     """
     rows = anomaly.rows_of_cells(measurements)
     remarked = rows["remarks"].notna()
@@ -361,9 +360,10 @@ def _share_with_remarks(anomaly: Anomaly, measurements: Measurements) -> float:
 
 
 def without_disturbed_replicates(measurements: Measurements) -> Measurements:
-    """Return the valid rows without replicates that other programs or a slow clock disturbed.
+    """Return the valid rows without disturbed replicates.
 
-    If all replicates of a load were disturbed, they are kept.
+    Other programs or a slow clock disturbed a replicate. If all replicates of a load were
+    disturbed, they are kept.
     """
     rows, disturbed = measurements.rows, disturbed_mask(measurements.rows)
     loads = [rows[name] for name in (*POINT_COLUMNS, "load", "metric")]
@@ -371,11 +371,12 @@ def without_disturbed_replicates(measurements: Measurements) -> Measurements:
 
 
 def reason_for_unusable_results(measurements: Measurements) -> str:
-    """Return why results are useless and what to do, as sentences; empty if they are usable.
+    """Return sentences on why results are useless and what to do; "" if results are usable.
 
-    Results are useless if at least half of the replicates were disturbed, or if at least half of
-    the cells have an interval whose half width is the median or more. The intervals leave out
-    disturbed replicates if the cell has others. `measurements` has valid rows of rates and times.
+    Results are useless if at least half of the replicates were disturbed, or if for at least half
+    of the cells half the width of the interval is as large as the median. Disturbed replicates do
+    not count for an interval if the cell has others. `measurements` has valid rows of rates and
+    times.
     """
     if not len(measurements):
         return ""

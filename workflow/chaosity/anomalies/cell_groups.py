@@ -1,8 +1,8 @@
 """Find anomalies in groups of cells that should be equal, and estimate how much cells scatter.
 
-The groups of a node matrix are learned from the matrix itself (`matrix_structure`). The groups of
-drives, cores and L3 domains follow from the topology. Cells of a group have, for example, the same
-relation and distance, the same number of threads, or drives of the same model.
+The groups of cells in a node matrix are learned from the matrix itself (`matrix_structure`). The
+groups for drives, cores and L3 domains follow from the topology. Cells of one group have, for
+example, the same relation and distance, the same number of threads, or drives of the same model.
 """
 
 from __future__ import annotations
@@ -44,27 +44,30 @@ from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import texts_of_yaml_file
 
-# In a group of at most this many initiators or targets, either one can be the faulty one.
+# In a group of at most this many initiators or targets, any of them can be the faulty one.
 _MOST_MEMBERS_OF_AMBIGUOUS_GROUP = 2
-# Fewest departing cells of a suspected component. A single departing cell is reported as a cell.
+# Fewest departing cells of a suspected component. A single departing cell is reported without a
+# suspected component.
 _FEWEST_DEPARTING_CELLS_OF_SUSPECT = 2
 SINGLE_CELL = "cell"  # a single cell as a suspect
-# Share of a suspect's cells that must depart. Noise may hide the loss of the other cells.
+# At least this share of a suspect's cells must depart from their groups. Noise may hide the loss of
+# the other cells.
 _LEAST_SHARE_OF_DEPARTING_CELLS = 0.75
-# Variance of the median of more than two values, divided by the variance of the mean.
+# Variance of the median of many values divided by the variance of their mean; used for more than
+# two values.
 _VARIANCE_OF_MEDIAN_TO_MEAN = np.pi / 2.0
-# Probability with which the smallest detectable loss is found.
+# Probability that a test finds the smallest detectable loss.
 _DETECTION_PROBABILITY = 0.95
-# Number of the group of each cell, -1 where nothing was measured.
+# Number of the group of each cell; -1 for a cell that was not measured.
 Labels = NDArray[np.int_]
 
 
 def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) -> Scores:
-    """Return the typical score of each group on a healthy machine.
+    """Return the score that the cells of each group typically have on a healthy machine.
 
-    The typical score is the median of the group. For an even number of cells it is the better of
-    the two middle scores. Faults make values worse, so the better score shows what the machine can
-    do.
+    The typical score is the median of the group. Of an even number of cells, the better one of the
+    two middle scores counts: faults make values worse, so the better score shows what the machine
+    can do.
     """
     expected = np.full(labels.max() + 1, np.nan)
     for label in range(len(expected)):
@@ -76,7 +79,7 @@ def best_middle_score_of_each_group(cells: ScoredCells[Name], labels: Labels) ->
 
 @dataclass(frozen=True)
 class ComparedCells(Generic[Name]):
-    """Cells and their expected scores; `GroupedCells` explains the attributes."""
+    """Cells with their expected scores; `GroupedCells` explains the attributes."""
 
     cells: ScoredCells[Name]
     expected: Scores
@@ -85,9 +88,9 @@ class ComparedCells(Generic[Name]):
 
     @property
     def departing_mask(self) -> Mask:
-        """Mask of the cells that lose more than half of the smallest reported loss.
+        """The mask of the cells that lose more than half of the smallest loss that is reported.
 
-        The limit is only half of that loss, since noise may hide the other half.
+        The limit is only half of the smallest reported loss, since noise may hide the other half.
         """
         departing: Mask = -self.departures > self.scatter.smallest_reported_loss / 2.0
         return departing
@@ -95,11 +98,12 @@ class ComparedCells(Generic[Name]):
     def departure_of_suspect(
         self, suspect: SuspectedComponent, remaining: Mask, comparisons: int, least_cells: int
     ) -> Departure | None:
-        """Return the departure of the suspect's remaining cells if it is clear for most of them.
+        """Return the departure of a suspect's remaining cells if it is clear for most of them.
 
-        A slow component limits its cells only to the bandwidth that the component carries. So if
-        some of the suspect's cells do not depart, only those cells count whose expected bandwidth
-        is higher. `remaining` is the mask of the cells that no other departure explains.
+        A slow component limits a cell only if the expected bandwidth of the cell is higher than the
+        bandwidth that the component carries. So if some cells of the suspect do not depart, only
+        cells with a higher expected bandwidth count. `remaining` is the mask of the cells that no
+        other departure explains.
         """
         part = suspect.cells & self.cells.measured_mask & ~np.isnan(self.departures)
         departing = part & remaining & self.departing_mask
@@ -125,14 +129,14 @@ class GroupedCells(Generic[Name]):
 
     Attributes:
         cells: the cells.
-        labels: number of each cell's group; -1 for a cell without a group.
+        labels: for each cell, the number of its group; -1 for a cell without a group.
         expected: expected score of each cell.
         departures: score of each cell minus its expected score.
-        scatter: how much the departures differ without faults.
-        where: the slice of the tidy table that has the cells; empty for a matrix.
-        structural: part of each cell's departure from its group that the machine's structure
-        explains.
-        limits: highest score of each cell that other measurements allow; NaN without a limit.
+        scatter: how much departures scatter on a machine without faults.
+        where: the slice of the tidy table that has the cells; empty for a matrix without a tidy
+            table.
+        structural: the part of each cell's departure that the structure of the machine explains.
+        limits: for each cell, the highest score that other measurements allow; NaN without a limit.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class GroupedCells(Generic[Name]):
         where: SliceKey | None = None,
         structural: Scores | None = None,
     ) -> None:
-        """Compare the cells with the expected scores of their groups."""
+        """Compare each cell with the expected score of its group."""
         self.cells: ScoredCells[Name] = cells
         self.labels, self.where = labels, where or {}
         self.structural = np.zeros(labels.shape) if structural is None else structural
@@ -150,13 +154,14 @@ class GroupedCells(Generic[Name]):
         self.compare_with_cells_without_fault(cells.measured_mask)
 
     def compare_with_cells_without_fault(self, unexplained: Mask) -> None:
-        """Compare all cells with the medians of their groups' cells without a known fault.
+        """Compare all cells with the median of those cells of their group that have no known fault.
 
-        `unexplained` is the mask of these cells: those that no departure explains so far.
+        `unexplained` is the mask of the cells without a known fault, which no departure explains so
+        far.
         """
         found = self._compare_with_reference_cells(unexplained)
-        # A group in which all cells have a known fault is compared with the median of all its
-        # cells.
+        # If all cells of a group have a known fault, they are compared with the median of the
+        # group.
         itself = self.expected_scores(self.labels >= 0)
         self.expected: Scores = np.where(np.isnan(found.expected), itself, found.expected)
         self.departures: Scores = self.cells.log_score - self.expected
@@ -164,11 +169,11 @@ class GroupedCells(Generic[Name]):
 
     @property
     def comparison(self) -> ComparedCells[Name]:
-        """All cells, compared with their expected scores."""
+        """The comparison of all cells with their expected scores."""
         return ComparedCells(self.cells, self.expected, self.departures, self.scatter)
 
     def _compare_with_reference_cells(self, references: Mask) -> ComparedCells[Name]:
-        """Return all cells, compared with their groups' reference cells; NaN without any."""
+        """Return all cells compared with the reference cells of their groups; NaN without any."""
         expected = self.expected_scores(references)
         departures = self.cells.log_score - expected
         labels = np.where(references, self.labels, -1)
@@ -176,15 +181,16 @@ class GroupedCells(Generic[Name]):
         return ComparedCells(self.cells, expected, departures, scatter)
 
     def expected_scores(self, references: Mask) -> Scores:
-        """Return the expected score of each cell: the median of its group, or its limit if lower.
+        """Return the expected score of each cell: the median of its group, or a lower limit.
 
-        `references` is the mask of the cells that count for the median. Without any, the median is
-        NaN.
+        `references` is the mask of the cells that count for the medians. The median of a group
+        without reference cells is NaN.
         """
         known = references & (self.labels >= 0)
         alike = pd.Series((self.cells.log_score - self.structural)[known])
         medians = alike.groupby(self.labels[known]).median()
-        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)  # -1: the last
+        # The label -1 takes the last item, which is NaN.
+        of_groups = np.full(int(self.labels.max(initial=-1)) + 2, np.nan)
         of_groups[medians.index] = medians
         expected: Scores = of_groups[self.labels] + self.structural
         return np.where(self.limits < expected, self.limits, expected)
@@ -192,7 +198,7 @@ class GroupedCells(Generic[Name]):
     def loss_against_cell(
         self, worse: Position, better: Position, error: float, comparisons: int
     ) -> Departure | None:
-        """Return the loss of one cell against another that should not be better; None if unclear.
+        """Return the loss of a cell against one that should not be better; None if not clear.
 
         `error` is the standard deviation of the difference of the two scores.
         """
@@ -200,11 +206,11 @@ class GroupedCells(Generic[Name]):
         return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
-        """Return the smallest loss of a cell that is detected with 95 % probability, in per cent.
+        """Return in per cent the smallest loss of a cell that a test detects in 95 % of cases.
 
         Losses below `scatter.smallest_reported_loss` are not reported, so the result is above this
-        limit. `tests_count` is the number of tests of one machine. Each test is one more chance of
-        a false alarm.
+        limit. `tests_count` is the number of all tests of the machine, since each further test is a
+        further chance of a false alarm.
         """
         measured, scatter = self.cells.measured_mask, self.scatter
         error = float(np.nanmedian(scatter.error[measured]))
@@ -221,20 +227,18 @@ class GroupedCells(Generic[Name]):
     def find_departing_suspects_and_cells(
         self, suspects: Sequence[SuspectedComponent], excluded: Mask, tests_count: int = 1
     ) -> list[Departure]:
-        """Return the departing suspects and single cells; those that explain most loss come first.
+        """Return departures of suspects and of single cells, those that explain most loss first.
 
-        Cells that a departure explains are not tested again, and other cells are not compared with
-        them.
+        A cell that a departure explains is not tested again, and no other cell is compared with it.
 
         Args:
-            suspects: components that may be slow. If two of them explain about as much loss, the
-                first is chosen.
+            suspects: components that may be slow. Of two components that explain about as much
+                loss, the first is chosen.
             excluded: mask of the cells that are not reported.
-            tests_count: number of tests of one machine. Each is one more chance of a false alarm.
+            tests_count: number of all tests of the machine.
         """
         remaining = self.cells.measured_mask & ~excluded & (self.labels >= 0)
-        # Each suspect and each cell is a hypothesis. Suspects with the same cells are one
-        # hypothesis.
+        # Each suspect and each cell is a hypothesis; several suspects with the same cells are one.
         masks = [suspect.cells & remaining for suspect in suspects]
         of_several = {
             mask.tobytes() for mask in masks if mask.sum() >= _FEWEST_DEPARTING_CELLS_OF_SUSPECT
@@ -256,17 +260,17 @@ class GroupedCells(Generic[Name]):
     def mask_of_explained_cells(
         self, departure: Departure, comparison: ComparedCells[Name]
     ) -> Mask:
-        """Return the mask of the cells that a departure explains: its own and some of its suspect.
+        """Return the mask of the cells that a departure explains, with other cells of its suspect.
 
         Other cells of the suspect count as explained if they depart in `comparison`, which compares
-        the suspect's cells with cells outside of the suspect.
+        cells of the suspect with cells outside of the suspect.
         """
         assert departure.suspect is not None
         own = mask_of_cells(departure.cells, self.departures.shape)
         return own | (departure.suspect.cells & comparison.departing_mask)
 
     def mask_of_references(self, suspect: SuspectedComponent, remaining: Mask) -> Mask:
-        """Return the mask of the remaining cells that a suspect's cells are compared with."""
+        """Return the mask of the remaining cells with which a suspect's cells are compared."""
         return remaining & ~suspect.cells
 
     def _best_suspect(
@@ -276,10 +280,10 @@ class GroupedCells(Generic[Name]):
         comparisons: int,
         least_cells: int,
     ) -> tuple[Departure, Mask] | None:
-        """Return the departure that explains most loss, and the mask of the cells that it explains.
+        """Return the departure that explains most loss, and the mask of the cells it explains.
 
-        The cells of a suspect are compared with cells outside of the suspect. The suspect's own
-        cells show neither how fast the machine is without the fault nor how much healthy cells
+        Cells of a suspect are compared with cells outside of the suspect, since cells of the
+        suspect show neither how fast the machine is without the fault nor how much healthy cells
         scatter.
         """
         best, most = None, 0.0
@@ -293,18 +297,18 @@ class GroupedCells(Generic[Name]):
             if departure is None:
                 continue
             explained = self.mask_of_explained_cells(departure, outside)
-            # Cells without a loss count as 0, so a larger suspect does not explain more by having
-            # such cells.
+            # Cells without a loss count as 0, so that a suspect with more cells without loss
+            # explains no more loss.
             losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
             if np.nansum(losses) > most * 1.05:
                 best, most = (departure, explained), float(np.nansum(losses))
         return best
 
     def _is_worth_testing(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
-        """Return whether a suspect with the remaining cells `own` is worth a test.
+        """Return whether a suspect, whose remaining cells are `own`, is worth a test.
 
-        A suspect is worth a test if enough of its cells depart. It is also worth a test if it has
-        most cells of a group, because then it decides the group's median.
+        A suspect is worth a test if enough of its cells depart. A suspect is also worth a test if
+        it has most cells of a group, because then its cells decide the median of the group.
         """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
@@ -331,11 +335,11 @@ class GroupedCells(Generic[Name]):
 
         `text_key` is a key below `found` in ``templates/texts/anomalies.yaml``, which has the kind,
         the begin of the sentence and the advice. `names` are inserted into the begin of the
-        sentence. The sentence ends with `than`. `reference` is the position of the reference cell.
-        `cells` are the positions of the explained cells, by default those of the departure.
-        `seen_at` is the initiator and target that the anomaly names: by default those of the first
-        explained cell if there is a reference, or else those that all explained cells share. The
-        other arguments are attributes of `Anomaly`.
+        sentence, and the sentence ends with `than`. `reference` is the position of the reference
+        cell. `cells` has the positions of the explained cells, by default the cells of the
+        departure. `seen_at` is the initiator and target that the anomaly names. The default of
+        `seen_at` is the first explained cell if there is a reference, or else the initiator and
+        target that all explained cells share. All other arguments are attributes of `Anomaly`.
         """
         positions: tuple[Position, ...] = departure.cells
         scores, metric = self.cells.log_score, self.cells.metric
@@ -383,15 +387,15 @@ class GroupedCells(Generic[Name]):
 
 
 class TidyTableSliceCells(GroupedCells[str]):
-    """Cells of one slice of the tidy table, grouped by the values of some columns.
+    """The cells of one slice of the tidy table, grouped by the values of some columns.
 
     Attributes:
         first_rows: (initiator, target) -> first row of the tidy table.
-        untested: mask of cells with so few comparable cells that any of them could be the slow one.
+        untested: mask of the cells that have too few comparable cells to show which cell is slow.
     """
 
     def __init__(self, rows: pd.DataFrame, where: SliceKey, columns: Sequence[str]) -> None:
-        """Group the valid rows of a slice; comparable cells have equal values in `columns`."""
+        """Group the valid rows of a slice; cells with equal values in `columns` are comparable."""
         firsts = rows.drop_duplicates(["initiator", "target"]).to_dict("records")
         self.first_rows = {(str(row["initiator"]), str(row["target"])): row for row in firsts}
         values = rows.set_index(["initiator", "target"])["value"]
@@ -416,13 +420,13 @@ class TidyTableSliceCells(GroupedCells[str]):
     def initiators_or_targets_as_suspects(
         self, part: str, axis: int
     ) -> Iterator[SuspectedComponent]:
-        """Yield each initiator (axis 0) or target (axis 1) as a suspect of the kind `part`."""
+        """Yield each initiator (`axis` 0) or target (`axis` 1) as a suspect of the kind `part`."""
         for number, name in enumerate((self.cells.rows, self.cells.columns)[axis]):
             of_axis = np.indices(self.labels.shape)[axis]
             yield SuspectedComponent(part, name, of_axis == number)
 
     @property
     def tested_mask(self) -> Mask:
-        """Mask of the measured cells that are tested."""
+        """The mask of the measured cells that are tested."""
         tested: Mask = ~self.untested & self.cells.measured_mask
         return tested

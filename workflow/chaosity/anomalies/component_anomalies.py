@@ -1,4 +1,4 @@
-"""Find slow drives, processing units, cores, L3 domains, and slow links between packages."""
+"""Find slow drives, processing units, cores and L3 domains, and slow links between packages."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from chaosity.units import format_count
 
 @dataclass
 class AnomalyTestResult:
-    """Result of the tests of one kind of component, of node matrices, or of latency over sizes."""
+    """The result of the tests of a kind of component, of node matrices, or of size sweeps."""
 
-    noun: str = ""  # kind of component that `tested` counts; empty for no count
-    tested: str = ""  # what was tested; empty if nothing could be compared
+    noun: str = ""  # kind of component that `tested` counts; empty without a count
+    tested: str = ""  # text on what was tested; empty if nothing was compared
     anomalies: list[Anomaly] = field(default_factory=list)  # the detected anomalies
-    # Names of the components that were compared with others of their kind.
+    # Names of the components that were compared with other components of their kind.
     compared: set[str] = field(default_factory=set)
-    # One function for each slice. It takes the number of tests of the host, and returns the
-    # smallest detectable loss of a single cell in per cent.
+    # A function for each slice of the tidy table. The function takes the number of tests of the
+    # host, and returns in per cent the smallest detectable loss of a single cell.
     detectable_losses: list[Callable[[int], float]] = field(default_factory=list)
-    tests_count: int = 0  # number of tests; each is adjusted for its own comparisons
+    tests_count: int = 0  # number of tests; each test is adjusted for its comparisons
 
     def add_tested_cells(self, cells: TidyTableSliceCells, axis: int) -> None:
-        """Add the names of the tested components of a slice, and its smallest detectable loss.
+        """Add the tested components of a slice, and the smallest detectable loss in the slice.
 
-        The components are the initiators (axis 0) or the targets (axis 1) of the slice.
+        The components are the initiators (`axis` 0) or the targets (`axis` 1) of the slice.
         """
         names = (cells.cells.rows, cells.cells.columns)[axis]
         tested = np.any(cells.tested_mask, axis=1 - axis).tolist()
@@ -65,7 +65,7 @@ class AnomalyTestResult:
             self.tested = format_count(len(self.compared), f"comparable {self.noun}")
 
     def typical_detectable_loss_percent(self, tests_count: int) -> float | None:
-        """Return the typical detectable loss in per cent, for this number of tests of the host."""
+        """Return the typical detectable loss in per cent if the host has `tests_count` tests."""
         losses = [least(tests_count) for least in self.detectable_losses]
         return float(np.median(losses)) if losses else None
 
@@ -75,10 +75,10 @@ def find_slow_initiators_and_memory(
 ) -> AnomalyTestResult:
     """Find slow processing units, cores and L3 domains, and memory that is slow for all initiators.
 
-    `rows` must be valid rows of loads that ran alone and accessed one memory node each, from slices
-    with several initiators per node. `core_kinds` has the core kind of each initiator if the host
-    has several kinds. Cores of different kinds are not compared. `units` has the first processing
-    unit of each node.
+    `rows` must have valid rows of loads that ran alone and accessed one memory node, from slices
+    with several initiators for each node. `core_kinds` has the core kind of each initiator if the
+    host has several kinds, since cores of different kinds are not compared. `units` has the first
+    processing unit of each node.
     """
     check = AnomalyTestResult("initiator")
     for where, part in rows.comparable_slices():
@@ -108,15 +108,16 @@ def _anomaly_of_slow_initiator_or_memory(
     source, target = cells.cells.initiator_and_target(departure.cells[0])
     on_one_target = int(cells.cells.measured_mask[departure.cells[0][0]].sum()) == 1
     nodes = str(cells.first_rows[source, target]["initiator_nodes"])
-    # If the initiator has cores of several nodes, also of the target's node, and finds the target
-    # slow, the cause is the memory of the target. These cores share nothing else.
+    # If an initiator has cores of several nodes, including the node of the target, and the target
+    # is slow for this initiator, then the cause is the memory of the target, since these cores
+    # share nothing else.
     from_all = not nodes.isdigit() and target in map(node_name, parse_cpu_list(nodes))
     if from_all or (departure.suspect is not None and departure.suspect.part == "target"):
         return cells.build_anomaly(departure, "memory", (target,), (target,))
     if departure.suspect is not None or on_one_target:
         unit = _unit_of_single_thread_name(source, units) or source
         return cells.build_anomaly(departure, "processing_units", (unit,), (unit,))
-    # The path between the nodes is suspected, whichever unit of its node the initiator is.
+    # The suspect is the path between both nodes, whichever unit of its node the initiator is.
     path = initiator_to_target_name(f"node{nodes}", target)
     return cells.build_anomaly(departure, "path_of_units", (source, target), (path,))
 
@@ -126,14 +127,14 @@ def find_slow_l3_domain_links(
 ) -> AnomalyTestResult:
     """Find slow links between L3 domains and the rest of the machine.
 
-    `rows` must be valid rows of L3 domains that read alone. A domain must read from all nodes of
-    its package at the same time, since a single node can be slower than the link. If a node has
-    only one domain, the initiator has the name of the node.
+    `rows` must have valid rows of L3 domains that read alone. A domain must read from all nodes of
+    its package at the same time, since the memory of one node can be slower than the link. If a
+    node has only one domain, the initiator has the name of the node.
     """
     names = {node_name(node): domain for domain, node in node_of_l3_domain.items()}
     check = AnomalyTestResult("L3 domain")
     for where, part in rows.comparable_slices():
-        # Domains of one package read the same memory, so slow memory slows all of them.
+        # L3 domains of one package read the same memory, so slow memory slows all of them alike.
         cells = TidyTableSliceCells(part.rows, where, ("target", "target_nodes", "threads"))
         check.add_tested_cells(cells, axis=0)
         suspects = list(cells.initiators_or_targets_as_suspects("initiator", 0))
@@ -147,15 +148,16 @@ def find_slow_l3_domain_links(
 
 
 def _unit_of_single_thread_name(initiator: str, units: Mapping[int, str]) -> str | None:
-    """Return the only processing unit of a name such as node3_threads1; None for several units."""
+    """Return the only unit that a name such as node3_threads1 means; None for several units."""
     count, nodes = thread_count_and_nodes_of_name(initiator)
     return units.get(nodes[0]) if count == 1 and nodes else None
 
 
 def thread_count_and_nodes_of_name(initiator: str) -> tuple[int, list[int]]:
-    """Return the threads and the nodes in a name such as node3_threads2; 0 for any other name.
+    """Return the number of threads and the nodes in a name such as node3_threads2.
 
-    The first of these threads runs on the first processing unit of the node.
+    The first thread runs on the first processing unit of the node. For any other name, the number
+    of threads is 0.
     """
     name = parse_place_name(initiator)
     if name is None:
@@ -166,10 +168,10 @@ def thread_count_and_nodes_of_name(initiator: str) -> tuple[int, list[int]]:
 def find_slow_drives_and_drive_paths(
     rows: Measurements, models: Mapping[str, str]
 ) -> AnomalyTestResult:
-    """Find slow drives, slow paths to drives, and drives that another node reads faster.
+    """Find slow drives, slow paths to drives, and drives that a remote node reads faster.
 
-    `rows` must be valid rows of loads that ran alone on single drives, not on files in their place.
-    A drive that is not in `models` (drive -> model) is not compared.
+    `rows` must have valid rows of loads that ran alone on single drives, but not on files that
+    replace drives. A drive that is not in `models` (drive -> model) is not compared.
     """
     check = AnomalyTestResult("drive")
     for where, part in rows.comparable_slices():
@@ -227,7 +229,7 @@ def _anomaly_of_slow_drive(cells: TidyTableSliceCells, departure: Departure) -> 
 
 
 def _drives_faster_from_remote_node(slice_cells: TidyTableSliceCells) -> Iterator[Anomaly]:
-    """Yield an anomaly for each drive that another node reads clearly faster than its own node."""
+    """Yield an anomaly for each drive that a remote node reads clearly faster than its own node."""
     cells, scatter = slice_cells.cells, slice_cells.scatter
     comparisons = int(cells.measured_mask.sum())
     for column, drive in enumerate(cells.columns):
@@ -262,14 +264,13 @@ def _drives_faster_from_remote_node(slice_cells: TidyTableSliceCells) -> Iterato
             )
 
 
-# The factor for the direction of the data, and its two levels: into the cores, and out of them.
+# The factor for the direction of the data, and its two levels: into the cores and out of the cores.
 ACCESS, READS, WRITES = "access", "reads", "writes"
-# Columns that are equal in all cells of a link. `kernel` is left out, since several kernels use a
-# link.
+# Columns with equal values in all cells of a link. `kernel` is left out, since several kernels use
+# a link.
 _SLICE_WITHOUT_KERNEL = tuple(name for name in SLICE_COLUMNS if name != "kernel")
-_SourceAndTargetPackage = tuple[
-    int, int
-]  # the package that sends the data, the package that receives it
+# (package that sends the data, package that receives the data)
+_SourceAndTargetPackage = tuple[int, int]
 
 
 def package_read_and_write_bandwidths(
@@ -277,9 +278,9 @@ def package_read_and_write_bandwidths(
 ) -> Measurements:
     """Return the rates at which all cores of a package read and write all memory of a package.
 
-    The columns `access`, `source` (package of the initiator) and `package` (of the target) are
-    added. If the rows have only reads or only writes, the result is empty. `memory` must have only
-    rows of loads that ran alone.
+    The columns `access`, `source` (package of the initiator) and `package` (package of the target)
+    are added. If the rows have only reads or only writes, the result is empty. `memory` must have
+    only rows of loads that ran alone.
     """
     of_nodes = {nodes: number for number, nodes in enumerate(packages or ())}
     of_node = {node: number for nodes, number in of_nodes.items() for node in nodes}
@@ -295,7 +296,7 @@ def package_read_and_write_bandwidths(
 
 
 def package_of_nodes(nodes: Any, package_of_node: Mapping[int, int]) -> int:
-    """Return the package of the nodes in a text such as 0-3.
+    """Return the package of the nodes in a text such as "0-3".
 
     The result is -1 if the nodes are in several packages, if a node is in no package, or if the
     text has no nodes.
@@ -309,8 +310,8 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
 
     Args:
         loads: rows of `package_read_and_write_bandwidths`.
-        weakest_nodes: package -> bandwidth of its slowest node from the node's own memory, as a
-            share of the usual bandwidth of a node of this machine.
+        weakest_nodes: package -> local bandwidth of its slowest node, as a share of the usual local
+            bandwidth of a node of this machine.
     """
     check = AnomalyTestResult()
     for key, part in loads.groups_by_columns(_SLICE_WITHOUT_KERNEL):
@@ -329,25 +330,25 @@ def find_slow_links(loads: Measurements, weakest_nodes: Mapping[int, float]) -> 
 
 
 class PackageLinkCells(TidyTableSliceCells):
-    """Bandwidths of the links between packages; each row is a kernel and an initiator.
+    """The bandwidths of the links between packages; each row is a kernel and an initiator.
 
-    The cores of a package read and write the memory of another package, all nodes at the same time,
-    so they fill the link. A read by package 0 from package 1 and a write by package 1 to package 0
-    use the same direction of the link, so a slow direction shows in both. With two packages, a
-    direction is compared with the opposite direction; with more packages, a direction is compared
+    The cores of a package read and write the memory of all nodes of another package at the same
+    time, so they saturate the link. A read by package 0 from package 1 and a write by package 1 to
+    package 0 use the same direction of the link, so a slow direction slows both. With two packages,
+    a direction is compared with the opposite direction; with more packages, a direction is compared
     with comparable links. A node that lost a memory module slows the same loads as a slow link. So
-    each cell is limited to the bandwidth that the memory allows, and `host_anomalies` decides
-    whether the node or the link is slow.
+    the expected score of each cell is limited to what the memory allows, and `merged_anomalies`
+    decides whether the node or the link is slow.
 
     Attributes:
         packages: numbers of the packages.
-        directions: position of each cell between packages -> the direction in which its data flows.
+        directions: position of each cell between packages -> direction in which its data flow.
     """
 
     def __init__(
         self, rows: pd.DataFrame, where: SliceKey, weakest_nodes: Mapping[int, float]
     ) -> None:
-        """Compare each cell with its group, and limit it by what its packages can do."""
+        """Compare each cell with its group; the packages of a cell limit its expected score."""
         self.packages = sorted({*rows["source"], *rows["package"]})
         rows = rows.assign(kernel=rows["kernel"].fillna(""), reader=rows["initiator"])
         groups = [_link_group_of_each_row(own, where) for _, own in rows.groupby("kernel")]
@@ -371,12 +372,12 @@ class PackageLinkCells(TidyTableSliceCells):
     def _highest_scores_by_packages(self, weakest_nodes: Mapping[int, float]) -> Scores:
         """Return the highest score that both packages of a cell allow; NaN within a package.
 
-        The limit is the bandwidth of a package from its own memory, which both memory and cores can
-        limit. The pages of a load lie in turn on all nodes of the target, so the slowest node of
-        the target limits the whole load.
+        The limit of a package is its local bandwidth, which memory or cores can limit. The pages of
+        a load are interleaved over all nodes of the target, so the slowest node of the target
+        limits the load.
         """
         most = np.full(self.labels.shape, np.nan)
-        own: dict[str, dict[int, float]] = {}  # kernel -> package -> score on its own memory
+        own: dict[str, dict[int, float]] = {}  # kernel -> package -> score of its local memory
         for position in self.facts.keys() - self.directions.keys():
             row = self.facts[position]
             own.setdefault(row["kernel"], {})[row["source"]] = float(self.cells.log_score[position])
@@ -390,10 +391,10 @@ class PackageLinkCells(TidyTableSliceCells):
         return most
 
     def suspects(self) -> Iterator[SuspectedComponent]:
-        """Yield each direction of each link as a suspect.
+        """Yield each direction of each link as a suspect, and links as a whole.
 
-        With more than two packages, two further kinds of suspects are both directions of a link,
-        and all links of a package.
+        With more than two packages, both directions of a link, and all links of a package, are
+        suspects too.
         """
         suspected: list[
             tuple[str, int | _SourceAndTargetPackage, list[_SourceAndTargetPackage]]
@@ -409,8 +410,8 @@ class PackageLinkCells(TidyTableSliceCells):
             yield SuspectedComponent(part, name, mask_of_cells(own, self.labels.shape))
 
     def find_anomalies(self) -> Iterator[Anomaly]:
-        """Yield an anomaly for each slow link, and each path that is slow in a single kernel."""
-        opposite = len(self.packages) == 2  # then only the other direction is comparable
+        """Yield an anomaly for each slow link, and each path that is slow with one kernel."""
+        opposite = len(self.packages) == 2  # only the other direction is comparable
         for departure in self.find_departing_suspects_and_cells(
             list(self.suspects()), self.untested
         ):
@@ -435,9 +436,9 @@ class PackageLinkCells(TidyTableSliceCells):
 
 
 def _link_group_of_each_row(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
-    """Return the link group of each row; the groups are learned as in a node matrix."""
+    """Return for each row the group of its link; groups are learned as for a node matrix."""
     numbers = sorted({*rows["source"], *rows["package"]})
-    if len(numbers) == 2:  # with two packages there is nothing to learn
+    if len(numbers) == 2:  # two packages have only one group
         return (rows["source"] != rows["package"]).astype(int)
     values = rows.set_index(["source", "package"])["value"]
     cells = score_cells(str(where["metric"]), values, numbers, numbers, rows["replicate"])
@@ -451,9 +452,10 @@ def _link_group_of_each_row(rows: pd.DataFrame, where: SliceKey) -> pd.Series:
 def share_of_weakest_node_by_package(
     memory: Measurements, packages: PackageNodes | None
 ) -> dict[int, float]:
-    """Return package -> bandwidth of its slowest node from own memory, as a share of the usual one.
+    """Return package -> local bandwidth of its slowest node, as a share of the usual one.
 
-    `memory` must have only valid rows of loads that ran alone. `find_slow_links` uses the result.
+    `memory` must have only valid rows of loads that ran alone. `find_slow_links` explains the
+    result.
     """
     rows = memory.where(initiator_kind="node", relation="same_node").rows
     rows = rows[~rows["metric"].map(less_is_better).astype(bool)]

@@ -1,12 +1,12 @@
-"""Find drives that are slow only together, and sets that lose bandwidth when drives are added.
+"""Find drives that are slow only together, and sets that lose bandwidth if drives are added.
 
-A drive set reaches at most the sum of what its parts reach, and at most what comparable sets reach.
-Comparable sets have drives of the same models, on nodes of the same relations to the initiator. A
-set below both limits has a loss that no smaller set shows. The suspects are each set, read by all
-initiators or by those of one relation, and the way from one package to the drives of another
-package. Two cases are not reported. If nearly all sets that an initiator reads are slow, the drives
-are not at fault. If sets with the same departure involve all nodes of comparable sets, the
-departure is structural.
+A drive set has at most the sum of the bandwidths of its parts, and at most the bandwidth of
+comparable sets. Comparable sets have drives of the same models, on nodes of the same relations to
+the initiator. A set below both limits has a loss that no smaller set shows. The suspects are each
+set (read by all initiators, or by initiators of one relation) and the path from one package to the
+drives of another package. Two cases are not reported. If nearly all sets that an initiator reads
+are slow, the drives are not at fault. If sets with similar departures include all nodes of
+comparable sets, the departure is structural.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count
 
-# Two losses count as similar if the smaller is at least this share of the larger, since both have
-# noise.
+# Two losses count as similar if the smaller loss is at least this share of the larger loss, since
+# both have noise.
 _LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
 _MOST_NAMED_INITIATORS = 8  # largest number of initiators that a sentence names
 _ADVICE_IF_DRIVES_ARE_FAST_ALONE = (
     "None of these drives is slow alone, so replacing a drive does not help."
 )
-_FEWEST_DRIVES_OF_MODEL = 3  # fewest drives that show the speed of a model
-# The parts of a machine that this module can suspect.
+_FEWEST_DRIVES_OF_MODEL = 3  # fewest drives of a model that show its usual speed
+# The kinds of suspects in this module.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
 
 
@@ -61,15 +61,15 @@ def find_slow_drive_sets(
     slow_drives: Sequence[Anomaly],
     drives: Mapping[int, Sequence[str]],
 ) -> AnomalyTestResult:
-    """Find drives that are slow together, and sets that are slower than some of their drives alone.
+    """Find drives that are slow together, and sets that are slower than a part of their drives.
 
     Args:
-        rows: valid rows of loads that ran alone on drives and drive sets, but not on stand-in
-        files.
-        packages: nodes of each package; None when unknown.
+        rows: valid rows of loads that ran alone on drives and drive sets, but not on files that
+        replace drives.
+        packages: nodes of each package; None if unknown.
         models: drive -> model.
-        slow_drives: anomalies of single drives. They explain losses of the sets with these drives.
-        drives: node -> the drives that are known to be on it without a measurement.
+        slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
+        drives: node -> drives of the node that are known without a measurement.
     """
     check = AnomalyTestResult("drive set")
     sets = drives_by_node_of_sets(rows, drives)
@@ -78,7 +78,7 @@ def find_slow_drive_sets(
         for where, part in rows.comparable_slices()
         if not less_is_better(str(where["metric"]))
     ]
-    check.tests_count = 1 if slices else 0  # one test covers all slices
+    check.tests_count = 1 if slices else 0  # all slices are one test
     for cells in slices:
         check.add_tested_cells(cells, axis=1)
         check.anomalies += _sets_slower_than_subsets(cells)
@@ -102,15 +102,15 @@ def find_slow_drive_sets(
 
 
 class DriveSetCells(TidyTableSliceCells):
-    """Bandwidths of drive sets, compared with those of comparable sets and of their parts.
+    """The bandwidths of drive sets, compared with comparable sets and with parts of the sets.
 
     Attributes:
         models: drive -> model.
-        drives: drives of each column; empty if they are unknown.
-        nodes: nodes of the drives of each column; empty if the drives are unknown.
-        drives_of_node: node -> its drives.
-        parts: for each column, the columns of those sets that are parts of the column's set.
-        initiator_nodes: nodes of each row.
+        drives: for each column, the drives of its drive set; empty if unknown.
+        nodes: for each column, the nodes of its drives; empty if the drives are unknown.
+        drives_of_node: node -> drives of the node.
+        parts: for each column, the columns with parts of its drive set.
+        initiator_nodes: for each row, the nodes of its initiator.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class DriveSetCells(TidyTableSliceCells):
         sets: Mapping[str, DrivesByNode],
         models: Mapping[str, str],
     ) -> None:
-        """Compare the rows of a slice; `models` is drive -> model."""
+        """Compare the rows of a slice of the tidy table; `models` maps a drive to its model."""
         compositions = _composition_of_each_cell(rows, sets, models)
         places = zip(rows["initiator"], rows["target"], strict=True)
         rows = rows.assign(composition=[compositions[place] for place in places])
-        # Smaller sets come first, because the loss of a small set explains the loss of larger sets.
+        # Small sets come first, because the loss of a small set explains the loss of larger sets.
         super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
         columns = [sets.get(name, {}) for name in self.cells.columns]
         self.models = models
@@ -139,7 +139,7 @@ class DriveSetCells(TidyTableSliceCells):
         ]
         nodes_of = dict(zip(rows["initiator"], rows["initiator_nodes"], strict=True))
         self.initiator_nodes = [set(parse_cpu_list(nodes_of[name])) for name in self.cells.rows]
-        # Another test covers single drives.
+        # Single drives have no group here, since another test compares them.
         self.labels = np.where([len(drives) > 1 for drives in self.drives], self.labels, -1)
         several = [
             label
@@ -152,13 +152,13 @@ class DriveSetCells(TidyTableSliceCells):
             self.compare_with_cells_without_fault(self.tested_mask)
 
     def _sums_of_parts(self) -> Scores:
-        """Return the lowest sum of parts of each set, as a score; infinite without parts."""
+        """Return for each set the score of the lowest sum of its parts; infinite without parts."""
         values = np.exp(self.cells.log_score)
         column_of = {drives: column for column, drives in enumerate(self.drives) if drives}
         least = np.full(values.shape, np.inf)
         for whole, column in column_of.items():
-            # On a large machine only some sets are measured, but always all drives of each node
-            # together.
+            # On a large machine only some sets are measured, but for each node the set of all its
+            # drives is always measured.
             divisions = [{frozenset([drive]) for drive in whole}]
             divisions += [{whole & self.drives_of_node[node] for node in self.nodes[column]}]
             if len(self.nodes[column]) > 1:
@@ -172,11 +172,11 @@ class DriveSetCells(TidyTableSliceCells):
         return scores
 
     def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
-        """Yield each part that can be slow, smaller sets first.
+        """Yield each suspect that can be slow, smaller sets first.
 
-        The order is: each drive set, read by all initiators; all sets of equally many nodes that
-        one package reads from another package; each drive set, read by initiators of one relation;
-        each initiator.
+        The suspects are, in this order: each drive set, read by all initiators; all sets of equally
+        many nodes that one package reads from another package; each drive set, read by initiators
+        of one relation; each initiator.
         """
         columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
         for column in columns:
@@ -199,22 +199,22 @@ class DriveSetCells(TidyTableSliceCells):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
 
     def _make_suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
-        """Return the suspect that is one drive set, read by the initiators in `rows`."""
+        """Return the suspect for one drive set that the initiators in `rows` read."""
         cells = np.zeros(self.labels.shape, dtype=bool)
         cells[rows, column] = True
         return SuspectedComponent(part, self.cells.columns[column], cells & self.tested_mask)
 
     def has_all_drives_of_its_nodes(self, column: int) -> bool:
-        """Return whether a set has all drives of the nodes that it has drives of."""
+        """Return whether a set has all drives of each of its nodes."""
         every = sum(len(self.drives_of_node[node]) for node in self.nodes[column])
         return len(self.drives[column]) == every
 
     def mask_of_references(self, suspect: SuspectedComponent, remaining: Mask) -> Mask:
         """Return the mask of the remaining cells that a suspect's cells are compared with.
 
-        A slow path between packages also makes sets with some of the drives of its nodes slow. They
-        can be comparable with whole nodes that have fewer drives. So they are references only where
-        there are no others.
+        A slow path between packages also slows sets with only some of the drives of a node. A set
+        with some drives of one node can be comparable with all drives of a node that has fewer
+        drives. So sets with some drives are references only if there are no other references.
         """
         others = super().mask_of_references(suspect, remaining)
         if suspect.part != _PACKAGES:
@@ -229,15 +229,16 @@ class DriveSetCells(TidyTableSliceCells):
         """Return the mask of the cells that a departure explains.
 
         If drives are slow together, sets of some of these drives are slow too, and larger sets may
-        lose as much. If a path between packages is slow, larger sets are not added, because their
-        limit is the sum of their slow parts.
+        lose as much. For a slow path between packages, larger sets are not added, because the sum
+        of their slow parts limits them anyway.
         """
         explained = super().mask_of_explained_cells(departure, comparison)
         assert departure.suspect is not None
         if departure.suspect.part == _INITIATOR:
             return explained
         slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
-        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)  # slow for each row
+        # Slow drives are slow for all initiators.
+        rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)
         columns = [any(drives <= each for each in slow) for drives in self.drives]
         found = explained | np.logical_and.outer(rows, columns)
         if departure.suspect.part == _PACKAGES:
@@ -249,12 +250,12 @@ class DriveSetCells(TidyTableSliceCells):
     def mask_of_cells_explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
         """Return the mask of the cells that lose no more than a known slow drive of their set.
 
-        Several metrics can show the same slow drive. The largest of its losses counts.
+        If several metrics show the same slow drive, its largest loss counts.
         """
         most = np.full(self.labels.shape, -np.inf)
         for anomaly in slow_drives:
             columns = [not drives.isdisjoint(anomaly.components) for drives in self.drives]
-            # A slow path from one initiator to a drive does not slow the other initiators.
+            # A slow path from one initiator to a drive does not slow other initiators.
             sources = {initiator for initiator, _ in anomaly.cells}
             is_path = anomaly.kind == AnomalyKind.SLOW_PATH
             rows = [not is_path or name in sources for name in self.cells.rows]
@@ -265,7 +266,7 @@ class DriveSetCells(TidyTableSliceCells):
         return explained
 
     def are_fast_alone(self, positions: Sequence[Position], slow_drives: Sequence[Anomaly]) -> bool:
-        """Return whether each drive of these cells is known to be as fast as others of its model.
+        """Return whether every drive of some cells is known to be as fast as others of its model.
 
         The speed of a drive is its bandwidth for the initiator that reads it fastest.
         """
@@ -289,14 +290,14 @@ class DriveSetCells(TidyTableSliceCells):
 
     @property
     def losing_mask(self) -> Mask:
-        """Mask of the cells that lose enough to matter."""
+        """The mask of the cells whose loss is large enough to matter."""
         losing: Mask = self.departures < -self.scatter.smallest_reported_loss
         return losing
 
     def with_suspect(
         self, departure: Departure, suspects: Sequence[SuspectedComponent]
     ) -> Departure:
-        """Return the departure with its suspect; the suspect of a single cell is this cell."""
+        """Return the departure with a suspect; a single cell becomes its suspect."""
         if departure.suspect is not None:
             return departure
         [(row, column)] = departure.cells
@@ -305,7 +306,7 @@ class DriveSetCells(TidyTableSliceCells):
         return replace(departure, suspect=next(same, alone))
 
     def is_no_fault_of_drives(self, departure: Departure) -> bool:
-        """Return whether the cause may be a slow initiator or the design of the machine."""
+        """Return whether a slow initiator, or the design of the machine, may be the cause."""
         assert departure.suspect is not None
         return (
             departure.suspect.part == _INITIATOR
@@ -314,7 +315,7 @@ class DriveSetCells(TidyTableSliceCells):
         )
 
     def _may_be_slow_initiator(self, departure: Departure) -> bool:
-        """Return whether one initiator has all slow cells, and no other set should be faster."""
+        """Return whether one initiator has all slow cells and should read no other set faster."""
         rows, columns = map(list, zip(*departure.cells, strict=True))
         most = self.cells.log_score[rows, columns].max() + self.scatter.smallest_reported_loss / 2.0
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
@@ -337,10 +338,10 @@ class DriveSetCells(TidyTableSliceCells):
 def _composition_of_each_cell(
     rows: pd.DataFrame, sets: Mapping[str, DrivesByNode], models: Mapping[str, str]
 ) -> dict[tuple[str, str], str]:
-    """Return (initiator, drive set) -> a text that is equal for comparable sets.
+    """Return (initiator, drive set) -> a text, which is equal for comparable drive sets.
 
-    For each node of the set, the text has the relation to the initiator, the distance in the SLIT,
-    and the models of the drives. Drives of an unknown model are not comparable.
+    For each node of the set, the text has the relation to the initiator, the SLIT distance, and the
+    models of the drives. Sets with drives of unknown models have no comparable sets.
     """
     columns = ["initiator", "target", "target_nodes", "relation", "distance"]
     cells = list(rows[columns].drop_duplicates(["initiator", "target"]).itertuples(index=False))
@@ -366,7 +367,7 @@ def _composition_of_each_cell(
 def _anomaly_of_drives_slow_together(
     cells: DriveSetCells, departure: Departure, explained: Mask
 ) -> Anomaly:
-    """Return the anomaly of drives that are slow together; `explained` is the mask of its cells."""
+    """Return the anomaly of drives that are slow together; `explained` is its mask of cells."""
     assert departure.suspect is not None
     rows, columns = zip(*departure.cells, strict=True)
     part, name = departure.suspect.part, departure.suspect.name
@@ -382,7 +383,7 @@ def _anomaly_of_drives_slow_together(
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         found, components = "shared_drive_path", nodes
-        # If the drives were read only together, a single slow drive can be the reason.
+        # If the drives were only read together, a single slow drive can be the cause.
         read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == _DRIVES or not read_alone):
             drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
@@ -419,12 +420,12 @@ def _readers_text(initiators: Sequence[str]) -> str:
 
 
 def _sets_slower_than_subsets(cells: DriveSetCells) -> Iterator[Anomaly]:
-    """Yield, for each node, the worst drive set that has less bandwidth than a part of its drives.
+    """Yield for each node the worst drive set that has less bandwidth than a part of its drives.
 
-    Here, all sets with drives of several nodes together count as one node.
+    All sets with drives of several nodes together count as one further node.
     """
     scores, found = cells.cells.log_score, dict[frozenset[int], list[tuple[Departure, Position]]]()
-    # The best part of several is chosen, so noise alone can make a part better than the whole set.
+    # The best of several parts is chosen, so noise alone can make a part better than the set.
     comparisons = int(cells.cells.measured_mask.sum()) * len(cells.cells.columns)
     for column, parts in enumerate(cells.parts):
         gains = np.nan_to_num(scores[:, parts] - scores[:, [column]], nan=-np.inf)

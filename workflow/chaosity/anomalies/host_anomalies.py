@@ -1,4 +1,4 @@
-"""Find all anomalies of a host in its tidy table."""
+"""Find all anomalies of a host from its tidy table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from chaosity.text_templates import text_of_macro
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count
 
-# Kinds of places that the tests cover, in the words of the report.
+# Kinds of places that tests cover, in words for the report.
 _KINDS_OF_TESTED_PLACES = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
     "memory of the nodes",
     "links between packages",
@@ -64,26 +64,26 @@ _KINDS_OF_TESTED_PLACES = _MEMORY, _LINKS, _DRIVES, _SETS, _SWEEPS = (
 class HostComponentFacts:
     """Facts about a host that are not measurements."""
 
-    packages: PackageNodes | None = None  # nodes of each package; None when unknown
+    packages: PackageNodes | None = None  # nodes of each package; None if unknown
     # Node (with or without processing units) -> number of its package in `packages`.
     package_of_node: Mapping[int, int] = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)  # component of each drive -> its model
-    # Name of each processing unit -> its core kind; empty if there is only one kind.
+    # Name of a processing unit -> core kind of the unit; empty if there is only one kind.
     core_kinds: Mapping[str, str] = field(default_factory=dict)
-    # Node -> name of its first processing unit, which runs the loads with a single thread.
+    # Node -> name of its first processing unit, which runs loads with a single thread.
     first_units: Mapping[int, str] = field(default_factory=dict)
-    # Name of an L3 domain -> the node that contains the domain; only domains within one node.
+    # Name of an L3 domain -> its node; only for domains that lie within one node.
     node_of_l3_domain: Mapping[str, int] = field(default_factory=dict)
     # Component -> text with its model, serial number and node.
     descriptions: Mapping[str, str] = field(default_factory=dict)
-    # Node -> components of its drives.
+    # Node -> names of the components of its drives.
     drives: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def host_component_facts(
     topology: Topology | None, components: Mapping[str, Mapping[str, Any]] | None
 ) -> HostComponentFacts:
-    """Return the facts in the topology and in the components' documents (name -> document)."""
+    """Return the facts in the topology and in the documents of the components, by name."""
     topology = topology or Topology()
     models, descriptions = {}, {}
     drives: dict[int, list[str]] = {}
@@ -128,7 +128,7 @@ def host_component_facts(
 
 
 def why_results_are_unusable(measurements: Measurements) -> str:
-    """Return why the results of a host are useless and what to do; empty if they are not.
+    """Return why the results of a host are useless and what to do; "" if they are usable.
 
     The report and all commands that show results begin with this text. `measurements` is the tidy
     table of the host.
@@ -141,7 +141,7 @@ def _valid_rates_and_times(measurements: Measurements) -> Measurements:
 
 
 def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = None) -> Findings:
-    """Return the findings of one host in one configuration; anomalies of one place are merged.
+    """Return the findings of a host in one configuration; anomalies of one place are merged.
 
     Args:
         measurements: the tidy table of the host.
@@ -167,8 +167,8 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         kinds[_MEMORY].append(find_slow_l3_domain_links(spread, parts.node_of_l3_domain))
         if _LINKS in kinds:
             kinds[_LINKS].append(find_slow_links(between, weakest))
-        # Rows with buffers on a third node are left out. The relation of cores and drives does not
-        # say how far their data has to go.
+        # Rows with buffers that are not local to the cores are left out, since the relation of
+        # cores and drives does not say how far the data have to go.
         own_buffers = rows.factor_level_of_each_row("buffers").isin([None, "own"])
         drives = rows.select(own_buffers & ~rows.rows["file_backed"].astype(bool))
         kinds[_DRIVES], kinds[_SETS] = _check_drives(drives, parts)
@@ -221,8 +221,9 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 def _check_memory(
     memory: Measurements, parts: HostComponentFacts
 ) -> tuple[str, list[AnomalyTestResult]]:
-    """Test the node matrices, and the initiators that are parts of nodes."""
-    # A matrix with many gaps is not analysed as a matrix. Its cells are grouped by the topology.
+    """Return what was tested, and the results of the tests of node matrices and parts of nodes."""
+    # A matrix with many unmeasured cells is not analysed as a matrix. Instead, its cells are
+    # grouped by the topology.
     matrices = [
         (where, matrix)
         for where, matrix in memory.node_matrices()
@@ -233,7 +234,7 @@ def _check_memory(
     check = AnomalyTestResult()
     structures: list[str] = []
     for where, matrix in matrices:
-        # The entries of a SLIT describe time. A bandwidth is compared with the SLIT only if no
+        # The entries of a SLIT stand for times. So a bandwidth is compared with the SLIT only if no
         # latency was measured.
         slit = distances if less_is_better(matrix.metric) or not has_latency else None
         units = parts.first_units if where.get("initiator_kind") == "pu" else {}
@@ -246,8 +247,8 @@ def _check_memory(
         structures += [analysis.structure.description] * len(matrix.samples)
         check.tests_count += bool(slit)
     if matrices:
-        # There are two tests over all matrices: slow parts, and remote memory better than local
-        # memory.
+        # There are two tests over all matrices: for slow components, and for remote memory that is
+        # better than local memory.
         check.tests_count += 2
         number = format_count(len(matrices), "node matrix", "node matrices")
         check.tested = f"{number}{' and the SLIT' if distances else ''}"
@@ -262,7 +263,7 @@ def _check_memory(
 def _check_drives(
     rows: Measurements, parts: HostComponentFacts
 ) -> tuple[list[AnomalyTestResult], list[AnomalyTestResult]]:
-    """Test drives and drive sets."""
+    """Return the results of the tests of single drives, and of those of drive sets."""
     check = find_slow_drives_and_drive_paths(rows.where(target_kind="drive"), parts.models)
     check.anomalies = [_with_component_description(anomaly, parts) for anomaly in check.anomalies]
     sets = rows.select(rows.rows["drives"].notna())
@@ -272,11 +273,11 @@ def _check_drives(
 
 
 def _comparable_rows(rows: Measurements) -> Measurements:
-    """Return the rows of loads whose values can be compared between initiators.
+    """Return the rows of loads whose values are comparable between initiators.
 
     Of a sweep over sizes, only the largest size is kept, since it measures memory. Core-to-core
-    transfers are left out, since they are between initiator and responder. Loads of published data
-    that ran at the same time as others (factor `mode`) are left out too.
+    transfers are left out, since they are between initiator and responder. In published data, loads
+    that ran at the same time (factor `mode`) are left out too.
     """
     if not len(rows):
         return rows
@@ -290,14 +291,14 @@ def _comparable_rows(rows: Measurements) -> Measurements:
 
 
 def _slit_entry_by_node_pair(rows: Measurements) -> dict[tuple[int, int], float]:
-    """Return (initiator, target) -> SLIT entry, for pairs of nodes whose rows have an entry."""
+    """Return (initiator, target) -> entry of the SLIT, for pairs of nodes whose rows have one."""
     known = rows.node_to_node_rows().rows.dropna(subset="distance")
     entries = known[["initiator_node", "target_node", "distance"]]
     return {(int(i), int(j)): float(value) for i, j, value in entries.itertuples(index=False)}
 
 
 def _with_component_description(anomaly: Anomaly, parts: HostComponentFacts) -> Anomaly:
-    """Return the anomaly with a sentence on its first component that has a description."""
+    """Return the anomaly with a sentence on the first of its components with a description."""
     for name in anomaly.components:
         if name in parts.descriptions:
             words = place_in_words(name)

@@ -1,9 +1,10 @@
-"""Find contention within a node, and inversions, in latency over the working set.
+"""Find contention within a node, and inversions, in sweeps of latency over working sets.
 
-Contention: some initiators of a node are slower than the others when all run at the same time,
-although each of them is as fast as the others alone. Inversion: an initiator is clearly slower than
-the others of its node at one size, although it was faster at smaller sizes. Document 003 shows both
-on an EPYC: contention of half of the cores, and an inversion at the largest size.
+Contention means that some initiators of a node are slower than the others while all run at the same
+time, although each of them is as fast as the others alone. Inversion means that an initiator is
+clearly slower than the others of its node at one size, although it was faster at smaller sizes.
+Document 003 shows contention and inversion on an EPYC: contention of half of the cores, and an
+inversion at the largest size.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ from chaosity.store.measurements import Measurements
 from chaosity.text_templates import text_of_macro
 
 MODE_OF_SERIAL_LOADS = "serial"
-# Levels of the factor `mode` whose loads run at the same time -> text for these loads.
+# Level of the factor `mode` whose loads run at the same time -> text for these loads.
 TEXT_OF_CONCURRENT_MODE = {"concurrent": "all", "all_cores": "all cores"}
-# Fewest sizes with a clear lead from which on an initiator counts as usually faster.
+# An initiator counts as usually faster if it has a clear lead at this many sizes or more.
 _FEWEST_SIZES_WITH_CLEAR_LEAD = 3
-# A lead (see `_choose_inversion_of_each_node`) that the noise of a single run does not explain, in
-# either direction.
+# Least lead, in either direction, that the noise of a single run does not explain; see
+# `_choose_inversion_of_each_node`.
 _LEAST_CLEAR_LOG_LEAD = -float(np.log1p(-LEAST_REPORTED_DIFFERENCE_OF_ONE_RUN))
 
 
 def select_latency_size_sweeps(rows: Measurements) -> Measurements:
-    """Select the rows of sweeps over sizes, and add the columns `x`, `level` and `rest`.
+    """Return the rows of sweeps over sizes, with the added columns `x`, `level` and `rest`.
 
-    `x` is the size in bytes. `level` is the level of the factor `mode`. `rest` has the levels of
-    the other factors as JSON. `rows` must be valid rows of times.
+    The column `x` has the size in bytes, `level` has the level of the factor `mode`, and `rest` has
+    the levels of the other factors as JSON. `rows` must have valid rows of times.
     """
     with_columns = rows.with_columns(
         x=pd.to_numeric(rows.factor_level_of_each_row("bytes"), errors="coerce"),
@@ -71,9 +72,9 @@ def find_contention_and_inversions(
     """Find contention and inversions in the sweeps that `select_latency_size_sweeps` returns.
 
     Returns:
-        Two results. The first is the result of the tests: one test for each node and mode with
-        possible contention, and one test for inversions. The second is kind of anomaly -> why this
-        kind could not be found, as a sentence.
+        Two results. The first result is that of the tests: one test for each node and mode with
+        possible contention, and one test for inversions. The second result maps a kind of anomaly
+        to a sentence on why this kind could not be found.
     """
     columns = ["experiment", "load", "benchmark", "metric"]
     check = AnomalyTestResult(tests_count=1)
@@ -97,7 +98,7 @@ def find_contention_and_inversions(
 
 
 def _find_contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anomaly]:
-    """Yield an anomaly for each node with initiators that are slow only while all run."""
+    """Yield an anomaly for each node that has initiators which are slow only while all run."""
     together = where["mode"]
     found = compare_latency_together_and_alone(Measurements(rows), together, MODE_OF_SERIAL_LOADS)
     if found.start is None:
@@ -110,11 +111,11 @@ def _find_contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anom
         pairs = _log_ratios_to_other_rows(own, own["initiator"].isin(alone), ["x", "replicate"])
         if len(pairs):
             ratios[str(nodes)] = pairs if one_run else pairs.groupby("replicate").mean()
-    # All nodes scatter alike, so their variances are pooled.
+    # The values of all nodes scatter alike, so the variances of the nodes are pooled.
     freedom = sum(len(each) - 1 for each in ratios.values())
     squares = sum(float(((each - each.mean()) ** 2).sum()) for each in ratios.values())
     for nodes, per_block in ratios.items():
-        if not freedom:  # a single ratio for each node may be noise
+        if not freedom:  # one ratio for each node may be noise
             continue
         error = np.sqrt(squares / freedom / len(per_block))
         low, high, p = _interval_and_confidence(float(per_block.mean()), error, freedom)
@@ -161,7 +162,7 @@ def _find_contention(rows: pd.DataFrame, where: dict[str, str]) -> Iterator[Anom
 def _reasons_for_untested_kinds(
     rows: pd.DataFrame, most_sizes: int, *, has_possible_inversions: bool
 ) -> dict[AnomalyKind, str]:
-    """Return kind of anomaly -> why it could not be found in the sweeps, as a sentence."""
+    """Return kind of anomaly -> sentence on why the sweeps cannot show it."""
     if rows.groupby(["initiator_nodes", "target"])["initiator"].nunique().max() < 2:
         one_core = text_of_macro("anomalies", "one_core_per_node")
         return dict.fromkeys((AnomalyKind.CONTENTION, AnomalyKind.INVERSION), one_core)
@@ -177,7 +178,7 @@ def _reasons_for_untested_kinds(
 
 
 def _log_ratios_to_other_rows(rows: pd.DataFrame, chosen: pd.Series, by: list[str]) -> pd.Series:
-    """Return, for each group, the mean log of the chosen rows minus that of the other rows."""
+    """Return for each group the mean logarithm of the chosen rows minus that of the other rows."""
     logs = rows.assign(log=np.log(rows["value"].astype(float)))["log"]
     keys = [rows[name] for name in by]
     above, below = (logs[part].groupby([key[part] for key in keys]) for part in (chosen, ~chosen))
@@ -186,7 +187,7 @@ def _log_ratios_to_other_rows(rows: pd.DataFrame, chosen: pd.Series, by: list[st
 
 
 def _interval_and_confidence(loss: float, error: float, freedom: int) -> tuple[float, float, float]:
-    """Return both ends of the 95 % interval of the loss in per cent, and the p-value of no loss."""
+    """Return both ends of the loss's 95 % interval in per cent, and the p-value of no loss."""
     half = float(stats.t.isf(0.025, freedom)) * error
     low, high = (100.0 * float(np.expm1(end)) for end in (loss - half, loss + half))
     return low, high, float(stats.t.sf(loss / (error or 1e-6), freedom))
@@ -194,22 +195,22 @@ def _interval_and_confidence(loss: float, error: float, freedom: int) -> tuple[f
 
 @dataclass(frozen=True)
 class _PossibleInversion:
-    """A size at which an initiator should be faster than the other initiators of its node."""
+    """A size at which an initiator is expected to be faster than the others of its node."""
 
     where: dict[str, str]  # experiment, load, benchmark, metric and mode
     rows: pd.DataFrame  # rows of all initiators of the node at all sizes
     # Medians of the replicates, with a row for each size and a column for each initiator.
     medians: pd.DataFrame
-    initiator: str  # initiator that was faster at the last smaller sizes with a clear order
+    initiator: str  # initiator that was faster at smaller sizes with a clear order
     position: int  # row of the size in `medians`
-    lead: float  # lead of the initiator at this size, see `_choose_inversion_of_each_node`
-    usual: pd.Series  # its leads at smaller sizes, from the first clear lead on
+    lead: float  # its lead at this size, see `_choose_inversion_of_each_node`
+    usual: pd.Series  # its leads at smaller sizes, beginning with the first clear lead
 
 
 def _find_possible_inversions(
     rows: pd.DataFrame, where: dict[str, str]
 ) -> Iterator[list[_PossibleInversion]]:
-    """Yield, for each node, every size at which the order of its initiators could be inverted."""
+    """Yield for each node all sizes at which the order of its initiators can be inverted."""
     for _, own in rows.groupby(["initiator_nodes", "target"], sort=True):
         medians = own.pivot_table("value", "x", "initiator", aggfunc="median").dropna().sort_index()
         logs = medians.apply(np.log)
@@ -235,24 +236,24 @@ def _choose_inversion_of_each_node(
 ) -> Iterator[Anomaly]:
     """Yield at most one inversion for each node.
 
-    An inversion is a size at which an initiator is clearly slower although it is faster at smaller
-    sizes.
+    At the size of an inversion, an initiator is clearly slower than the others, although it is
+    faster at smaller sizes.
 
     The lead of an initiator is the logarithm of its latency minus the mean logarithm of the other
     initiators' latencies. A faster initiator has a negative lead. The mean lead of an initiator at
-    smaller sizes must be clearly below zero, and the lead at this size clearly above this mean. The
-    scatter comes from the differences between leads of an initiator at neighbouring smaller sizes,
-    for all initiators together. The two tests of an initiator are corrected for the number of all
-    comparisons (Bonferroni). The significance level is 5 % if the size was measured in a single
-    block, else `HOST_FALSE_ALARM_LEVEL`.
+    smaller sizes must be clearly below zero, and its lead at the size of the inversion must be
+    clearly above this mean. The scatter is computed from the differences between leads of an
+    initiator at neighbouring smaller sizes, for all initiators together. Both tests of an initiator
+    are corrected for the number of all comparisons (Bonferroni). The significance level is 5 % if
+    the size was measured in a single block, else `HOST_FALSE_ALARM_LEVEL`.
     """
     steps: list[NDArray[np.float64]] = []
     for possible in possible_of_nodes:
         last = {case.initiator: case for case in possible}
         steps += [np.diff(case.usual) for case in last.values()]
     squares = np.square(np.concatenate([[], *steps]))
-    # Successive differences have twice the variance and two thirds of the degrees of freedom (von
-    # Neumann).
+    # The differences of successive leads have twice the variance of the leads, and two thirds of
+    # the degrees of freedom (von Neumann).
     variance, freedom = float(squares.sum()) / 2.0 / max(len(squares), 1), len(squares) / 1.5
     count = sum(len(possible) for possible in possible_of_nodes)
     for possible in possible_of_nodes:
@@ -267,7 +268,7 @@ def _choose_inversion_of_each_node(
 
 
 def _inversion_if_clear(case: _PossibleInversion, confidence: float) -> Anomaly | None:
-    """Return the inversion if its lead, confidence and replicates are clear; None otherwise."""
+    """Return the inversion if its lead, its confidence and its replicates are clear, else None."""
     if case.lead < _LEAST_CLEAR_LOG_LEAD:
         return None
     initiator, where = case.initiator, case.where

@@ -1,8 +1,8 @@
 """Find all anomalies of a matrix of initiator nodes and target nodes.
 
-`MatrixAnalysis._suspected_components` lists what can be slow: the memory of a node (TARGET), this
-memory only for other nodes (INTO), the cores of a node (INITIATOR), links and paths.
-`host_anomalies` decides between the findings of several matrices.
+`MatrixAnalysis._suspected_components` lists what can be slow: the memory of a node (TARGET),
+accesses of other nodes to this memory (INTO), the cores of a node (INITIATOR), links and paths.
+`merged_anomalies` decides between the findings of several matrices.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ from chaosity.store.csv_tables import NodeMatrix
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity, join_with_and
 
-# Parts of a node matrix that can be slow.
+# Kinds of suspects in a node matrix.
 TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
-PROCESSING_UNITS = "processing_units"  # some units of a node
+PROCESSING_UNITS = "processing_units"  # some processing units of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
-# The largest number of cells that a note lists.
+# A note lists at most this many cells.
 _MOST_CELLS_IN_A_NOTE = 8
-# A loss counts as similar to a second loss if it is at least this share of the second loss. Noise
-# makes equal losses different.
+# A loss counts as similar to a second loss if it is at least this share of the second loss, since
+# noise makes equal losses different.
 _LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
 
 
 def analyse_matrix(
     matrix: NodeMatrix, packages: PackageNodes | None = None, distances: SlitEntries | None = None
 ) -> Findings:
-    """Return the findings of a machine from a single matrix, without a tidy table.
+    """Return the findings in a single matrix of a machine, without a tidy table.
 
-    The arguments are explained in `analyse_one_of_matrices`.
+    `analyse_one_of_matrices` explains the arguments.
     """
     found, analysis, notes = analyse_one_of_matrices(matrix, packages, distances)
     cells, structure = analysis.cells, analysis.structure
@@ -120,26 +120,26 @@ def analyse_one_of_matrices(
     tests_count: int = 1,
     units: Mapping[int, str] | None = None,
 ) -> tuple[list[Anomaly], MatrixAnalysis, tuple[str, ...]]:
-    """Return the anomalies of one of several matrices of a machine, and the analysis behind them.
+    """Return the anomalies in one of several matrices of a machine, the analysis, and notes.
 
     Args:
         matrix: bandwidth or latency from each initiator node to each target node.
-        packages: nodes of each package. Default: learned from the matrix.
-        distances: (initiator, target) -> entry of the SLIT. Default: the SLIT is not checked.
-        tests_count: number of tests of one machine (here of matrices). Each test is one more chance
-            of a false alarm.
-        units: node -> the only processing unit of the node that ran the loads. Default: all units
-            of each node ran them.
+        packages: nodes of each package; by default, packages are learned from the matrix.
+        distances: (initiator, target) -> entry of the SLIT; by default, the SLIT is not checked.
+        tests_count: number of tested matrices of the machine, since each further test is a further
+            chance of a false alarm.
+        units: node -> the only processing unit that ran the loads of the node; by default, all
+            units of each node ran the loads.
 
     Returns:
-        The anomalies, the largest loss first; the analysis; the notes from checking packages and
+        The anomalies, the largest loss first; the analysis; notes from the check of packages and
         SLIT.
     """
     values = pd.Series(dict(matrix.samples)).explode()
     blocks = None
     if matrix.blocks:
         blocks = [block for pair in matrix.samples for block in matrix.blocks[pair]]
-    # The order of the nodes in the matrix has no meaning, so they are sorted.
+    # The nodes are sorted, since their order in the matrix has no meaning.
     nodes = sorted(matrix.initiators), sorted(matrix.targets)
     cells = score_cells(matrix.metric, values, *nodes, blocks)
     structure = learn_matrix_structure(cells, packages, distances)
@@ -153,7 +153,7 @@ def analyse_one_of_matrices(
 
 
 def _notes_on_untested_and_structural(analysis: MatrixAnalysis) -> list[str]:
-    """Return what was not tested, and which departures are structural."""
+    """Return notes on what was not tested, and on which departures are structural."""
     cells, measured = analysis.cells, analysis.cells.measured_mask
     limit = np.log1p(-LEAST_REPORTED_DIFFERENCE) / 2.0
     below_group = analysis.departures + analysis.structural < limit
@@ -174,7 +174,7 @@ def _notes_on_untested_and_structural(analysis: MatrixAnalysis) -> list[str]:
 
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:
-    """Return the cells of a mask as texts such as 0->1."""
+    """Return the cells of a mask as texts such as "0->1"."""
     return [f"{cells.rows[i]}->{cells.columns[j]}" for i, j in cell_positions_in_mask(part)]
 
 
@@ -189,9 +189,9 @@ def _comparable_cells_of_groups(
 
 
 def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
-    """Add the anomaly to `found`, or add its sentence to an anomaly with the same worse cell.
+    """Add an anomaly to `found`, or its sentence to an anomaly that has the same worse cell.
 
-    `anomaly` must compare one cell with one better cell.
+    The anomaly must compare one cell with one better cell.
     """
     worse = anomaly.cells[-1]
     for number, each in enumerate(found):
@@ -202,7 +202,7 @@ def _add_or_explain(found: list[Anomaly], anomaly: Anomaly) -> None:
 
 
 def _nodes_better_served_remotely(analysis: MatrixAnalysis) -> Iterator[Anomaly]:
-    """Yield the worst case of each node that gets clearly better values from remote memory."""
+    """Yield for each node with clearly better values from remote memory the worst case."""
     cells, reported = analysis.cells, set()
     comparisons = int(cells.measured_mask.sum()) * analysis.tests_count
     for remote, local in analysis.remote_better:
@@ -226,14 +226,15 @@ def _nodes_better_served_remotely(analysis: MatrixAnalysis) -> Iterator[Anomaly]
 
 
 class MatrixAnalysis(GroupedCells[int]):
-    """A node matrix with its structure and the departures from it.
+    """A node matrix with its structure and the departures from this structure.
 
     Attributes:
         structure, tests_count, units: the arguments of `analyse_one_of_matrices`.
-        remote_better: pairs of a remote cell and a worse local cell, as
-            `_remote_cells_better_than_local` returns them.
-        labels: group of each cell; -1 if not measured or not typical of a group.
-        found: the departures that were found, of components and of single cells.
+        remote_better: pairs of a remote cell and a worse local cell, see
+            `_remote_cells_better_than_local`.
+        labels: for each cell, the number of its group; -1 if not measured or an exception in a
+            group.
+        found: the departures of components and of single cells that were found.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class MatrixAnalysis(GroupedCells[int]):
         labels = structure.labels.copy()
         for remote, _ in self.remote_better:
             # A remote cell that is better than local memory and better than its group is an
-            # exception. So the other cells of the group are not compared with this cell.
+            # exception, so other cells of the group are not compared with it.
             group = structure.labels == structure.labels[remote]
             group[remote] = False
             level = np.median(cells.log_score[group]) if group.any() else -np.inf
@@ -266,13 +267,13 @@ class MatrixAnalysis(GroupedCells[int]):
 
     @property
     def has_comparable_cells(self) -> bool:
-        """Whether a group has several cells. Without such a group, no loss is detectable."""
+        """Whether any group has several cells; if no group has, no loss is detectable."""
         return bool((np.bincount(self.labels[self.labels >= 0]) > 1).any())
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return the smallest detectable loss of a single cell, in per cent.
 
-        Each of the `tests_count` tests of the host covers all matrices.
+        Each one of the `tests_count` tests of the host includes all matrices.
         """
         return super().smallest_detectable_loss_percent(tests_count * self.tests_count)
 
@@ -301,7 +302,7 @@ class MatrixAnalysis(GroupedCells[int]):
             )
 
     def find_slow_components_and_paths(self) -> Iterator[Anomaly]:
-        """Yield an anomaly for each departure: a slow component or a slow path."""
+        """Yield an anomaly for each slow component and each slow path."""
         for departure in self.found:
             suspect, seen_at, than = departure.suspect, None, " than comparable cells"
             source, target = self.cells.initiator_and_target(departure.cells[0])
@@ -335,7 +336,7 @@ class MatrixAnalysis(GroupedCells[int]):
             yield replace(anomaly, also=self._opposite_direction_sentence(source, target, part))
 
     def _opposite_direction_sentence(self, source: int, target: int, part: str) -> tuple[str, ...]:
-        """Return a sentence on the opposite direction of a slow path; nothing if it is slow too."""
+        """Return a sentence on the opposite direction of a slow path; none if it is slow too."""
         opposite = self.cells.mask_of_path(target, source) & self.cells.measured_mask
         if part != PATH or not (opposite & ~self.comparison.departing_mask).any():
             return ()
@@ -358,10 +359,10 @@ class MatrixAnalysis(GroupedCells[int]):
 def _remote_cells_better_than_local(
     cells: ScoredCells[int], structure: EqualCellGroups
 ) -> list[tuple[Position, Position]]:
-    """Return pairs of cells: a remote cell, and a local cell that is clearly worse.
+    """Return pairs of a remote cell and of a local cell that is clearly worse.
 
     A remote cell is compared with the local cell of its initiator and with the local cell of its
-    target. Targets without processing units do not count: memory of such nodes (HBM) can be better
+    target. Targets without processing units do not count, since their memory (HBM) can be better
     than the memory of other nodes.
     """
     if structure.kind == NONE:
@@ -393,11 +394,11 @@ def losses_explained_by_node_position(
     labels: NDArray[np.int_],
     packages: PackageNodes | None,
 ) -> Scores:
-    """Return the part of each departure (0 or below) that the position of its nodes explains.
+    """Return the part of each departure (0 or negative) that the position of nodes explains.
 
     A node that is far from the links of its package is slightly slower as initiator and as target.
-    If every package has such a node, the loss is structural. If only one package has one, the loss
-    is a fault.
+    If every package has a node with this loss, the loss is structural. If only one package has a
+    node with this loss, the loss is a fault.
     """
     explained = np.zeros(departures.shape)
     if not packages or len(packages) < 2:
@@ -417,15 +418,15 @@ def losses_explained_by_node_position(
 def _median_departure_of_each_node(
     part: Scores, incomplete: NDArray[np.bool_], nodes: tuple[int, ...], packages: PackageNodes
 ) -> Scores:
-    """Return the median departure of each row if every package has a similar node; 0 otherwise.
+    """Return the median departure of each row if every package has a similar node, else 0.
 
-    The departure is limited to a loss that every package has. A node that was not measured counts
+    The departure is limited to the loss that every package has. A node that was not measured counts
     as a similar node.
     """
     known = ~np.isnan(part).all(axis=1)
     effects = np.zeros(len(part))
     effects[known] = np.minimum(np.nanmedian(part[known], axis=1), 0.0)
-    # The largest loss in each package; 0 where no node of a package was measured.
+    # The largest loss in each package; 0 if no node of the package was measured.
     largest = np.zeros(len(packages))
     for number, package in enumerate(packages):
         own = np.isin(nodes, package)

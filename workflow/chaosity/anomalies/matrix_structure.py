@@ -1,12 +1,12 @@
-"""Learn the structure of a machine from its node matrix: which cells should be equal.
+"""Learn the structure of a machine from a node matrix: find which cells should be equal.
 
-There are several hypotheses. All cells are equal. Local cells differ from remote cells. Packages
-have neighbouring or alternating nodes. Steps of value recur for every node, as in rings and meshes.
-Cells are equal after equally many hops between nearest neighbours. Cells are equal at equal
-distance of the firmware. The hypothesis that explains the cells with the fewest groups is selected.
-A fault must not be taken for structure. So a group must recur: each of its initiators and targets
-has a cell in the group. And a cell that is worse than its group costs at most
-`LARGEST_COST_OF_CELL`.
+There are six kinds of hypotheses. First, all cells are equal. Second, local cells differ from
+remote cells. Third, packages have neighbouring or alternating nodes. Fourth, each node has cells on
+the same steps of values, as in rings and meshes. Fifth, cells with equally many hops between
+nearest neighbours are equal. Sixth, cells with equal distances in the firmware's SLIT are equal.
+The hypothesis that explains the cells with the fewest groups is selected. A fault must not be
+mistaken for structure. So a group must recur: each of its initiators and targets has a cell in the
+group. And a cell that is worse than its group costs at most `LARGEST_COST_OF_CELL`.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ SlitEntries = Mapping[NodePair, float]  # distance in the firmware's SLIT
 Groups = Mapping[str, Mask]  # name of each group -> mask of its cells
 UNKNOWN, NONE, LOCAL_REMOTE, PACKAGES = "unknown", "none", "local_remote", "packages"
 STEPS, HOPS, DISTANCES = "steps", "hops", "distances"
-# Hops between nearest neighbours, if only a small gap of scores shows which nodes are nearest.
-# Noise alone may leave such a gap. So these groups get `COST_BONUS_OF_KNOWN_STRUCTURE` only if
-# another hypothesis has the kind HOPS.
+# Kind of a hypothesis of hops if only a small gap of scores shows which nodes are nearest. Noise
+# alone may leave a small gap. So a hypothesis of this kind gets `COST_BONUS_OF_KNOWN_STRUCTURE`
+# only if another hypothesis has the kind HOPS.
 UNCLEAR_HOPS = "unclear hops"
-# Largest cost of a departing cell. A departure of more than three standard deviations (cost 9) is
-# not noise, and its exact size says nothing about the structure.
+# Largest cost of a cell that departs from its group. A departure of more than three standard
+# deviations (cost 9) is not noise, and its exact size says nothing about the structure.
 LARGEST_COST_OF_CELL = 9.0
 # Factor for the cost of a cell that is better than its group. Faults make values worse, so a better
-# cell contradicts its group twice as much as a worse cell.
+# cell counts twice as much against the hypothesis as a worse cell.
 COST_FACTOR_OF_BETTER_CELL = 2.0
-# Advantage of known packages, distances and hops: they are rejected only if more than one pair of
-# nodes departs in both directions. Hops count as known because nearest neighbours determine their
-# groups.
+# Advantage of hypotheses from known packages, distances and hops. They are rejected only if more
+# than one pair of nodes departs in both directions. Hops count as known because nearest neighbours
+# determine their groups.
 COST_BONUS_OF_KNOWN_STRUCTURE = 2.0 * LARGEST_COST_OF_CELL + 2.0
-# Share of the cells that must be measured to learn the structure, since some points may have
-# failed.
+# The structure is learned only if at least this share of the cells was measured; some points may
+# have failed.
 LEAST_SHARE_OF_MEASURED_CELLS = 0.75
-# Smallest standard deviation that is assumed. Differences of a few per cent are no structure that
-# matters.
+# Smallest standard deviation of scores that is assumed, since differences of a few per cent are no
+# structure that matters.
 LEAST_STANDARD_DEVIATION = 0.03
-# Gaps between sorted scores that can separate groups. Near and far nodes of a four-socket Opteron
-# differ by 13 %. Nodes of one group differ by less than 6 % on all published machines. There are
-# several gaps because a fault can fill a small one.
+# Gaps between sorted scores that may separate groups. Near and far nodes of a four-socket Opteron
+# differ by 13 %. On all published machines, nodes of one group differ by less than 6 %. Several
+# gaps are tried, because the score of a faulty cell can lie in a small gap.
 SCORE_GAPS_BETWEEN_GROUPS = (0.06, 0.1, 0.2)
-# Most pairs of nodes without any measurement that are tried as neighbours. Each such pair doubles
-# the number of hypotheses, so with more pairs none is tried.
+# Most pairs of nodes without any measurement that are tried as neighbours. Each pair doubles the
+# number of hypotheses, so if there are more pairs, none of them is tried.
 _MOST_UNMEASURED_PAIRS_TO_TRY = 2
 
 
@@ -67,13 +67,13 @@ class EqualCellGroups:
     """A hypothesis about which cells should be equal."""
 
     kind: str  # one of the constants of this module, such as PACKAGES
-    labels: Labels  # number of each cell's group; -1 if not measured
+    labels: Labels  # for each cell, the number of its group; -1 if not measured
     names: tuple[str, ...]  # names of the groups, in the order of their numbers
     packages: PackageNodes | None = None  # nodes of each package, if `kind` is PACKAGES
 
     @property
     def description(self) -> str:
-        """Description of the groups, such as "local / remote"."""
+        """A text that describes the groups, such as "local / remote"."""
         if self.kind == UNKNOWN:
             return "unknown: no node was measured both on its own memory and on remote memory"
         if self.kind == NONE:
@@ -89,9 +89,9 @@ def learn_matrix_structure(
     packages: PackageNodes | None = None,
     distances: SlitEntries | None = None,
 ) -> EqualCellGroups:
-    """Return the hypothesis that explains a node matrix best.
+    """Return the hypothesis about equal cells that explains a node matrix best.
 
-    Hypotheses from the given packages and SLIT entries are tried too. If packages are given, no
+    Hypotheses with the given packages and SLIT distances are tried too. If packages are given, no
     other packages are tried.
     """
     hypotheses = list(_hypotheses(cells, packages, distances))
@@ -106,21 +106,21 @@ def learn_matrix_structure(
         cost = structure_cost(cells, hypothesis) - (COST_BONUS_OF_KNOWN_STRUCTURE if known else 0.0)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
-    # If several hypotheses have the same groups, the first is returned: packages say more than
-    # steps.
+    # If several hypotheses have the same groups, the first is returned, since packages say more
+    # than steps of values.
     return _with_groups_best_first(
         cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels))
     )
 
 
 def _same_groups(labels: Labels, others: Labels) -> bool:
-    """Return whether two hypotheses put the same cells together."""
+    """Return whether two hypotheses have the same groups of cells."""
     pairs = set(zip(labels.ravel().tolist(), others.ravel().tolist(), strict=True))
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
 def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float:
-    """Return unexplained departures plus a penalty for each group; smaller is better."""
+    """Return the cost of a hypothesis: departures of cells plus a penalty for each group."""
     scale = max(
         LEAST_STANDARD_DEVIATION, cells.typical_standard_error if cells.freedom else cells.noise
     )
@@ -128,8 +128,8 @@ def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float
     expected = np.append(of_groups, np.nan)[structure.labels]  # the label -1 takes the last item
     departures = (cells.log_score - expected)[cells.measured_mask]
     groups = len(np.unique(structure.labels[cells.measured_mask]))
-    # The penalty is twice that of Schwarz's criterion: one group too few is better than one too
-    # many.
+    # The penalty is twice the penalty of Schwarz's criterion, since one group too few is better
+    # than one group too many.
     penalty = 2.0 * np.log(max(2, len(departures)))
     costs = np.minimum((departures / scale) ** 2, LARGEST_COST_OF_CELL)
     costs *= np.where(departures > 0.0, COST_FACTOR_OF_BETTER_CELL, 1.0)
@@ -137,7 +137,7 @@ def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float
 
 
 def _with_groups_best_first(cells: ScoredCells[int], structure: EqualCellGroups) -> EqualCellGroups:
-    """Return the structure with groups numbered from the best to the worst, local groups first."""
+    """Return the structure with groups numbered from best to worst, local groups first."""
     labels, names = structure.labels, structure.names
     used = [label for label in range(len(names)) if (labels == label).any()]
     level = best_middle_score_of_each_group(cells, labels)
@@ -185,15 +185,15 @@ def _hypotheses(
 def _make_structure(
     kind: str, groups: Groups, packages: PackageNodes | None = None
 ) -> EqualCellGroups:
-    """Return the structure with these groups, numbered in their order."""
+    """Return the structure that has the given groups, numbered in their order."""
     labels = np.select(list(groups.values()), range(len(groups)), -1)
     return EqualCellGroups(kind, labels, tuple(groups), packages)
 
 
 def _structure_of_unknown_machine(cells: ScoredCells[int], local: Mask) -> EqualCellGroups:
-    """Return the structure for an unknown machine: local cells are one group.
+    """Return the structure if nothing is known about a machine: local cells are one group.
 
-    Each other cell is a group of its own, so it is compared with nothing.
+    Each remote cell is a separate group, so it is compared with no other cell.
     """
     groups = {"local": local & cells.measured_mask}
     for position in cell_positions_in_mask(~local & cells.measured_mask):
@@ -203,7 +203,7 @@ def _structure_of_unknown_machine(cells: ScoredCells[int], local: Mask) -> Equal
 
 
 def _cells_of_one_sided_nodes(cells: ScoredCells[int]) -> Mask:
-    """Return the mask of cells with a node that lacks processing units or memory (one-sided)."""
+    """Return the mask of cells with a one-sided node, which lacks processing units or memory."""
     columns = ~np.isin(cells.columns, cells.rows)
     rows = ~np.isin(cells.rows, cells.columns)
     if columns.all() or rows.all():
@@ -215,9 +215,9 @@ def _cells_of_one_sided_nodes(cells: ScoredCells[int]) -> Mask:
 def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Labels:
     """Return the rank by score of each cell of a one-sided node (0 is best); -1 for other cells.
 
-    The nearest initiators of all one-sided nodes are comparable with each other, then the second
-    nearest ones, and so on. A single one-sided node is comparable with no node, so each of its
-    cells is a group of its own.
+    The cells of the nearest initiators of all one-sided nodes are comparable, the cells of the
+    second nearest initiators are comparable, and so on. A single one-sided node is comparable with
+    no other node, so each of its cells is a separate group.
     """
     ranks = np.full(one_sided.shape, -1)
     lines: list[tuple[slice | int, slice | int]] = [
@@ -234,9 +234,9 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
 def _packages_of_nearest_nodes(
     cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
 ) -> Iterable[PackageNodes]:
-    """Return packages of equal size whose nodes are nearest to each other.
+    """Return divisions of the nodes into packages of equal size, whose nodes are nearest.
 
-    Two nodes of which no path was measured may be in one package.
+    Two nodes may be in one package if no path between them was measured.
     """
     if cells.rows != cells.columns:
         return []
@@ -252,11 +252,11 @@ def _packages_of_nearest_nodes(
 
 
 def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> list[list[int]]:
-    """Return the row numbers of nodes that are near to each other, as parts of equal size.
+    """Return parts of equal size, each with the row numbers of nodes that are near to each other.
 
-    If the parts that the near pairs form have different sizes, parts with no measured pair between
-    them become one part. The result is empty if then the sizes still differ, if a part has a
-    measured pair that is not near.
+    If the parts that near pairs form have different sizes, parts with no measured pair between them
+    are joined. The result is empty if the sizes still differ, or if a part has a measured pair of
+    nodes that is not near.
     """
     parts = _connected_parts(near)
     if len({*map(len, parts)}) > 1:
@@ -273,7 +273,7 @@ def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> list[list[int
 
 
 def _connected_parts(joined: Mask) -> list[list[int]]:
-    """Return the row numbers of each connected part of a graph, whose edges are in a mask."""
+    """Return the row numbers of each connected part of a graph; a mask has its edges."""
     number, part_of = csgraph.connected_components(joined, directed=False)
     return [np.flatnonzero(part_of == part).tolist() for part in range(number)]
 
@@ -281,7 +281,7 @@ def _connected_parts(joined: Mask) -> list[list[int]]:
 def _groups_by_packages(
     cells: ScoredCells[int], remote: Mask, packages: PackageNodes
 ) -> Iterator[Groups]:
-    """Yield the groups same package and other package; then both divided where values differ."""
+    """Yield the groups same package and other package, then both divided at steps of values."""
     same = np.zeros(remote.shape, dtype=bool)
     for nodes in packages:
         same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
@@ -299,7 +299,7 @@ def _groups_by_packages(
 
 
 def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
-    """Return whether every group within packages is better than every group between packages."""
+    """Return whether each group within packages is better than each group between packages."""
     level = dict(
         zip(structure.names, best_middle_score_of_each_group(cells, structure.labels), strict=False)
     )
@@ -313,9 +313,9 @@ def _groups_by_steps_of_value(
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups of remote cells for two models of a machine.
 
-    In the first model, the cells of a group have similar values (a step). In the second model, the
-    cells of a group have the same number of hops between their nodes. A hop leads to a nearest
-    neighbour.
+    In the first model, the cells of a group have similar values, which form a step. In the second
+    model, the cells of a group have the same number of hops between their nodes. A hop leads from a
+    node to a nearest neighbour.
     """
     for steps in of_value:
         if len(steps) < 2:
@@ -325,24 +325,26 @@ def _groups_by_steps_of_value(
         measured = [step & remote for step in steps]
         yield STEPS, dict(zip(names, measured, strict=True))
         yield from _groups_by_hops(cells, remote, steps[0])
-    # A slow node can close gaps between steps, but does not change which node is nearest to a node.
+    # The values of a slow node can fill gaps between steps, but they do not change which nodes are
+    # nearest to each other.
     remote_scores = np.where(remote, cells.log_score, -np.inf)
     best = remote_scores.max(axis=1, keepdims=True)
     yield from _groups_by_hops(cells, remote, remote & (remote_scores == best))
-    # The nearest nodes also stay the same if noise closes the gaps. But among equally near nodes,
-    # noise alone makes one the nearest, so these hops are unclear.
+    # The nearest nodes also stay the same if noise fills the gaps. But of equally near nodes, noise
+    # alone makes one the nearest, so hops between nearest nodes are unclear.
     for nearest in (_nearest_in_one_direction(cells, remote), *near):
         yield from _groups_by_hops(cells, remote, nearest, UNCLEAR_HOPS)
 
 
 def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
-    """Return one nearest node for each node, as in a one-way ring, each node used once.
+    """Return the mask of one nearest node for each node, as in a one-way ring.
 
-    The choice has the highest sum of scores.
+    Each node is the nearest node of one node. Of all choices, the one with the highest sum of
+    scores is returned.
     """
     scores = np.where(remote, cells.log_score, np.nan)
     best, least = np.nanmax(scores), np.nanmin(scores)
-    # No node is near to itself or to a node that lacks processing units or memory.
+    # A node is never near to itself or to a node that lacks processing units or memory.
     far = least - len(cells.rows) * (best - least + 1.0)
     scores = np.where(remote, cells.log_score, far)
     nearest = np.median(scores.max(axis=1)) - 2.0 * cells.typical_standard_error
@@ -353,7 +355,7 @@ def _nearest_in_one_direction(cells: ScoredCells[int], remote: Mask) -> Mask:
 
 
 def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterator[Mask]:
-    """Yield the node pairs above a gap of scores, for each gap that noise alone seldom leaves."""
+    """Yield the mask of node pairs above a gap of scores, for each gap that noise seldom leaves."""
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
@@ -375,9 +377,9 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
 def _groups_by_hops(
     cells: ScoredCells[int], remote: Mask, nearest: Mask, kind: str = HOPS
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield a group for each number of hops, but nothing if more hops have better scores.
+    """Yield groups by number of hops, but nothing if cells with more hops have better scores.
 
-    A hop leads to a nearest neighbour.
+    A hop leads from a node to a nearest neighbour.
     """
     hops = {name: part & remote for name, part in _cells_by_hops(nearest).items()}
     typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
@@ -388,7 +390,7 @@ def _groups_by_hops(
 def _groups_by_slit_distances(
     cells: ScoredCells[int], remote: Mask, distances: SlitEntries | None
 ) -> Iterator[tuple[str, Groups]]:
-    """Yield one group for each distance of the SLIT if the SLIT has all pairs of nodes."""
+    """Yield groups by distance in the SLIT if the SLIT has all pairs of nodes."""
     known = distances or {}
     table = np.array([[known.get((r, c), np.nan) for c in cells.columns] for r in cells.rows])
     if not np.isnan(table[remote]).any():
@@ -399,10 +401,10 @@ def _groups_by_slit_distances(
 def _steps_of_paired_and_single_scores(
     cells: ScoredCells[int], remote: Mask
 ) -> Iterator[list[Mask]]:
-    """Yield steps of value with both directions of a pair joined, then steps of single directions.
+    """Yield steps of values of pairs of nodes, then steps of values of single directions.
 
-    In joined steps, the better direction of a node pair decides the step of both directions. So a
-    direction that became slow stays in its group, and a direction that was not measured gets a
+    In steps of pairs, the better direction of a pair of nodes decides the step of both directions.
+    So a direction that became slow stays in its group, and a direction that was not measured gets a
     group. Steps of single directions, as in a one-way ring, count only if they recur (see
     `_has_cell_of_each_node`).
     """
@@ -423,11 +425,12 @@ def _steps_of_paired_and_single_scores(
 def _masks_of_score_steps(
     cells: ScoredCells[int], part: Mask, gap: float, *, join_worse: bool
 ) -> list[Mask]:
-    """Return masks of the cells of `part`, one for each step of score, the best step first.
+    """Return a mask for each step of scores of the cells in `part`, the best step first.
 
-    A step ends where sorted scores differ by more than `gap`. Each step has cells of all initiators
-    and targets of the part. A step that does not recur is joined to the next worse step if
-    `join_worse` is true. Otherwise it is joined to the better step, since faults make values worse.
+    A step ends at the first gap between sorted scores that is larger than `gap`. Each step has
+    cells of all initiators and targets of `part`. A step that does not recur is joined to the next
+    worse step if `join_worse` is true. Otherwise it is joined to the next better step, since faults
+    make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):
@@ -456,8 +459,8 @@ def _masks_of_score_steps(
 def _has_cell_of_each_node(step: Mask, part: Mask, missing: Mask) -> bool:
     """Return whether each initiator and each target of `part` has a cell in the step.
 
-    An unmeasured cell counts as a cell in the step. But at least half of the initiators and targets
-    must have a measured cell in the step.
+    Unmeasured cells (`missing`) count as cells in the step. But at least half of the initiators and
+    targets must have a measured cell in the step.
     """
     for axis in (0, 1):
         has, needs = step.any(axis=axis), part.any(axis=axis)
@@ -467,10 +470,10 @@ def _has_cell_of_each_node(step: Mask, part: Mask, missing: Mask) -> bool:
 
 
 def _cells_by_hops(nearest: Mask) -> Groups:
-    """Return number of hops -> its cells; empty if nearest neighbours do not explain all cells.
+    """Return number of hops -> cells; empty if nearest neighbours do not explain all cells.
 
-    Each node must have a node two hops away. Not every node needs a node at three or more hops: a
-    node in the middle of a row or mesh may have none.
+    Each node must have a node at two hops. Not every node needs a node at three or more hops, since
+    a node in the middle of a row or mesh may have none.
     """
     if nearest.shape[0] != nearest.shape[1]:
         return {}

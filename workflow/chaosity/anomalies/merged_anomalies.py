@@ -1,9 +1,9 @@
-"""Merge the anomalies of a host that have one cause.
+"""Merge those anomalies of a host that have the same cause.
 
 A finding explains a second finding if all cells of the second finding use the component of the
-first, and lose no more than this component costs them. There is one rule for each way in which
-cells use a component. For example, the rules decide whether a link is slow, or a node that lost a
-memory module.
+first, and lose no more than this component can cost. There is one rule for each way in which cells
+use a component. For example, a rule decides whether a link is slow or only a node behind the link,
+which lost a memory module.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_in_words
 
-# Anomalies of one place by several kernels, metrics or experiments are merged into one anomaly. It
-# has at most this many sentences on the others.
+# Anomalies of one place by several kernels, metrics or experiments are merged into one anomaly,
+# which has at most this many sentences on the merged anomalies.
 _MOST_MERGED_SENTENCES = 3
-# A path that loses more than this many times the loss of its slow node has a fault of its own.
+# A path has a separate fault if it loses more than this many times the loss of its slow node.
 _LOSS_RATIO_OF_OWN_FAULT = 1.5
-# A path that gets less than this share of what a slow link carries has another fault than the link.
-# Somewhat less is normal for other kernels, and for data of which caches hold a smaller part.
+# A path has a separate fault if it gets less than this share of the rate that its slow link
+# carries. A slightly lower rate is normal for other kernels, and for data that fit into caches to a
+# smaller part.
 _LEAST_SHARE_OF_LINK_RATE = 0.75
-# Triad counts only three quarters of the bytes that it moves. The limit is lower, since rates have
-# noise.
+# The rate of triad counts only three quarters of the moved bytes. The limit is below 0.75, since
+# rates have noise.
 _LEAST_SHARE_COUNTED_BY_TRIAD = 0.7
-# A node causes the loss of a link if its own paths lose as much as the link, or less by at most
-# this many percentage points.
+# A node causes the loss of a link if the paths of the node lose as much as the link, or less by at
+# most this many percentage points.
 _LARGEST_DIFFERENCE_OF_EQUAL_LOSSES_PERCENT = 5.0
 # Kinds of anomalies that explain no other anomaly.
 _KINDS_THAT_EXPLAIN_NOTHING = (
@@ -49,18 +50,18 @@ _KINDS_THAT_EXPLAIN_NOTHING = (
 
 @dataclass(frozen=True)
 class HostPlaces:
-    """Which places of a host lie within which other places."""
+    """Says which places of a host lie within which other places."""
 
-    # Node number, or name of an initiator or target -> package; see `packages_of_places`.
+    # Number of a node, or name of an initiator or target -> package; see `packages_of_places`.
     packages: Mapping[int | str, int]
     first_units: Mapping[int, str]  # node -> its first processing unit
-    node_of_l3_domain: Mapping[str, int]  # only of domains that are within one node
+    node_of_l3_domain: Mapping[str, int]  # L3 domain -> node that contains it
 
 
 def packages_of_places(
     rows: Measurements, package_of_node: Mapping[int, int]
 ) -> dict[int | str, int]:
-    """Return place (node number, or name of an initiator or target) -> its package, if only one."""
+    """Return place (number of a node, name of an initiator or target) -> its only package."""
     found: dict[int | str, int] = dict(package_of_node.items())
     for end in ("initiator", "target"):
         places = rows.rows[[end, f"{end}_nodes"]].drop_duplicates()
@@ -70,16 +71,16 @@ def packages_of_places(
 
 
 def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
-    """Keep one anomaly of each kind and place, if possible one without doubt and with many cells.
+    """Return one anomaly of each kind and place, if possible without doubt and with many cells.
 
-    One slow component can cause several anomalies: one kernel shows that a node's memory is slow
-    for all nodes, and another kernel shows that this memory is slow for its own node.
+    One slow component can cause several anomalies. For example, one kernel shows that the memory of
+    a node is slow for all nodes, and another kernel shows that it is slow for its own node.
     """
     by_place: dict[object, list[Anomaly]] = {}
     for anomaly in found:
         suspected = anomaly.kind in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
         place = () if suspected else (anomaly.initiator, anomaly.target)
-        # Slow memory of a node, and slow reads of drives by this node, can be two findings.
+        # Slow memory of a node and slow reads of drives by this node can be two findings.
         key = anomaly.kind, anomaly.components, place, anomaly.is_on_drives
         by_place.setdefault(key, []).append(anomaly)
     merged = []
@@ -94,10 +95,10 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
 
 
 def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, float]:
-    """Return a sort key: first anomalies without doubt, then links of L3 domains, then most cells.
+    """Return a sort key: first anomalies without doubt, then L3 domain links, then most cells.
 
-    Whole nodes come before parts of them. Of paths to drives, the largest loss comes first, since
-    sets of drives show more of the loss than single drives.
+    Nodes come before parts of nodes. Of paths to drives, the largest loss comes first, since sets
+    of drives show more of the loss than single drives.
     """
     by_units = isinstance(anomaly.initiator, str)
     on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and anomaly.is_on_drives
@@ -120,7 +121,7 @@ def _source_text(anomaly: Anomaly) -> str:
 
 
 def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) -> list[Anomaly]:
-    """Return the anomalies that no other one explains, with sentences on what each one explains."""
+    """Return the anomalies that no other anomaly explains, with sentences on what each explains."""
     causes_of = {
         number: [
             cause
@@ -132,8 +133,7 @@ def without_explained_anomalies(found: Sequence[Anomaly], places: HostPlaces) ->
     shown = [number for number, causes in causes_of.items() if not causes]
     sentences: dict[int, list[str]] = {number: [] for number in shown}
     for number, causes in causes_of.items():
-        # A suspicion never explains a finding, and an explained anomaly never explains another
-        # anomaly.
+        # A suspicion never explains a finding. An explained anomaly never explains another anomaly.
         usable = [
             cause
             for cause in causes
@@ -154,7 +154,7 @@ def _with_explained_sentences(anomaly: Anomaly, sentences: Sequence[str]) -> Ano
 
 
 def _explains(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether the anomaly `cause` explains `anomaly`."""
+    """Return whether the anomaly `cause` explains the other anomaly."""
     rules = _RULES_BY_ANOMALY_KIND.get(AnomalyKind(anomaly.kind), ())
     return cause.kind not in _KINDS_THAT_EXPLAIN_NOTHING and any(
         rule(cause, anomaly, places) for rule in rules
@@ -171,14 +171,14 @@ def _has_a_cell_or_component(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) ->
 
 
 def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow component (`cause`) limits all cells of a smaller anomaly.
+    """Return whether a slow component (`cause`) limits all cells of an anomaly.
 
-    Slow memory limits all paths to it, and all cores that use it.
+    Slow memory limits all paths to this memory, and all cores that use this memory.
     """
     if cause.kind != AnomalyKind.SLOW_COMPONENT or len(anomaly.cells) >= len(cause.cells):
         return False
     if _is_l3_domain_of_all_cells(anomaly, cause, places):
-        return False  # the cores get what the link carries, so they are not the cause
+        return False  # the link limits the cores, so they are not the cause
     if less_is_better(cause.metric) != less_is_better(anomaly.metric):
         return False
     ends = zip(
@@ -190,7 +190,7 @@ def _limits_its_end(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> boo
 
 
 def _initiators_and_targets(cells: Sequence[CellNames]) -> list[set[str]]:
-    """Return the names of all initiators of the cells, and of all their targets."""
+    """Return the names of all initiators of the cells, and the names of all targets."""
     return [
         {node_name(end) if isinstance(end, int) else end for end in ends}
         for ends in zip(*cells, strict=True)
@@ -198,7 +198,7 @@ def _initiators_and_targets(cells: Sequence[CellNames]) -> list[set[str]]:
 
 
 def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether a slow unit (`cause`) runs a thread of an anomaly with no larger loss."""
+    """Return whether a slow unit (`cause`) runs a thread of an anomaly that loses no more."""
     _, nodes = thread_count_and_nodes_of_name(anomaly.components[0])
     is_thread = any(places.first_units.get(node) in cause.components for node in nodes)
     loss = cause.loss_as_share_of_better_value
@@ -206,7 +206,7 @@ def _is_one_of_its_threads(cause: Anomaly, anomaly: Anomaly, places: HostPlaces)
 
 
 def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as this."""
+    """Return whether all reads of an anomaly use a slow link (`cause`) and are as fast as it."""
     across = _all_reads_cross_link(cause, anomaly, places, both_ways=False)
     return across and anomaly.observed >= _LEAST_SHARE_OF_LINK_RATE * cause.observed
 
@@ -214,8 +214,9 @@ def _is_link_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) 
 def _is_node_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether paths of one node (`cause`) lose as much as a link (`anomaly`) seems to lose.
 
-    The package of the node has several nodes. The loads that test the link have pages on all of
-    them, so a slow node slows these loads too. The paths may use either direction of the link.
+    The package of the node has several nodes. The loads that test the link have pages on all nodes
+    of the package, so a slow node slows these loads too. The paths may use either direction of the
+    link.
     """
     if (
         _all_reads_cross_link(cause, anomaly, places, both_ways=False)
@@ -238,7 +239,7 @@ def _all_reads_cross_link(
 ) -> bool:
     """Return whether all reads of an anomaly use the slow direction of a link (`link`).
 
-    With `both_ways`, reads that use the opposite direction count too.
+    With `both_ways`, reads that use the opposite direction of the link count too.
     """
     slow: list[tuple[int | None, ...]] = list(filter(None, map(packages_of_link, link.components)))
     slow += [pair[::-1] for pair in slow if both_ways]
@@ -248,7 +249,7 @@ def _all_reads_cross_link(
 
 
 def _has_several_nodes(node: int, places: HostPlaces) -> bool:
-    """Return whether the package of a node has other nodes."""
+    """Return whether the package of a node has further nodes."""
     nodes = [package for place, package in places.packages.items() if isinstance(place, int)]
     return nodes.count(places.packages[node]) > 1
 
@@ -256,7 +257,7 @@ def _has_several_nodes(node: int, places: HostPlaces) -> bool:
 def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
     """Return whether all accesses of an anomaly use the slow link of an L3 domain (`cause`).
 
-    The accesses must be as fast as the link, and come from cores of the domain or of its node.
+    The accesses must be as fast as the link, and must come from cores of the domain or of its node.
     """
     if not _is_l3_domain_link(cause):
         return False
@@ -268,10 +269,10 @@ def _is_l3_domain_of_all_cells(cause: Anomaly, anomaly: Anomaly, places: HostPla
 
 
 def _is_l3_domain_behind_link(cause: Anomaly, anomaly: Anomaly, places: HostPlaces) -> bool:
-    """Return whether the slow link of an L3 domain (`cause`) also slows its package as a whole.
+    """Return whether the slow link of an L3 domain (`cause`) also slows the package as a whole.
 
-    Only packages with more than two domains are tested, so the package loses less than half as
-    much.
+    Only packages with more than two L3 domains are tested, so the package loses less than half as
+    much as the domain.
     """
     if not _is_l3_domain_link(cause):
         return False
@@ -293,25 +294,26 @@ def _is_memory_of_its_buffers(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -
         _initiators_and_targets(anomaly.cells)[0],
     )
     if anomaly.kind == AnomalyKind.REMOTE_BETTER:
-        readers = _initiators_and_targets(anomaly.cells[-1:])[0]  # the last cell is the slow reader
+        # The last cell has the slow reader.
+        readers = _initiators_and_targets(anomaly.cells[-1:])[0]
     loses_more = cause.loss_as_share_of_better_value >= anomaly.loss_as_share_of_better_value
     return len(memory) == 1 and memory == readers and loses_more
 
 
 def _is_shared_by_its_drive(cause: Anomaly, anomaly: Anomaly, _: HostPlaces) -> bool:
-    """Return whether a drive alone is as fast as a slow set (`cause`) that contains the drive."""
+    """Return whether a drive alone is as fast as a slow set (`cause`) that has the drive."""
     among = set(anomaly.components) < set(cause.components) and anomaly.is_on_drives
     same_metric = anomaly.metric == cause.metric and cause.is_on_drives
     return among and same_metric and anomaly.observed >= _LEAST_SHARE_OF_LINK_RATE * cause.observed
 
 
 def _is_l3_domain_link(anomaly: Anomaly) -> bool:
-    """Return whether an L3 domain is slow although it reads from many memory nodes at a time."""
+    """Return whether the anomaly is an L3 domain that reads slowly from several nodes at once."""
     return any(is_spread_target(str(target)) for _, target in anomaly.cells)
 
 
 def _node_of_initiator(name: str, places: HostPlaces) -> int | None:
-    """Return the node of an initiator, which is a node, some of its threads, or its first unit."""
+    """Return the node of an initiator that is a node, some threads of a node, or its first unit."""
     place = parse_place_name(name)
     if place is None:
         return None
@@ -331,7 +333,7 @@ _RULES_FOR_SLOW_PARTS: tuple[_ExplanationRule, ...] = (
     _is_memory_of_its_buffers,
     _is_shared_by_its_drive,
 )
-# Kind of an anomaly -> the rules by which another anomaly may explain an anomaly of this kind.
+# Kind of an anomaly -> rules by which another anomaly may explain an anomaly of this kind.
 _RULES_BY_ANOMALY_KIND: Mapping[AnomalyKind, tuple[_ExplanationRule, ...]] = {
     AnomalyKind.SLOW_COMPONENT: _RULES_FOR_SLOW_PARTS,
     AnomalyKind.SLOW_PATH: _RULES_FOR_SLOW_PARTS,

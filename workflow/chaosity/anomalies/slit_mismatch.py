@@ -1,12 +1,12 @@
-"""Check whether the firmware's packages and distances (SLIT) agree with the measurements.
+"""Check whether the packages and distances (SLIT) of the firmware agree with measurements.
 
 The distances and packages are compared with the structure that is learned from the matrix alone.
-Each distance of the SLIT stands for a group of cells: the group in which most pairs of nodes with
-this distance were measured. The group of a distance is never better than the group of a smaller
-distance. The SLIT entry of a pair in another group is wrong. Wrong can be one pair, all pairs of a
-distance that is out of order, or the far pairs of a SLIT with only one distance. A SLIT is about
-time. Memory of another kind (HBM, CXL) has another bandwidth at any distance, so bandwidths are
-compared only within one kind of memory.
+Each distance of the SLIT stands for the group of cells that has most pairs of nodes with this
+distance. The group of a distance is never better than the group of a smaller distance. If a pair of
+nodes is in another group than the group of its distance, the SLIT entry of the pair is wrong. The
+wrong entries can be one pair, all pairs of a distance that is out of order, or the far pairs of a
+SLIT with only one distance. SLIT distances stand for times. Memory of another kind (HBM, CXL) has
+another bandwidth at any distance, so bandwidths are compared only within one kind of memory.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
 
-# The given packages are rejected if they cost this much more than the learned structure. This is
-# the cost of one more group and of one departing cell.
+# The given packages are rejected if they cost this much more than the learned structure, which is
+# about the cost of one more group and one departing cell.
 _COST_OF_REJECTED_PACKAGES = 20.0
-# Smallest difference between the scores of two groups that a SLIT can express, since its entries
+# Smallest difference between the scores of two groups that a SLIT can express, since SLIT entries
 # have steps of a tenth of the local distance.
 _LEAST_SCORE_DIFFERENCE_IN_SLIT = 0.1
-# A node is the cause of wrong pairs if its pairs with at least this many other nodes are wrong.
+# A node is the cause of wrong pairs if its pairs with this many or more other nodes are wrong.
 _FEWEST_WRONG_PAIRS_OF_CAUSE = 3
-# Largest number of pairs that a sentence names.
+# A sentence names at most this many pairs.
 _MOST_NAMED_PAIRS = 6
 
 
 @dataclass(frozen=True)
 class PackagesAndSlitCheck:
-    """Result of comparing the firmware's packages and SLIT with the measurements."""
+    """The result of the comparison of the firmware's packages and SLIT with the measurements."""
 
     anomalies: tuple[Anomaly, ...] = ()  # anomalies of the kind slit_mismatch
-    # Structure that replaces the given structure; None if the given structure is kept.
+    # Structure that replaces the given structure, or None if the given structure is kept.
     structure: EqualCellGroups | None = None
     notes: tuple[str, ...] = ()  # observations that are not anomalies
 
@@ -75,8 +75,8 @@ def check_packages_and_slit(
 
     Args:
         cells: the matrix.
-        structure: structure that was learned from the matrix, these packages and these distances.
-        packages: nodes of each package, as the firmware reports.
+        structure: structure that was learned from the matrix, the packages and the distances.
+        packages: nodes of each package that the firmware reports.
         distances: (initiator, target) -> entry of the SLIT.
     """
     if not packages and not distances:
@@ -93,14 +93,15 @@ def check_packages_and_slit(
         and measured.kind == PACKAGES
         and _are_packages_different(measured.packages or (), packages)
     ):
-        # The structure has no packages, or has the given packages but values that contradict them.
+        # The packages are rejected if the structure has no packages, or if the measured values
+        # contradict the packages.
         rejected = structure.kind != PACKAGES or not are_values_better_within_packages(
             cells, structure
         )
         gain = structure_cost(cells, structure) - structure_cost(cells, measured)
         if rejected or gain > _COST_OF_REJECTED_PACKAGES:
             instead = measured
-            # A difference of costs is twice the difference of log likelihoods.
+            # The difference of two costs is twice the difference of the log likelihoods.
             confidence = 1.0 - float(np.exp(-max(gain, 0.0) / 2.0))
             anomalies.append(
                 _anomaly_of_wrong_packages(cells, measured.packages or (), packages, confidence)
@@ -125,7 +126,7 @@ def check_packages_and_slit(
 
 
 def _are_packages_different(learned: PackageNodes, given: PackageNodes) -> bool:
-    """Return whether two divisions of the same nodes into packages are different."""
+    """Return whether two divisions of the same nodes into packages differ."""
     same_nodes = set(chain(*learned)) == set(chain(*given))
     return same_nodes and set(map(frozenset, learned)) != set(map(frozenset, given))
 
@@ -133,7 +134,7 @@ def _are_packages_different(learned: PackageNodes, given: PackageNodes) -> bool:
 def _anomaly_of_wrong_packages(
     cells: ScoredCells[int], learned: PackageNodes, given: PackageNodes, confidence: float
 ) -> Anomaly:
-    """Return the anomaly of node pairs that share a given package but not a measured package."""
+    """Return the anomaly of pairs of nodes that share a given package but no measured package."""
     together = [pair for nodes in learned for pair in combinations(sorted(nodes), 2)]
     given_pairs = [pair for nodes in given for pair in combinations(sorted(nodes), 2)]
     apart = [pair for pair in given_pairs if pair not in together]
@@ -160,11 +161,12 @@ def _make_slit_mismatch(
     compared_with: str,
     others: Sequence[NodePair] = (),
 ) -> Anomaly:
-    """Return a SLIT mismatch of node pairs, with initiator and target of the first pair.
+    """Return a SLIT mismatch of pairs of nodes; its initiator and target are the first pair.
 
-    The loss is the difference of the `scores`: what a program loses if it places memory by the
-    firmware's table. `others` are the pairs with which the `pairs` are compared. If only some pairs
-    access memory without processing units, the advice names this fact and does not suggest a cable.
+    The loss is the difference of the `scores`, which a program loses if it places memory by the
+    firmware's table. `others` has the pairs with which the `pairs` are compared. If only some pairs
+    access memory of nodes without processing units, the advice says so and does not suggest a wrong
+    cable.
     """
     kinds = {_is_pair_with_memory_only_node(cells, pair) for pair in (*pairs, *others)}
     worse, better = sorted(scores)
@@ -190,9 +192,9 @@ def _make_slit_mismatch(
 
 
 def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
-    """Return a few nodes that together are in all pairs; all nodes if any can be the cause.
+    """Return a few nodes such that each pair has one of them; all nodes if any can be the cause.
 
-    If two nodes are interchanged, each wrong pair contains one of them. So each returned node must
+    If two nodes are interchanged, each wrong pair contains one of them. Each of the few nodes must
     be in at least three pairs. Otherwise either node of a pair can be the cause.
     """
     remaining = {frozenset(pair) for pair in pairs}
@@ -208,16 +210,16 @@ def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
 
 
 def _is_pair_with_memory_only_node(cells: ScoredCells[int], pair: NodePair) -> bool:
-    """Return whether the target lacks processing units and other nodes have some."""
+    """Return whether the target of a pair lacks processing units, but other targets have them."""
     return pair[1] not in cells.rows and bool(set(cells.columns) & set(cells.rows))
 
 
 def _pairs_to_compare(
     cells: ScoredCells[int], distances: SlitEntries
 ) -> list[dict[NodePair, Position]]:
-    """Return dictionaries of pair -> position, for measured pairs with an entry in the SLIT.
+    """Return dictionaries pair -> position of its cell, for measured pairs with a SLIT entry.
 
-    Only pairs of the same dictionary are compared with each other.
+    Only pairs in one dictionary are compared with each other.
     """
     positions = cell_positions_in_mask(cells.measured_mask)
     named = {cells.initiator_and_target(position): position for position in positions}
@@ -237,10 +239,10 @@ def _pairs_to_compare(
 def _anomalies_of_wrong_entries(
     groups: GroupedCells[int], distances: SlitEntries, positions: Mapping[NodePair, Position]
 ) -> Anomaly | None:
-    """Return one anomaly for all pairs that are not in the group of their distance.
+    """Return one anomaly for all pairs that are in another group than that of their distance.
 
-    A pair counts only if its score is nearer to the typical score of its own group than to that of
-    the group of its distance. A slow path is not an error of the SLIT.
+    A pair counts only if its score is nearer to the typical score of its measured group than to
+    that of the group of its distance, since a slow path is not an error of the SLIT.
     """
     cells = groups.cells
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
@@ -249,7 +251,7 @@ def _anomalies_of_wrong_entries(
         for label in set(labels.values())
     }
     group_of = _group_of_each_distance(labels, distances, typical)
-    wrong: dict[NodePair, float] = {}  # pair -> difference from the group of its distance
+    wrong: dict[NodePair, float] = {}  # pair -> difference from its distance's group
     for pair, position in positions.items():
         difference = abs(float(cells.log_score[position]) - typical[group_of[distances[pair]]])
         far_from_group = abs(groups.departures[position]) > max(
@@ -288,10 +290,11 @@ def _anomalies_of_wrong_entries(
 def _group_of_each_distance(
     labels: Mapping[NodePair, int], distances: SlitEntries, typical: Mapping[int, float]
 ) -> dict[float, int]:
-    """Return distance -> its group, so that as few pairs as possible are in another group.
+    """Return distance -> group, so that as few pairs as possible are in another group.
 
-    The group of a larger distance is never better than that of a smaller distance. Groups whose
-    difference does not matter count as one. `typical` has the typical score of each group.
+    The group of a larger distance is never better than the group of a smaller distance. Groups
+    whose difference does not matter count as one group. `typical` has the typical score of each
+    group.
     """
     of_distance: dict[float, Counter[int]] = {}
     for pair, label in labels.items():
@@ -302,8 +305,8 @@ def _group_of_each_distance(
         for label, number in counts.items()
         if number == max(counts.values())
     }
-    # Group -> number of right pairs, number of different groups, and the groups chosen so far. If
-    # two choices have equally many right pairs, the choice with more groups is taken.
+    # Group -> number of right pairs, number of different groups, and groups chosen so far. Of two
+    # choices with equally many right pairs, the choice with more groups is taken.
     best: dict[int, tuple[int, int, tuple[int, ...]]] = dict.fromkeys(usual, (0, 0, ()))
     for _, counts in sorted(of_distance.items()):
         right = {
