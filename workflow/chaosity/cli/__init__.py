@@ -1,7 +1,8 @@
 """The command line ``chaosity COMMAND``.
 
-A command's module is imported only when the command runs. This module imports heavy libraries
-(pandas, scipy, vl-convert) inside functions. So ``--help`` and ``--version`` print at once.
+The module of a command is imported only when the command runs. Modules of commands import heavy
+libraries (pandas, scipy, vl-convert) inside functions. So ``--help`` and ``--version`` print at
+once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from chaosity import __version__
 from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
-# Section of the help -> command -> the command's help in one line. The module
+# Section of the help -> command -> help of the command in one line. The module
 # `chaosity.cli.COMMAND` defines the command, unless `_OTHER_MODULES` names another module.
 SECTIONS = {
     "Look at results": {
@@ -65,19 +66,19 @@ _OTHER_MODULES = {
     "place": "weights",
     **dict.fromkeys(("overview", "published", "reports"), "report"),
 }
-# Former name of a command -> its name.
+# Former name of a command -> present name.
 _RENAMED = {"run": "measure"}
 
 
 class LazyCommandGroup(click.Group):
-    """Group of commands that imports a command's module only for that command."""
+    """A group of commands that imports the module of a command only if the command is used."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of all commands, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import and return the command; return None if the name is unknown."""
+        """Import the module of a command and return the command; None if the name is unknown."""
         if name in _RENAMED:
             raise UserError(
                 f"chaosity {name} has a new name", remedy=f"type chaosity {_RENAMED[name]}"
@@ -105,8 +106,8 @@ def chaosity() -> None:
 def main() -> None:
     """Run the command line, and print each error that a user can fix as one sentence.
 
-    An error that a user can fix is a `UserError`, or the error of a file that cannot be read or
-    written. The exit status is then 2.
+    An error that a user can fix is a `UserError`, or an error of a file that cannot be read or
+    written. The exit status of such a run is 2.
     """
     put_own_programs_first_in_path()
     try:
@@ -115,9 +116,10 @@ def main() -> None:
         print(f"chaosity: {error}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
-        sys.exit(1)  # the program that reads the output, such as head, has ended
+        sys.exit(1)  # the reader of the output, such as head, has ended
     except OSError as error:
-        # An error about a file has the file's name. Without a name, the file is standard output.
+        # An error about a file has the name of the file. An error without a name is about standard
+        # output.
         sentence = file_system_error(error, Path("/proc/self/fd/1").resolve())
         if sentence is None and error.filename:
             sentence = UserError(error.strerror or str(error), str(error.filename))

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from chaosity.advice.requests import Request
 
 _SCHEMA = 1
-# If an interval's upper end is below this multiple of the value, the text says "at most" the value.
+# If the upper end of an interval is below this multiple of the value, the text says "at most" and
+# the value.
 _NOT_MORE = 1.02
 _BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 class _Size(click.ParamType[int]):
-    """A size in bytes, such as 40GiB."""
+    """The type of an option whose value is a size in bytes, such as 40GiB."""
 
     name = "size"
 
@@ -176,7 +177,7 @@ def advise_command(
 
 
 def _wanted_drives(text: str | None) -> int | tuple[str, ...]:
-    """Return the number or the names of drives in the text of ``--drives``; 0 without a text."""
+    """Return the number or the names of drives that ``--drives`` asks for; 0 without the option."""
     if text is None:
         return 0
     return int(text) if text.isascii() and text.isdigit() else tuple(text.split(","))
@@ -215,7 +216,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
 
 
 def _cached_sentence(cached: ShareKeptInMemory) -> str:
-    """Return a sentence on the fastest scans: their speed, and the share of data in memory."""
+    """Return a sentence on the fastest scans: their speed, and how much data is in memory."""
     metric = "bandwidth_bytes_per_second"
     rate, share = cached.scan_bytes_per_second, format_percent(cached.share)
     text = format_quantity(metric, rate)
@@ -233,7 +234,7 @@ def _cached_sentence(cached: ShareKeptInMemory) -> str:
 
 
 def _row(place: AdvisedPlace) -> list[str]:
-    """Return the cells of a place's row in the table of advised places."""
+    """Return the cells of the row for a place in the table of advised places."""
     pages = [*place.place.shares]
     return [
         _nodes(place.nodes),
@@ -246,7 +247,7 @@ def _row(place: AdvisedPlace) -> list[str]:
 
 
 def _loss_text(loss: float) -> str:
-    """Return a text on how much worse a place is than the best place, or may be better."""
+    """Return a text on how much worse than the best place another place is or may be."""
     from chaosity.advice.candidate_places import LARGEST_DIFFERENCE_OF_EQUAL_SCORES
 
     if loss < -LARGEST_DIFFERENCE_OF_EQUAL_SCORES:
@@ -259,7 +260,7 @@ def _nodes(nodes: Sequence[int]) -> str:
 
 
 def _with_interval(metric: str, value: ExpectedValue | None) -> str:
-    """Return a value with its interval, such as "78.0 GB/s (34.6 to 78.4)"."""
+    """Return a value with its interval as text, such as "78.0 GB/s (34.6 to 78.4)"."""
     if value is None:
         return "not measured"
     if value.low is None or value.high is None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chaosity.store.csv_tables import NodeMatrix
 
 
-# The terminal lists at most this many cells of a group; the JSON has all.
+# The terminal lists at most this many cells of a group; the JSON has all cells.
 _MOST_CELLS = 12
 
 
@@ -71,7 +71,7 @@ def find_anomalies_command(
     The expected values come from the matrix itself: remote nodes are slower, and meshes and rings
     have near and far nodes. A cell is an anomaly if it departs from its group significantly
     (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
-    """  # noqa: D301 (after this mark, click keeps the line breaks)
+    """  # noqa: D301 (click keeps line breaks after backslash b)
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
     from chaosity.store.csv_tables import read_matrix_csv
 
@@ -96,7 +96,7 @@ def find_anomalies_command(
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the findings of a matrix or host, with at most `_MOST_CELLS` cells of a group."""
+    """Print the findings of a matrix or host, with at most `_MOST_CELLS` cells of each group."""
     print_line(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, 1):
         print_line(f"\n{number}. {anomaly.sentence}", style="bold red")
@@ -111,7 +111,7 @@ def print_findings(findings: Findings) -> None:
         print_line(f"\nStructure: {findings.structure}")
         rows = [_row_of_comparable_cells(group, findings.metric or "") for group in findings.groups]
         print_table(rows, ["group", "typical", "cells"])
-    # The verdict on a host without findings already says what was tested.
+    # If a host has no findings, the verdict already says what was tested.
     if findings.checked and (findings.anomalies or findings.groups):
         print_line(f"\nTested: {', '.join(findings.checked)}.")
         if findings.untested:
@@ -121,7 +121,7 @@ def print_findings(findings: Findings) -> None:
 
 
 def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, str, str]:
-    """Return the name of a group, its typical value and its first cells."""
+    """Return name, typical value and first cells of a group, as texts."""
     cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_CELLS]]
     if len(group.cells) > _MOST_CELLS:
         cells.append(f"and {len(group.cells) - _MOST_CELLS} more")
@@ -129,7 +129,7 @@ def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, 
 
 
 def analyse_results(path: Path) -> Findings:
-    """Return the findings of a results folder, or of a tidy table and the files in its folder."""
+    """Return the findings for a results folder, or for a tidy table and the files beside it."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components import read_component_documents
     from chaosity.result_folders import existing_tidy_table
@@ -167,7 +167,7 @@ def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:
 
 
 def _matching_distances(path: Path, matrix: NodeMatrix) -> dict[tuple[int, int], float]:
-    """Return (initiator, target) -> SLIT entry from a CSV file with all pairs of the matrix."""
+    """Return (initiator, target) -> SLIT entry in a CSV file that has all pairs of the matrix."""
     from chaosity.store.csv_tables import read_distances_csv
 
     distances = read_distances_csv(path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaosity.statistics.anova import AnovaResult
     from chaosity.statistics.linear_models import DifferenceWithInterval
 
-# The terminal shows at most this many lines of a table; the JSON has all.
+# The terminal shows at most this many lines of a table; the JSON has all lines.
 _MOST_LINES = 40
 
 
@@ -91,7 +91,7 @@ def anova_command(
 
 
 def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
-    """Print the sentences and tables of an analysis, at most `_MOST_LINES` lines of each table."""
+    """Print the sentences and the tables of an analysis, at most `_MOST_LINES` lines of a table."""
     from chaosity.statistics.anova import p_value_text, variation_percent_text
     from chaosity.statistics.estimates import confidence_text
 
@@ -150,12 +150,12 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """Return a number with this many significant digits as text; an empty text for None."""
+    """Return a number as text with `digits` significant digits; None gives ""."""
     return "" if value is None else f"{value:.{digits}g}"
 
 
 def _value_cells(each: DifferenceWithInterval) -> tuple[str, str]:
-    """Return an effect (a ratio if logarithms were analysed) and its interval, as two texts."""
+    """Return an effect and its interval as two texts; a ratio if logarithms were analysed."""
     value, low, high = each.value, each.low, each.high
     if each.ratio is not None:
         value, low, high = each.ratio, each.ratio_low, each.ratio_high
@@ -163,7 +163,7 @@ def _value_cells(each: DifferenceWithInterval) -> tuple[str, str]:
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:
-    """Return the cells of a CSV file as texts; the index has the line numbers of the file."""
+    """Return the cells of a CSV file as texts; the index has the line numbers."""
     import pandas as pd
 
     from chaosity.store.csv_tables import read_csv_or_mlc_table

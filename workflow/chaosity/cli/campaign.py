@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from chaosity.design.host_plan import PlanSummary
 
 
-# Kind of YAML document -> (module of `chaosity.documents`, name of the type that checks it).
+# Kind of YAML document -> (module of `chaosity.documents`, name of the type that checks documents
+# of this kind).
 TYPES = {
     "benchmark": ("benchmarks", "BenchmarkDocument"),
     "config": ("config", "Config"),
@@ -134,7 +135,7 @@ def _print_summary(summary: PlanSummary) -> None:
 
 
 def _command_lines(point: Point) -> Iterator[str]:
-    """Yield shell lines that write the files of a point's loads and run their commands."""
+    """Yield shell lines that write the files of a point's loads, and run the loads' commands."""
     yield f"# {point['experiment']}/{point['point']}"
     for load in point["loads"]:
         for name, text in load["files"].items():
@@ -287,7 +288,7 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
 
     if not 1 <= replicate <= replicates:
         raise UserError(f"replicate {replicate} is unknown", str(point), f"use 1 to {replicates}")
-    # Only points with derived metrics have the key "relative".
+    # The key "relative" may be missing, since only points with derived metrics have it.
     if missing := Point.__annotations__.keys() - {"relative", *document}:
         remedy = "name a file of results/HOST/CONFIGURATION/points"
         raise UserError(f"the point has no key {min(missing)!r}", str(point), remedy)
@@ -305,7 +306,7 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
 
 
 def _is_simulated(point: Path) -> bool:
-    """Return whether the ``host.json`` above a point's file says that the host is simulated."""
+    """Return whether ``host.json`` in a folder above a point's file is that of a simulated host."""
     for folder in point.absolute().parents:
         if (host := folder / "host.json").exists():
             with malformed_as_user_error("the file is not a description of a host", str(host)):

@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from chaosity.health.check_points import CheckedValue, Suspect
 
 
-# Exit status of a check that judged nothing. Statuses 0, 1 and 2 mean fine, warning and fault.
+# Exit status of a check without a result. The statuses 0, 1 and 2 mean fine, warning and fault.
 NOT_CHECKED = 3
 
 
 class _CheckCommand(click.Command):
-    """A command that exits with `NOT_CHECKED` for wrong arguments, because 2 means a fault."""
+    """A command that exits with `NOT_CHECKED` if arguments are wrong, because 2 means a fault."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, or end with `NOT_CHECKED`."""
+        """Parse the arguments; if they are wrong, end with the status `NOT_CHECKED`."""
         with _failure_is_no_result():
             return super().parse_args(ctx, args)
 
@@ -152,8 +152,8 @@ def _print_missing_experiments(host: str, missing: Mapping[str, str]) -> None:
 def _findings_of_the_map(folder: Path) -> tuple[str, str]:
     """Return a clause on the findings in the map of a check, and why the map is unusable.
 
-    Both texts are empty if there is nothing to say. A check does not report a part that was slow in
-    the map already, so the clause does.
+    Both texts are empty if there is nothing to say. A check does not report a component that was
+    slow in the map already, so the clause reports it.
     """
     from chaosity.report.measured_run import read_findings
 
@@ -172,11 +172,11 @@ def _findings_of_the_map(folder: Path) -> tuple[str, str]:
 def print_check_result(
     result: HostCheckResult, *, print_all: bool, map_findings_clause: str = "", unusable: str = ""
 ) -> None:
-    """Print a line for each suspected component: what is wrong, and what to do.
+    """Print a line for each suspected component that says what is wrong and what to do.
 
     Args:
         result: the result of the check.
-        print_all: whether to print all values, too.
+        print_all: whether to print all values too.
         map_findings_clause: a clause on the findings in the map; empty without findings.
         unusable: why the map is unusable; empty if it is usable.
     """
@@ -187,7 +187,7 @@ def print_check_result(
         print_line(f"{host}: {_suspect_text(suspect)}.")
     if not result.suspects and not result.failed:
         number = format_count(len(result.values), "value")
-        # A host that is as slow as its map, or whose map says little, is not called fine.
+        # A host is not called fine if its map has findings or is unusable.
         state = "no change" if map_findings_clause or unusable else "fine"
         none_is_worse = f"none of {number} is worse than in the map{map_findings_clause or '.'}"
         print_line(f"{host}: {state}: {none_is_worse}")
@@ -224,7 +224,7 @@ def print_check_result(
 
 
 def _suspect_text(suspect: Suspect) -> str:
-    """Return what is wrong with a suspected component, and what to do."""
+    """Return a text on what is wrong with a suspected component, and on what to do."""
     from chaosity.health.check_points import RECENT
 
     worst, parts = suspect.values[0], suspect.parts
@@ -261,14 +261,15 @@ def _suspect_text(suspect: Suspect) -> str:
 
 @contextmanager
 def _failure_is_no_result() -> Iterator[None]:
-    """End with `NOT_CHECKED` if the check itself fails.
+    """End with the status `NOT_CHECKED` if the check itself fails.
 
-    Other commands that fail exit with 1 or 2. Here, 1 means a warning and 2 a fault of the host.
+    Other commands that fail exit with 1 or 2. The statuses 1 and 2 of a check mean a warning and a
+    fault of the host.
     """
     try:
         yield
     except (BrokenPipeError, click.exceptions.Exit):
-        raise  # the program that reads the output has ended, or this was --help
+        raise  # the reader of the output has ended, or the option was --help
     except click.UsageError as error:
         error.show()
     except (UserError, OSError) as error:
@@ -282,7 +283,7 @@ def _failure_is_no_result() -> Iterator[None]:
 
 
 def _show_progress(point: str) -> None:
-    """Show on a terminal which point is being measured; an empty `point` removes the text."""
+    """Show on a terminal which point is measured now; an empty `point` removes the text."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{point}")
         sys.stderr.flush()
@@ -344,7 +345,7 @@ def history_command(folder: Path, print_all: bool, csv_file: Path | None, as_jso
 
 
 def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
-    """Print the changes, newest first, and a table of series."""
+    """Print the changes of values, the newest first, and a table of all series."""
     if history.is_simulated:
         print_that_nothing_was_measured()
     for sentence in history.sentences():
@@ -365,7 +366,7 @@ def _print_history(history: CheckHistory, shown: Sequence[ValueSeries]) -> None:
 
 
 def _history_document(history: CheckHistory) -> dict[str, object]:
-    """Return the history as a JSON document: counts, changes with their values, unknown points."""
+    """Return the history as a JSON document: numbers, changes with their values, unknown points."""
     facts = ("parts", "is_worse", "is_drift", "since", "first", "last", "components")
     return {
         "checks": len(history.times_of_checks),

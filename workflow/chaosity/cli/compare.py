@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from chaosity.compare.two_sides import SelectionComparison
     from chaosity.report.configurations import CrossoverVerdict
 
-# At most this many rows are printed, so that verdict and rows fit on a terminal together.
+# At most this many rows are printed, so that the verdict and the rows fit on a terminal together.
 _MOST_ROWS = 15
-# Longest name of a selection, in characters, that can be the head of a column.
+# The head of a column has the name of a selection only if the name has at most this many
+# characters.
 _LONGEST_HEAD = 14
 _COLOURS = {"worse": "red", "better": "green"}
 
@@ -124,7 +125,7 @@ def _print_cells(result: SelectionComparison, most: int | None) -> None:
 
 
 def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
-    """Return the texts of a compared cell's row, in the colour of the cell's verdict."""
+    """Return the texts in the row of a compared cell, in the colour of its verdict."""
     verdict = cell["verdict"] if cell["verdict"] in _COLOURS else ""
     numbers = sorted({cell["n_left"], cell["n_right"]})
     texts = [
@@ -139,7 +140,7 @@ def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
 
 
 def _print_hosts(result: OutlierHosts, most: int | None) -> None:
-    """Print the table of hosts; outliers are red."""
+    """Print the table of hosts; outlier hosts are red."""
     rows = []
     for host in result.hosts[:most]:
         interval = _interval(host.low, host.high)

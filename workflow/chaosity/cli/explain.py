@@ -105,7 +105,7 @@ def explain_value_command(
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
-    """Yield lines on how the median and interval of a cell follow from the replicates."""
+    """Yield lines on how the median and the interval of a cell follow from its replicates."""
     scale = choose_scale(cell["metric"], [cell["median"]])
     interval = f", 95 % interval {scale.number(cell['low'])} to {scale.number(cell['high'])}"
     median = scale.text(cell["median"]) if values else "no value"
@@ -136,12 +136,12 @@ def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterat
 
 
 def _digits(number: float) -> str:
-    """Return a number with 12 digits: enough to follow a formula, without binary rounding."""
+    """Return a number with 12 digits, enough to check a formula, without binary rounding."""
     return f"{number:.12g}"
 
 
 def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
-    """Return the column's value that equals `name`, or else the only value that contains `name`."""
+    """Return the value of a column that equals `name`, or else the only one that contains it."""
     names = sorted(map(str, column.unique()))
     found = [name] if name in names else [each for each in names if name in each]
     if len(found) == 1:
@@ -167,9 +167,10 @@ _MARKS = {True: "met", False: "NOT met", None: "unknown"}
 
 
 def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
-    """Yield lines on how a replicate's value was computed, from its record and row of the table.
+    """Yield lines on how the value of a replicate was computed from its record.
 
-    `folder` is ``results/HOST/CONFIGURATION``. With `every_sample`, lines have each sample, too.
+    `folder` is ``results/HOST/CONFIGURATION``, and `row` is the replicate's row of the tidy table.
+    With `every_sample`, the lines have each sample too.
 
     Raises:
         UserError: the record is damaged.
@@ -182,7 +183,7 @@ def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> It
 def _replicate_lines(
     folder: Path, path: Path, row: pd.Series, *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield lines on a replicate, whose record is the file `path`, if this file exists."""
+    """Yield lines on a replicate; `path` is the file of its record, which may be missing."""
     value = None if row["value"] != row["value"] else float(row["value"])
     quantity = format_quantity(row["metric"], value)
     shown = row["reason"] if value is None else f"{quantity} ({_digits(value)})"
@@ -222,10 +223,10 @@ def _replicate_lines(
 def explain_record_value(
     record: Record, load: LoadRecord, metric: str, *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield the formula of a metric's value in a valid record, and its inputs.
+    """Yield lines with the formula of a metric's value in a valid record, and with its inputs.
 
     `metric` is the name of the metric in this record. With `every_sample`, the lines have all
-    samples or counts, too.
+    samples or counts too.
     """
     source, counted = load["metrics"][metric], load.get("counted", {})
     method = method_of_metric(load, metric, alone=len(record["loads"]) == 1)
@@ -279,7 +280,7 @@ def explain_record_value(
 def _quantile_lines(
     load: LoadRecord, metric: str, window: tuple[float, float], *, every_sample: bool
 ) -> Iterator[str]:
-    """Yield the formula of a quantile, and how many values are below it and equal to it."""
+    """Yield lines with the formula of a quantile, and with the number of smaller values."""
     source, progress = load["metrics"][metric], load["progress"] or {}
     output, key = load["outputs"]["stdout"], source["key"]
     counts = counts_in_window(progress, key, output, *window)

@@ -28,12 +28,12 @@ _RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
 _OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
-# The text of an export, and notes on what the text lacks.
+# The text of an export, and notes on values that the text lacks.
 _Export = tuple[str, Iterable[str]]
 
 
 class _Format(NamedTuple):
-    """A format of exports."""
+    """A format of `chaosity export`."""
 
     file: str  # name of the file that `chaosity export all` writes
     write: Callable[[MeasuredHost], _Export]
@@ -57,7 +57,7 @@ def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _
 
 
 def _text(function: str, to_text: Callable[[Any], str] = str) -> Callable[[MeasuredHost], _Export]:
-    """Return a writer that imports and calls a function of `chaosity.export.formats`."""
+    """Return a function that imports and calls `function` of `chaosity.export.formats`."""
 
     def write(host: MeasuredHost) -> _Export:
         from chaosity.export import formats
@@ -83,7 +83,7 @@ _FORMATS = {
         hwloc-calc considers only local nodes; to consider all nodes, add `--local-memory-flags 4`.
         """,
     ),
-    # This format has a command with more options, see `export_weights_command`.
+    # The format weights has a command with more options, see `export_weights_command`.
     "weights": _Format("weights.json", _weights, ""),
     "json": _Format(
         "placement.json",
@@ -131,7 +131,7 @@ def _read_host(folder: Path) -> MeasuredHost:
 
 
 def _print_or_write(export: _Export, output: Path | None) -> None:
-    """Print the text, or write it to the output file; print notes to standard error."""
+    """Print an export or write it to the file `output`, and print its notes to standard error."""
     text, notes = export
     if output is None:
         echo(text, nl=False)
@@ -194,7 +194,7 @@ def export_all_command(folder: Path, output: Path) -> None:
     existing_tidy_table(folder)
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
-    read_once = cache(_read_host)  # an error is not cached, so each export raises the error
+    read_once = cache(_read_host)  # an error is not cached, so each export raises it again
     for form in _FORMATS.values():
         try:
             text, lacks = form.write(read_once(folder))

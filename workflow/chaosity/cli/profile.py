@@ -132,7 +132,8 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
         given = ", ".join(f"{name} {value}" for name, value in filters.items() if value)
         problem = f"the database has no profile of {given}" if given else "the database is empty"
         raise UserError(problem, str(database))
-    # The table has only bandwidths, since the highest value of a latency is not the best.
+    # The table has only bandwidths, since its columns have highest values, and the highest latency
+    # is not the best.
     best = [
         {row["category"]: row for row in each["measured"] if row["metric"] == BANDWIDTH}
         for each in profiles
@@ -210,7 +211,7 @@ def compare_with_normal_values_command(folder: Path, database: Path, as_json: bo
 
 
 def _size_text(database: Path) -> str:
-    """Return a sentence with the number of profiles in the database."""
+    """Return a sentence that says how many profiles are in the database."""
     from chaosity.store.profile_database import find_profiles
 
     return f"{database} has {format_count(len(find_profiles(database)), 'profile')}"

@@ -59,7 +59,7 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     from chaosity.report.measured_run import Run
     from chaosity.report.page import write_report
 
-    # `inputs` has the other options. Each has the name of an attribute of `Run`.
+    # `inputs` has the values of the other options, by the names of the attributes of `Run`.
     echo("\n".join(write_report(Run(plan, output, **inputs))))
 
 
@@ -113,7 +113,8 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
     skipped = skipped_hosts(results)
     skipped_names = {host.host for host in skipped}
     known = {path.parent.name for path in paths} | skipped_names
-    # `make run` lists reports of the usual folder even if the run only planned or wrote elsewhere.
+    # `make run` lists the reports in the default folder, even if the run only planned, or wrote
+    # results to another folder.
     if not known and (is_option_typed("results") or not hosts):
         below = sorted({path.parent.parent for path in results.glob("*/*/host.json")})
         use = " or ".join(f"`chaosity reports --results {folder}`" for folder in below)

@@ -25,7 +25,7 @@ from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError, printable_text
 from chaosity.records.record_format import NOTHING_MEASURED
 
-# Characters in a line of a file or pipe: more than any table needs.
+# Width of tables in a file or a pipe, in characters: more than any table needs.
 _NO_LIMIT = 100_000
 
 
@@ -33,7 +33,7 @@ def json_text(document: object) -> str:
     """Return a document as JSON with a line break at its end.
 
     Raises:
-        ValueError: the document holds NaN or infinity, which JSON does not have.
+        ValueError: the document has NaN or infinity, which JSON does not allow.
     """
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return "".join(c if printable_text(c) == c else json.dumps(c)[1:-1] for c in text)
@@ -45,17 +45,17 @@ def print_json(document: object) -> None:
 
 
 def echo(text: object = "", *, nl: bool = True, err: bool = False) -> None:
-    """Print a text; control characters, which foreign names can contain, are made visible."""
+    """Print a text; control characters, which names of others can contain, are made visible."""
     click.echo(printable_text(str(text)), nl=nl, err=err)
 
 
 class _PrintableConsole(Console):
-    """A console on which no text can control the terminal; only rich sets styles."""
+    """A console of rich that prints control characters in texts as visible signs."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
-        """Yield the segments of an object."""
+        """Yield the segments of an object, without control characters in their texts."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment
@@ -66,19 +66,19 @@ class _PrintableConsole(Console):
 def line_width() -> int:
     """Return the number of characters in a line of the terminal, or the value of COLUMNS.
 
-    Files, pipes and the journal get lines without a limit, since a search would not find a name
-    that is broken over two lines.
+    Lines in files, pipes and the journal have no limit, since a search would not find a name that
+    continues on the next line.
     """
     return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
 
 
 def styled_text(text: object, style: str = "") -> Text:
-    """Return a text with a style of rich, such as "bold red"; see `printable_text`."""
+    """Return a printable text with a style of rich, such as "bold red"; see `printable_text`."""
     return Text(printable_text(str(text)), style)
 
 
 def _print(part: RenderableType, *, wrap: bool) -> None:
-    """Print to standard output; in colour only on a terminal without the variable NO_COLOR."""
+    """Print to standard output, in colour only on a terminal and without the variable NO_COLOR."""
     console = _PrintableConsole(
         highlight=False, emoji=False, soft_wrap=not wrap, width=line_width()
     )
@@ -98,7 +98,7 @@ def print_line(*parts: object, style: str = "", wrap: bool = False) -> None:
 
 
 def print_that_nothing_was_measured(style: str = "") -> None:
-    """Print that all values come from the description of a machine, see `NOTHING_MEASURED`."""
+    """Print that all values are simulated and not measured, see `NOTHING_MEASURED`."""
     print_line(f"{NOTHING_MEASURED}.", style=style)
 
 
@@ -109,12 +109,12 @@ def print_that_results_are_unusable(reason: str) -> None:
 
 
 def print_what_is_not_determined(name: str, measured_by: str, or_else: str) -> None:
-    """Print which undetermined number of the machine makes intervals wide, and what to measure.
+    """Print which number of the machine no measurement determines, and what to measure.
 
     Args:
         name: the number of the machine that no measurement determines.
         measured_by: the experiments that determine this number on most machines.
-        or_else: what to measure where these experiments do not suffice.
+        or_else: what to measure on machines for which these experiments do not suffice.
     """
     print_line(
         f"No measurement determines {name}, so the intervals are wide. To determine it, measure "
@@ -137,7 +137,7 @@ def print_table(
     """Print a table that fits into `line_width`.
 
     Args:
-        rows: cells of each row, texts or `styled_text`; an empty row separates sections.
+        rows: cells of each row: texts or results of `styled_text`; an empty row separates sections.
         left: heads of the first columns, which are aligned on the left; long texts are wrapped.
         right: heads of further columns, which are aligned on the right; texts are not wrapped.
         last: heads of the last columns, which are aligned and wrapped like the columns of `left`.
@@ -188,10 +188,10 @@ EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 class _ResultsPath(click.Path):
-    """A path to a file, or to the only folder of results at or below the given folder."""
+    """The type of an option: a file, or the only folder of results at or below the given folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path.
+        """Return the path of the file or of the folder of results.
 
         Raises:
             UserError: the folder has no results, or results of several configurations.
@@ -244,9 +244,9 @@ def is_option_typed(parameter: str) -> bool:
 
 
 def refuse_options_without_effect(because: str, *parameters: str) -> None:
-    """Refuse options of the running command that the user typed although they have no effect.
+    """Raise an error if the user typed an option of the running command that has no effect.
 
-    `because` is the reason, such as "with --json"; `parameters` are the options' parameter names.
+    `because` is the reason, such as "with --json"; `parameters` has the parameters of the options.
 
     Raises:
         UserError: the user typed one of these options.
@@ -258,10 +258,10 @@ def refuse_options_without_effect(because: str, *parameters: str) -> None:
 
 
 def parse_worker_nodes(text: str) -> list[int]:
-    """Return the nodes of a list such as 0,2-3, in the list's order; a node can occur twice.
+    """Return the nodes in a list such as 0,2-3, in the order of the list; a node can occur twice.
 
     Raises:
-        UserError: the text is not such a list.
+        UserError: the text is not a list of nodes.
     """
     try:
         return [node for part in text.split(",") for node in parse_cpu_list(part)]

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
     from chaosity.statistics.estimates import Estimate
 
-# At most this many missing values are listed with their reason.
+# At most this many missing values are listed with the reason.
 _MOST_MISSING = 3
-# (Least share of the best value of the matrix, colour of the cell). A reader who sees no colours
-# finds the same in the numbers.
+# (Least share of the best value of the matrix, colour of the cell). The numbers say the same to a
+# reader who sees no colours.
 _COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
 
 
@@ -98,7 +98,7 @@ def _print_heading(host: MeasuredHost) -> None:
 
 
 def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> None:
-    """Print the columns of a matrix that fit into a line, and the reasons of the first gaps."""
+    """Print the columns of a matrix that fit into a line, and reasons of missing values."""
     scale = choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
 
     def shown(node: int, target: str) -> Text:
@@ -135,7 +135,7 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
 
 
 def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], intervals: bool) -> None:
-    """Print the memory bandwidth of packages, with one column for each kernel."""
+    """Print the memory bandwidth of packages, with a column for each kernel."""
     from chaosity.store.csv_tables import BANDWIDTH
 
     medians = [each.median for by_kernel in packages.values() for each in by_kernel.values()]
@@ -159,7 +159,7 @@ def _print_packages(packages: dict[tuple[str, str], dict[str, Estimate]], interv
 
 
 def _print_resources(host: MeasuredHost) -> None:
-    """Print the best value and place of each resource, as in the report."""
+    """Print the best value and the best place of each resource, like the report."""
     from chaosity.documents.shipped_documents import load_existing_experiments
     from chaosity.report.best_places_of_resources import resource_table_rows
 
@@ -174,7 +174,7 @@ def _print_resources(host: MeasuredHost) -> None:
 
 
 def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
-    """Write the drawing of a machine, or of its configurations beside each other."""
+    """Write the drawing of a machine, or of several configurations of it side by side."""
     from chaosity.cli.anomalies import analyse_results
     from chaosity.figures.machine_drawing import draw_machine, draw_machines
     from chaosity.figures.machine_parts import MachineParts

@@ -1,4 +1,4 @@
-"""`chaosity topology`: prints the topology of a host, as text for 100 columns or as JSON."""
+"""``chaosity topology``: print the topology of a host, as text for 100 columns or as JSON."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology
     from chaosity.topology.topology_parts import SlitDistances
 
-# A node's list of CPUs can be very long if numbers alternate between nodes (0,4,8,...). A list with
-# more than `_LONGEST_CPU_LIST` characters is cut to `_START_OF_LONG_LIST` characters.
+# The list of a node's CPUs can be very long if CPU numbers alternate between nodes (0,4,8,...). A
+# list with more than `_LONGEST_CPU_LIST` characters is cut to `_START_OF_LONG_LIST` characters.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
 # Largest number of nodes whose matrix of distances fits into 100 columns.
 _MOST_DISTANCES = 16
@@ -49,7 +49,7 @@ def topology_command(source: str, as_json: bool) -> None:
 
 
 def _print_topology(topology: Topology) -> None:
-    """Print the parts of a host; kinds of parts that the host lacks are left out."""
+    """Print all parts of a host; kinds of parts that the host lacks are left out."""
     from chaosity.topology.topology_model import configuration_name
 
     host, counts = topology.host, topology.counts
@@ -124,7 +124,7 @@ def _print_nodes(topology: Topology) -> None:
 
 
 def _print_distances(distances: SlitDistances) -> None:
-    """Print the firmware's distances, or how often each occurs if the matrix is too wide."""
+    """Print the firmware's distances, or if the matrix is too wide, their numbers."""
     print_line("\nDistances (10 is local)", style="bold")
     nodes = distances.nodes
     if len(nodes) > _MOST_DISTANCES:
@@ -223,7 +223,7 @@ def _cpus(cpus: Sequence[int]) -> str:
 
 
 def short_cpu_list(cpus: Iterable[int]) -> str:
-    """Return CPUs as a Linux list; a long list is cut and followed by the number of CPUs."""
+    """Return CPUs as a Linux list; a long list is cut, and the number of CPUs follows."""
     indexes = list(cpus)
     text = format_cpu_list(indexes)
     if len(text) <= _LONGEST_CPU_LIST:

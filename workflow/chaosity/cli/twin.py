@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 # The terminal lists at most this many medians that no parameter explains.
 _MOST_DEPARTURES = 10
-# The terminal lists at most this many surprising points; the JSON has all.
+# The terminal lists at most this many surprising points; the JSON has all of them.
 _MOST_POINTS = 12
-# An error names at most this many similar points.
+# An error message names at most this many points with similar names.
 _NEAR_NAMES = 3
 
 
@@ -85,7 +85,7 @@ def fit_command(folder: Path, output: Path | None) -> None:
 
 
 def _print_fitted(fitted: FittedMachine) -> None:
-    """Print the parameters of a fitted model, and how well the model fits the medians."""
+    """Print the parameters of a fitted model, and how well the model fits the measured medians."""
     rows = [
         (each.parameter.name, *_value_and_interval(each), each.points) for each in fitted.parameters
     ]
@@ -103,14 +103,15 @@ def _print_fitted(fitted: FittedMachine) -> None:
 
 
 def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
-    """Return the value of a parameter and its interval, each as text.
+    """Return the value of a parameter and its interval as two texts.
 
-    An undetermined number is "not determined", "at most ...", "at least ..." or "assumed ...".
+    The text for a value that no measurement determines is "not determined", "at most ...", "at
+    least ..." or "assumed ...".
     """
     metric = each.parameter.metric_of_unit
     if each.parameter.fault and each.value is not None:
         value = f"{100 * each.value:.1f} % remain"
-        if each.low is None or each.high is None:  # the value of healthy parts is not determined
+        if each.low is None or each.high is None:  # the speed of healthy components is unknown
             return f"at most {value}", "not determined"
         return value, f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
     if each.value is not None and each.low is not None and each.high is not None:
@@ -122,7 +123,7 @@ def _value_and_interval(each: FittedParameter) -> tuple[str, str]:
 
 
 def _ends(metric: str, value: float, low: float, high: float) -> str:
-    """Return the ends of an interval as text, or its width if both ends would look equal."""
+    """Return both ends of an interval as text, or its width if both ends would look equal."""
     hidden = interval_hidden_by_rounding(metric, value, low, high)
     return hidden or f"{format_quantity(metric, low)} to {format_quantity(metric, high)}"
 
@@ -187,7 +188,7 @@ def predict_command(
 
 
 def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
-    """Predict unmeasured drive sets, and print how well measured drive sets are predicted."""
+    """Predict unmeasured drive sets, and print how well known values of sets are predicted."""
     from chaosity.drive_sets import (
         audit_predictions,
         drive_set_models,
@@ -223,7 +224,7 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
 
 
 def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
-    """Predict and print the values of each load of the named points while all these loads run."""
+    """Predict and print the value of each load of the named points while all these loads run."""
     from chaosity.twin.fit_results import ResultsToFit
     from chaosity.twin.model_values import loads_at_the_same_time, measured_medians
 
@@ -245,7 +246,7 @@ def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_
 def print_predictions_on_described_machine(
     machine: Path, topology_file: Path, names: tuple[str, ...], config_file: Path, *, as_json: bool
 ) -> None:
-    """Predict and print the values of the named points' loads on a described machine."""
+    """Predict and print the values of loads of the named points on a described machine."""
     from chaosity.design.host_plan import PlannedHost, plan_host
     from chaosity.documents.config import read_config
     from chaosity.topology.topology_model import configuration_name
@@ -276,7 +277,7 @@ def _print_together(
     from chaosity.twin.machine_parameters import sorted_parameters
     from chaosity.twin.model_values import ALL, predict_loads, undetermined_parameters
 
-    # The table shows the value of each load alone, too; it is predicted unless it was measured.
+    # The table also shows the value of each load alone, which is predicted if it was not measured.
     alone = [
         [load]
         for load in loads
@@ -328,7 +329,7 @@ def _print_together(
 
 
 def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[str]:
-    """Return the row of a load: values alone and together, interval and measured value."""
+    """Return the cells of a load's row: values alone and together, interval, measured value."""
     alone = each.alone if each.measured_alone is None else each.measured_alone
     cells = [
         each.load,
@@ -345,10 +346,10 @@ def _cells_of_load(each: PredictedValue, seen: dict[ValueKey, float]) -> list[st
 def _point_of_name(
     name: str, points: Sequence[Point], where: str, folder: Path | None = None
 ) -> Point:
-    """Return the point with the name ``EXPERIMENT/POINT``.
+    """Return the point that has the name ``EXPERIMENT/POINT``.
 
     Raises:
-        UserError: no such point is planned, or the budget left it out.
+        UserError: no point with this name is planned, or the budget left the point out.
     """
     from chaosity.result_folders import UNMEASURED_FILE
     from chaosity.store.measurements import Measurements

@@ -87,7 +87,7 @@ def weights_command(file: Path, workers: str, dwp: float, unit: str | None, as_j
 
 
 def _print_advice(advice: PlacementAdvice) -> None:
-    """Print the page weights for a program, its expected bandwidth, commands to copy and notes."""
+    """Print the page weights for a program, its expected bandwidth, commands and notes."""
     nodes = f"node{'s' * (len(advice.workers) > 1)} {format_cpu_list(advice.workers)}"
     dwp = f", data-to-worker proximity {advice.dwp:g}" if advice.dwp else ""
     print_line(f"Weights for a program on {nodes}{dwp}", style="bold")
@@ -113,7 +113,7 @@ def _print_advice(advice: PlacementAdvice) -> None:
 
 
 def _print_comparison(comparison: WeightsComparison) -> None:
-    """Print the weights from each path alone beside those from all workers at once."""
+    """Print the weights from paths alone, and beside them the weights with all workers at once."""
     print_line("\nMeasured in two ways", style="bold")
     shares = [*comparison.weights.values()]
     rows: list[list[object]] = [
@@ -147,7 +147,7 @@ def place_pages_command(arguments: tuple[str, ...]) -> None:
 
 
 def placement_argument_parser() -> argparse.ArgumentParser:
-    """Return the parser of chaosity-place, with options for measured bandwidths."""
+    """Return the argument parser of chaosity-place with further options for measured bandwidths."""
     found = argument_parser("chaosity place")
     group = found.add_argument_group("weights from measured bandwidths")
     group.add_argument(
