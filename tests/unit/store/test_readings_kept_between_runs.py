@@ -25,7 +25,9 @@ TICK_SECONDS = 0.02
 
 @pytest.fixture(autouse=True)
 def _short_resolution(monkeypatch):
-    monkeypatch.setattr(tidy_table_from_records, "_TIME_STAMP_RESOLUTION_NS", int(1e9 * TICK_SECONDS))
+    monkeypatch.setattr(
+        tidy_table_from_records, "_TIME_STAMP_RESOLUTION_NS", int(1e9 * TICK_SECONDS)
+    )
 
 
 class Host(Results):
