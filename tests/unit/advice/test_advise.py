@@ -268,14 +268,23 @@ def test_what_the_machine_lacks_is_refused(
         best(server, **request_)
 
 
-@pytest.fixture
-def measured(tmp_path: Path) -> Path:
-    """The results of a server whose drives were not measured."""
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a server whose drives were not measured, with the model that was fitted."""
     made = configuration_folder(simulated("two_packages", ["memory_bandwidth", "latency_matrix"]))
-    return Path(shutil.copytree(made, tmp_path / "server" / "nps1"))
+    folder = shutil.copytree(made, tmp_path_factory.mktemp("fitted") / "server" / "nps1")
+    api.open_map(folder)
+    return Path(folder)
+
+
+@pytest.fixture
+def measured(fitted: Path, tmp_path: Path) -> Path:
+    """A copy of these results."""
+    return Path(shutil.copytree(fitted, tmp_path / "server" / "nps1"))
 
 
 def test_measured_values_and_the_kept_model_are_those_of_the_results(measured: Path) -> None:
+    (measured / "model.json").unlink()
     first = api.open_map(measured)
     again = api.open_map(measured)
     assert first.bandwidth(0, 0) == again.bandwidth(0, 0) is not None
@@ -294,7 +303,6 @@ def test_measured_values_and_the_kept_model_are_those_of_the_results(measured: P
 @pytest.mark.parametrize("change", ["{", '{"of_results": 1}', "machine", "errors"])
 def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
     told: list[str] = []
-    open_map(measured, told.append)
     kept = measured / "model.json"
     document = json.loads(kept.read_text())
     if change == "machine":
@@ -304,7 +312,7 @@ def test_a_damaged_model_is_fitted_again(measured: Path, change: str) -> None:
     kept.write_text(change if change.startswith("{") else json.dumps(document))
     open_map(measured, told.append)
     open_map(measured, told.append)
-    assert len(told) == 2
+    assert len(told) == 1
 
 
 def test_a_component_that_changed_since_makes_the_map_stale(measured: Path) -> None:

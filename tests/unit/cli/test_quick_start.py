@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from chaosity.cli import COMMANDS
+from inventories import SMALL_MACHINES
 
 HEAVY = ("duckdb", "lxml", "numpy", "pandas", "scipy", "statsmodels", "vl_convert")
 # Reading a topology parses hwloc's XML.
@@ -47,7 +47,7 @@ SUBCOMMANDS = {
     "export": ("all", "hwloc", "json", "weights"),
     "profile": ("collect", "import", "publish", "query"),
 }
-MACHINE = Path(__file__).parents[2] / "data/topologies/epyc-7413-2s-nps4-30drives.xml"
+MACHINE = SMALL_MACHINES / "fleet.xml"
 
 
 def run(
@@ -87,7 +87,7 @@ def test_chaosity_place_imports_no_heavy_library() -> None:
 def test_topology_and_plan_import_no_heavy_library_but_the_xml_parser(arguments: list[str]) -> None:
     done = run(*arguments, str(MACHINE), forbidden=HEAVY_BUT_XML)
     assert done.returncode == 0, done.stderr
-    assert "nps4" in done.stdout
+    assert "1node-per-package" in done.stdout
 
 
 @pytest.mark.parametrize("module", ["runner.__main__", "place.__main__", "transport.measure"])
