@@ -43,6 +43,7 @@ from chaosity.records.record_files import (
     format_utc,
     read_regular_file,
     time_in_file_name,
+    time_to_the_minute,
     utc_now_text,
     write_atomically,
 )
@@ -161,7 +162,7 @@ def notes_on_missing_components(directory: Path) -> list[str]:
         serial = document.get("serial")
         which = f" (serial {printable_short_line(str(serial))})" if serial else ""
         notes.append(
-            f"{path.stem}{which} is missing since {states[-1].since[:16].replace('T', ' ')} UTC:"
+            f"{path.stem}{which} is missing since {time_to_the_minute(states[-1].since)}:"
             " nothing is measured with it, and its records are kept;"
             f" if it was removed on purpose, delete {path}"
         )

@@ -27,7 +27,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from chaosity.cpusets import parse_cpu_list
 from chaosity.statistics.cell_summary import with_variance_priors
 from chaosity.statistics.estimates import LEAST_REPORTED_DIFFERENCE, variance_of_median
 from chaosity.store.measurements import (
@@ -37,6 +36,7 @@ from chaosity.store.measurements import (
     SLICE_COLUMNS,
     Measurements,
     Table,
+    parse_nodes,
 )
 from chaosity.store.tidy_table_parquet import Row, none_for_missing_values, rows_to_table
 from chaosity.topology.topology_model import SAME_NODE, SAME_PACKAGE
@@ -228,7 +228,7 @@ def drives_by_node_of_sets(
         first = int(number) if kind == "first_of_node" else None
         own = {
             node: frozenset([name] if kind == "drive" else at_node.get(str(node), [])[:first])
-            for node in parse_cpu_list(str(nodes or ""))
+            for node in parse_nodes(nodes)
         }
         if sum(map(len, own.values())) == int(number):
             found[name] = own

@@ -10,6 +10,7 @@ from pathlib import Path
 from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError
 from chaosity.records.record_files import (
     read_regular_file,
+    time_to_the_minute,
     utc_now_text,
     write_atomically,
 )
@@ -158,11 +159,7 @@ class SkippedHost:
     @property
     def time_to_the_minute(self) -> str:
         """Return a time in UTC, to the minute: "2026-11-21 03:30 UTC"."""
-        return (
-            self.skipped_at[:16].replace("T", " ") + " UTC"
-            if self.skipped_at
-            else "an unknown time"
-        )
+        return time_to_the_minute(self.skipped_at)
 
 
 def write_skipped_host_note(folder: Path, host: str, reason: str) -> None:

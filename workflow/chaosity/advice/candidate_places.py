@@ -12,10 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 
 from chaosity.advice.requests import Place, Request
 from chaosity.cpusets import CpuSet, make_cpu_set
+from chaosity.design.samples import take_in_turns
 from chaosity.errors import UserError
 from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import Topology
@@ -110,12 +111,7 @@ class CandidatePlaces:
             node = self.topology.node_of_pu.get(core.cpus[0]) if core.cpus else None
             if node is not None and busy.isdisjoint(core.cpus):
                 by_node[node][core.l3, ranks.get(core.kind)].append(core.cpus[0])
-        return {
-            node: [
-                unit for turn in zip_longest(*domains.values()) for unit in turn if unit is not None
-            ]
-            for node, domains in sorted(by_node.items())
-        }
+        return {node: take_in_turns(domains.values()) for node, domains in sorted(by_node.items())}
 
     @property
     def nodes(self) -> list[int]:
@@ -140,8 +136,7 @@ class CandidatePlaces:
         enough = sum(len(self._free[node]) for node in nodes) >= wanted
         if not fewer and (len(nodes) > wanted or not enough):
             return None
-        turns = zip_longest(*(self._free[node] for node in nodes))
-        units = [unit for turn in turns for unit in turn if unit is not None]
+        units = take_in_turns(self._free[node] for node in nodes)
         return make_cpu_set(units[:wanted])
 
     def places_on(self, nodes: Sequence[int], *, fewer: bool = False) -> Iterator[Place]:
@@ -276,10 +271,7 @@ class CandidatePlaces:
             if distance(node)[0] < _RELATIONS_NEAREST_FIRST.index("other_package")
         ]
         packed = [name for group in groups for name in group]
-        turns = [
-            [name for turn in zip_longest(*own) for name in turn if name is not None]
-            for own in (package, groups)
-        ]
+        turns = list(map(take_in_turns, (package, groups)))
         turns[0] += [name for name in packed if name not in turns[0]]
         return [*dict.fromkeys(tuple(names[:wanted]) for names in (packed, *turns))]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import groupby
 
 from chaosity.cpusets import CpuSet, make_cpu_set
 from chaosity.design.chosen_loads import Endpoint, Initiator, Target
-from chaosity.design.samples import pick_evenly_spread
+from chaosity.design.samples import pick_evenly_spread, take_in_turns
 from chaosity.place_names import InitiatorKind, PlaceName, nodes_name, parse_place_name, pu_name
 from chaosity.records.record_format import DriveFacts
 from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, Topology
@@ -231,7 +231,7 @@ class HostResources:
         for name, cpus in self.cpu_groups_of_level(level):
             domains = self._split_by_l3(cpus)
             packed = [cpu for domain in domains for cpu in domain]
-            spread = [cpu for turn in zip_longest(*domains) for cpu in turn if cpu is not None]
+            spread = take_in_turns(domains)
             halves = [len(packed) // 2] if len(packed) > 1 else []
             for count in halves if half else thread_counts_up_to(len(packed)):
                 sets: dict[InitiatorKind, list[int]] = {"threads": packed[:count]}
@@ -393,10 +393,7 @@ class HostResources:
         packages: dict[int | None, list[tuple[DriveFacts, ...]]] = {}
         for node, drives in self.drives_by_node().items():
             packages.setdefault(self.package_of_node(node), []).append(drives)
-        return {
-            package: tuple(one for turn in zip_longest(*nodes) for one in turn if one is not None)
-            for package, nodes in packages.items()
-        }
+        return {package: tuple(take_in_turns(nodes)) for package, nodes in packages.items()}
 
     def drive_set_target(self, kind: str, drives: tuple[DriveFacts, ...]) -> Target:
         """Return one or more drives as a target, named after the drive or the place of the drives.

@@ -1,9 +1,9 @@
-"""Pick evenly spread samples of levels, sets or points, and collect notes on a plan."""
+"""Sample levels, sets or points evenly, take items in turns, and note what a plan leaves out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, islice
+from itertools import combinations, islice, zip_longest
 from math import comb
 from typing import TypeVar
 
@@ -44,6 +44,14 @@ def pick_evenly_spread(items: Sequence[T], at_most: int | None) -> list[T]:
         return list(items)
     step = (len(items) - 1) / max(at_most - 1, 1)
     return [items[round(index * step)] for index in range(max(at_most, 0))]
+
+
+def take_in_turns(groups: Iterable[Iterable[T]]) -> list[T]:
+    """Return the first item of each group, then the second item of each group, and so on.
+
+    No item may be None.
+    """
+    return [item for turn in zip_longest(*groups) for item in turn if item is not None]
 
 
 def sample_sets_of_every_size(

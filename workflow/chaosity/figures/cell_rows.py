@@ -90,7 +90,7 @@ def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
             rows.append(row | box)
             if place in notes:
                 rows.append({"role": "note", "text": notes[place], "value": row["value"], **box})
-    rows += _labels(data, layout)
+    rows += _labels(layout)
     widths, heights = zip(*((row.get("x2", 0.0), row.get("y2", 0.0)) for row in rows), strict=True)
     width, height = max(widths), max(heights)
     statuses = {row["role"] for row in rows if row["role"] in STATUS_TEXTS}
@@ -254,7 +254,7 @@ def _notes(
     return {}, 0.0, f" \N{MIDDLE DOT} {name}: on hover and in the CSV"
 
 
-def _labels(data: FigureData, layout: _Layout) -> Iterator[Row]:
+def _labels(layout: _Layout) -> Iterator[Row]:
     """Yield a row for each label of the heat map's rows and of groups of rows, block by block."""
     last = len(layout.across.values) - 1
     if layout.headed:

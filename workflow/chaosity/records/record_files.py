@@ -43,6 +43,11 @@ def format_utc(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def time_to_the_minute(time: str | None) -> str:
+    """Return a time in the form of `format_utc` for a sentence: "2026-11-21 03:30 UTC"."""
+    return f"{time[:16].replace('T', ' ')} UTC" if time else "an unknown time"
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file atomically: write a temporary file, flush it to the disk, and rename it.
 

@@ -33,6 +33,7 @@ from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import FigureFile
 from chaosity.figures.marks import reasons_with_counts
+from chaosity.records.record_files import time_to_the_minute
 from chaosity.report.best_places_of_resources import DRIVES
 from chaosity.report.measured_run import Run, unmet_note_sentences
 from chaosity.report.problems import load_in_words
@@ -492,13 +493,11 @@ def _changed_component(
     """Return a component's name, what happened to the component and when, and its new values."""
     contents = {state.since: dict(state.content or {}) for state in states}
     old, new = contents.get(str(before), {}), contents.get(str(after), {})
-    moments = [f"{at[:16].replace('T', ' ')} UTC" if at else "an unknown time"
-               for at in (before, after)]  # fmt: skip
     return {
         "name": name,
         "verb": "changed" if old.get("serial") == new.get("serial") else "was replaced",
-        "before": moments[0],
-        "after": moments[1],
+        "before": time_to_the_minute(before),
+        "after": time_to_the_minute(after),
         "facts": {
             key: text or "changed, see the component's file"
             for key, text in component_differences(old, new)
