@@ -75,8 +75,8 @@ _LARGEST_CLOCK_DIFFERENCE = timedelta(seconds=60)
 class ComponentState:
     """A component's document during a period."""
 
-    # Start of the period in UTC, ISO 8601. This is the time stamp of the component's file, which
-    # Snakemake compares with the time stamps of records.
+    # Start of the period in UTC, ISO 8601. The start is the time stamp of the component's file,
+    # which Snakemake compares with the time stamps of records.
     since: str
     # The document of the component; None while the component did not exist.
     content: Mapping[str, object] | None
@@ -109,8 +109,9 @@ def record_component_state(path: Path) -> None:
     history = _history_file(path)
     now = utc_now_text()
     states, content, since = _read_component_states(history), read_json_object_or_none(path), now
-    # If the clock was ahead and was set back, a state may begin in the future. Each new record
-    # would be older than this state, so that Snakemake would measure the point again in every run.
+    # If the clock was ahead and was set back, a state may begin in the future. A new record would
+    # be older than a state in the future, so that Snakemake would measure the point again in every
+    # run.
     soon = format_utc(datetime.now(UTC) + _LARGEST_CLOCK_DIFFERENCE)
     from_future = any(state.since > soon for state in states)
     if from_future:

@@ -1,8 +1,8 @@
 """Predict drive sets that were not measured, with bounds and intervals.
 
-A drive set has a lower and an upper bound. Its bandwidth is at least the bandwidth of each subset,
-since more drives never give less bandwidth. Its bandwidth is at most the bandwidth of each
-superset, and at most the sum over its parts.
+A drive set has a lower and an upper bound. The bandwidth of a set is at least the bandwidth of each
+subset, since more drives never give less bandwidth. It is at most the bandwidth of each superset,
+and at most the sum of the bandwidths of its parts.
 
 Drives that are read together are as fast as alone, unless a measured set shows a limit. Comparable
 initiators share their paths to drives. So a set whose path limits one initiator also limits
@@ -144,8 +144,8 @@ def values_raised_to_best_subset(
     """Return measured set -> value of its best subset, for sets that are slower than a subset.
 
     If a set is clearly slower than one of its subsets, either its measurement was disturbed, or its
-    drives disturb one another. In both cases, the low value of the set says nothing about smaller
-    sets.
+    drives disturb one another. Whether the measurement or the drives are disturbed, the low value
+    of the set says nothing about smaller sets.
     """
     raised: dict[_DriveNames, NoisyValue] = {}
     for own, value in measured.items():
@@ -331,7 +331,7 @@ class DriveSetModel:
         return bound_drive_set(cell.drives, known, self._node_of, raised)
 
     def expected_value(self, cell: DriveSetCell) -> NoisyValue | None:
-        """Return a cell's value as other sets of its initiator predict it; None without such sets.
+        """Return a cell's value that other sets of its initiator predict; None if no set does.
 
         Sets that were measured only from other initiators are also used, if they contradict the
         value from the sets of this initiator.
@@ -350,7 +350,7 @@ class DriveSetModel:
     def _value_by_other_initiators(self, cell: DriveSetCell) -> NoisyValue | None:
         """Return the value of a cell that follows from the sets of other initiators.
 
-        The result is None if the sets of the cell's own initiator predict about the same value.
+        The result is None if the sets of the cell's initiator predict about the same value.
         """
         measured = {
             name: values[cell.drives]
@@ -433,7 +433,7 @@ class DriveSetModel:
     def measured_sets_like_unmeasured(self) -> list[DriveSetCell]:
         """Return measured sets whose initiator also has unmeasured sets of the same kind.
 
-        To test predictions, each returned set is predicted without its own measurement.
+        To test predictions, each returned set is predicted without the measurement of this set.
         """
         kinds = {(cell.initiator, self.kind_of_set(cell)) for cell in self.missing}
         return [cell for cell in self.points if (cell.initiator, self.kind_of_set(cell)) in kinds]
@@ -498,7 +498,7 @@ def _nodes_by_relation(rows: pd.DataFrame, *relations: str) -> dict[str, frozens
 
 @dataclass(frozen=True)
 class PredictionAudit:
-    """How well measured drive sets were predicted if their own measurement was not used."""
+    """How well drive sets were predicted from other sets, compared with their measurements."""
 
     sets: int  # number of audited sets, see `DriveSetModel.measured_sets_like_unmeasured`
     within: int  # number of audited sets whose value is in its 95 % prediction interval
@@ -575,7 +575,7 @@ def predict_drive_sets(models: Iterable[DriveSetModel]) -> pd.DataFrame:
 
 
 def audit_predictions(models: Iterable[DriveSetModel]) -> PredictionAudit:
-    """Return how well measured sets were predicted without their own measurement.
+    """Return how well measured sets were predicted from other sets.
 
     The sets are those of `DriveSetModel.measured_sets_like_unmeasured`.
     """

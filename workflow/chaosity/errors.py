@@ -66,7 +66,7 @@ class UserError(Exception):
 
 
 class CannotMeasureDesignError(UserError):
-    """This host or a benchmark cannot measure a design, so the plan leaves the design out."""
+    """A host or a benchmark cannot measure a design, so the plan leaves the design out."""
 
 
 def file_system_error(error: OSError, path: Path | None = None) -> UserError | None:

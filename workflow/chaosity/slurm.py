@@ -1,8 +1,8 @@
 """Call Slurm's programs: list Slurm's nodes, request jobs, and watch the jobs of a run.
 
 A measurement needs a node without other jobs, and all processors and all memory of this node that
-Slurm manages. So a job requests exactly as many processors and as much memory as its node has. With
-``--hint`` or ``--threads-per-core`` the job would lose half of the processing units.
+Slurm manages. So a job requests exactly the processors and the memory of its node. With ``--hint``
+or ``--threads-per-core`` the job would lose half of the processing units.
 
 If a node is drained after the run began, a job for this node waits until the node is resumed,
 perhaps for ever. So jobs that wait for a drained node are cancelled by their numbers. Snakemake
@@ -346,7 +346,7 @@ class SlurmJobAndNodeWatch:
     def __init__(self, hosts: Mapping[str, str], prefix: str) -> None:
         self.hosts, self.prefix = hosts, prefix
         self.folder = os.getcwd()  # noqa: PTH109 - the same text that Snakemake gives to sbatch
-        self.began = float(int(time.time()))  # Slurm counts whole seconds
+        self.began = float(int(time.time()))  # Slurm rounds times to seconds
         self.jobs: dict[str, SlurmJob] = {}
         self.given_up: dict[str, str] = {}
         self._reported: set[str] = set()

@@ -7,10 +7,10 @@ slowest path. The program reads a share of its data over the path from node j to
 that is the share of node j divided by the bandwidth of this path. All paths take the same time if
 the share of each node is proportional to the lowest bandwidth that any worker gets from this node.
 
-There are two matrices of bandwidths. For the first matrix each initiator is measured alone, so the
-matrix treats paths that share a link as independent. For the second matrix, as in BWAP, all workers
-read from all nodes at the same time. So the second matrix includes the effect of links and memory
-that paths share.
+The bandwidths are in one of two matrices. For the first matrix each initiator is measured alone, so
+the matrix treats paths that share a link as independent. For the second matrix, as in BWAP, all
+workers read from all nodes at the same time. So the second matrix includes the effect of links and
+memory that paths share.
 
 The same model gives the expected bandwidth of any placement. In addition, the memory of a node
 gives all workers together at most the highest bandwidth that an initiator got alone from this

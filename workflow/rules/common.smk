@@ -1,5 +1,5 @@
-# All rules use this file. It has the config, the hosts of the run, and functions for inputs and
-# parameters of rules.
+# This file contains what all rules use: the config, the hosts of the run, and functions that return
+# inputs and parameters of rules.
 import inspect
 import re
 import shlex
@@ -15,8 +15,8 @@ from chaosity.result_folders import (
     summary_files_of_all_hosts,
 )
 
-# Only the process that a person starts discovers hosts, and it writes the results into files.
-# Processes of jobs read these files.
+# Only the process that a person starts discovers hosts. This process writes what it discovered into
+# files, and processes of jobs read these files.
 CAMPAIGN = call_or_exit_on_user_error(
     lambda: Campaign(config, root=ROOT, command_line=COMMAND_LINE)
 )
@@ -25,7 +25,7 @@ call_or_exit_on_user_error(
         workflow.global_resources, workflow.register_resource
     )
 )
-# The Slurm jobs, if the config asks for them.
+# The Slurm jobs of the run; None unless the config has `transport: slurm`.
 SLURM = None
 if CAMPAIGN.config["transport"] == "slurm" and CAMPAIGN.modes:
     SLURM = call_or_exit_on_user_error(
@@ -33,7 +33,8 @@ if CAMPAIGN.config["transport"] == "slurm" and CAMPAIGN.modes:
     )
 CAMPAIGN.needed_jobs = lambda: workflow.dag.needrun_jobs()
 RESULTS = config["results"]
-# Such a file exists after the reports of a host in several configurations have been compared.
+# For each host with several configurations: a file that exists after these configurations were
+# compared.
 COMPARED = [
     f"{RESULTS}/{host}/compared.txt"
     for host in CAMPAIGN.hosts
@@ -53,7 +54,7 @@ wildcard_constraints:
 
 
 def mode_of(wildcards):
-    """Return the host in a configuration; before the boot, Snakemake repeats this call later."""
+    """Return the host in a configuration; if it is not booted yet, Snakemake calls this later."""
     mode = CAMPAIGN.mode(wildcards.host, wildcards.configuration)
     if not mode.has_plan:
         checkpoints.discover.get(host=mode.host, configuration=mode.configuration)
@@ -68,13 +69,13 @@ def discovery(wildcards):
 
 
 def report_before_boot(wildcards):
-    """Return the report of the configuration to measure before the boot into this one."""
+    """Return the report that must exist before the boot into a configuration, if any."""
     before = CAMPAIGN.mode(wildcards.host, wildcards.configuration).before
     return [ancient(f"{before.folder}/report.html")] if before else []
 
 
 def mode_with_all_rounds(wildcards):
-    """Return the host in a configuration; with a budget, only after all rounds are chosen."""
+    """Return the host in a configuration; with a budget, only after all rounds were chosen."""
     mode = mode_of(wildcards)
     if mode.rounds:
         number = mode.rounds.first_choice
@@ -84,13 +85,13 @@ def mode_with_all_rounds(wildcards):
 
 
 def is_last_choice(mode, number):
-    """Return whether choice `number` is the last, after Snakemake has made this choice."""
+    """Return whether choice `number` of rounds is the last; Snakemake first makes this choice."""
     checkpoints.choose_round.get(host=mode.host, configuration=mode.configuration, number=number)
     return mode.add_chosen_round(number)
 
 
 def planned_point(wildcards):
-    """Return the planned point of a record."""
+    """Return the planned point of the record that the wildcards name."""
     return mode_of(wildcards).planned_point(wildcards.experiment, wildcards.point)
 
 
@@ -107,17 +108,18 @@ def slurm_batch_file(wildcards):
 
 
 def measurement_priority(wildcards):
-    """Return the priority of a measurement, which falls with its position in the random order."""
+    """Return the priority of a measurement: an earlier position in the random order is higher."""
     if SLURM and not CAMPAIGN.is_main:
-        # A failed measurement must not stop the rest of its batch. Snakemake (9.27) does not pass
-        # --keep-going to the processes that it starts in a Slurm job, and reads no profile in them.
-        # This is the first function that Snakemake calls there after it has set its options.
+        # A failed measurement must not stop the other measurements of its batch. Snakemake (9.27)
+        # does not pass --keep-going to the processes that it starts in a Slurm job, and these
+        # processes read no profile. `measurement_priority` is the first function that Snakemake
+        # calls in these processes after it has set its options.
         workflow.execution_settings.keep_going = True
     return -planned_point(wildcards)["orders"][int(wildcards.replicate) - 1]
 
 
 def measurement_identity(wildcards):
-    """Return the point's definition and number of failures; a change makes Snakemake measure."""
+    """Return a point's definition and number of failures; if one changes, Snakemake measures."""
     mode, names = mode_of(wildcards), (wildcards.experiment, wildcards.point)
     return [
         mode.planned_point(*names)["definition"],
@@ -126,7 +128,7 @@ def measurement_identity(wildcards):
 
 
 def records(wildcards):
-    """Return all records of a host in a configuration; with a budget, of all rounds."""
+    """Return all records of a host in a configuration; with a budget, the records of all rounds."""
     return mode_with_all_rounds(wildcards).record_paths()
 
 
@@ -136,7 +138,7 @@ def lost_records(wildcards):
 
 
 def of_each_mode(function):
-    """Return an input function for each mode, which calls `function` with the mode's names."""
+    """Return an input function for each mode; it calls `function` with the names of the mode."""
 
     def of(mode):
         names = SimpleNamespace(host=mode.host, configuration=mode.configuration)
@@ -146,7 +148,7 @@ def of_each_mode(function):
 
 
 def prediction_files(wildcards):
-    """Return the file of predictions, if the budget of a host leaves out points."""
+    """Return the file of predictions if the budget of a host leaves out points, else no file."""
     return mode_with_all_rounds(wildcards).prediction_files()
 
 
@@ -159,12 +161,12 @@ def records_before_choice(wildcards):
 
 
 def inputs_of_choice(wildcards):
-    """Return the inputs of a choice of the next round, besides records."""
+    """Return the inputs of a choice of the next round, except the records."""
     return CAMPAIGN.inputs_of_choice(mode_of(wildcards), int(wildcards.number))
 
 
 def content_of_plan(wildcards):
-    """Return the content of plan.json, without the points."""
+    """Return the content of plan.json without the points, so that a change starts a rule again."""
     return mode_with_all_rounds(wildcards).plan.plan_json_text()
 
 
@@ -182,7 +184,7 @@ def tables_of_other_runs(wildcards):
     return [table for table in tables if table.parent.name not in own]
 
 
-# Snakemake inspects the signature of each function several times for each job. With this attribute,
-# Python need not compute the signature again (PEP 362).
+# Snakemake inspects the signature of each function several times for each job. If a function has
+# the attribute `__signature__`, Python need not compute the signature again (PEP 362).
 for function in (changed_component_files, measurement_priority, measurement_identity):
     function.__signature__ = inspect.signature(function)

@@ -13,9 +13,9 @@ rule anomalies:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/findings.log",
     shell:
-        # The command also reads topology and components in the folder of the table: which nodes
-        # share a package, which drives are of one model. These files are no inputs, since the table
-        # changes whenever one of these files changes.
+        # The command also reads the files of the topology and of the components in the folder of
+        # the table, for example which nodes share a package. These files are no inputs, since the
+        # table changes whenever one of them changes.
         "chaosity anomalies {input.table:q} --json > {output:q} 2> {log:q}"
 
 
@@ -23,7 +23,7 @@ rule export:
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
     output:
-        # The file says which exports are missing in its folder, and why.
+        # The file notes.txt says which exports are missing in this folder, and why.
         f"{RESULTS}/{{host}}/{{configuration}}/exports/notes.txt",
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/exports.log",

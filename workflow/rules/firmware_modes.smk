@@ -1,4 +1,5 @@
-# Boots hosts into the configurations of the config, one after the other, and discovers them there.
+# Boots hosts into the configurations of the config, one after the other, and discovers the hosts in
+# each configuration.
 from chaosity.campaign.host_in_mode import CONFIGURED_FILE, DISCOVERED_FILE
 
 
@@ -9,10 +10,11 @@ localrules:
     skipped_host,
 
 
-# Each run boots the host again if measurements in this configuration are missing. So a run first
-# removes the outputs of the two rules below. A dry run keeps such outputs in a new empty folder.
+# Each run boots a host into a configuration again if measurements in this configuration are
+# missing. So a run first removes the outputs of the two rules below. For a dry run, these outputs
+# are in a new empty folder.
 rule configure:
-    # Sets the firmware, reboots the host and sets its state.
+    # This rule sets the firmware, reboots the host and sets the state of the host.
     input:
         report_before_boot,
     output:
@@ -20,7 +22,7 @@ rule configure:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/configure.log",
     resources:
-        **CAMPAIGN.measurement_resources,  # no measurement runs on the host meanwhile
+        **CAMPAIGN.measurement_resources,  # so that no measurement runs on the host during the boot
     params:
         commands=lambda wildcards: CAMPAIGN.mode(
             wildcards.host, wildcards.configuration

@@ -1,10 +1,10 @@
-# Makes one record for each point and replicate. Records never change.
+# Makes one record for each point and replicate; a record never changes.
 from snakemake.exceptions import WorkflowError
 
 from chaosity.campaign.slurm_jobs import BATCHES_FOLDER
 
 
-# These rules take seconds and measure nothing, so they run locally.
+# The rules in this list take seconds and measure nothing, so they run on this machine.
 localrules:
     all,
     anomalies,
@@ -20,7 +20,8 @@ localrules:
 
 rule measure:
     input:
-        # Most points have no changed component, so Snakemake need not check inputs for them.
+        # Most points have no changed component, so Snakemake need not check input files of these
+        # points.
         changed_components=changed_component_files,
         slurm_batch=slurm_batch_file if SLURM else [],
     output:
@@ -35,14 +36,15 @@ rule measure:
         **CAMPAIGN.measurement_resources,
         **SLURM.measurement_resources if SLURM else {},
     params:
-        # The point's file is no input, since it also has the position in the random order. Only
-        # another definition, or a further failed attempt, makes Snakemake measure again.
+        # The file of the point is no input, since it also contains the position in the random
+        # order. Only another definition of the point, or one more failed attempt, makes Snakemake
+        # measure again.
         identity=measurement_identity,
         point=f"{RESULTS}/{{host}}/{{configuration}}/points/{{experiment}}/{{point}}.json",
     shell:
         # host.json says how to reach the host. The file is neither input nor parameter, since
         # another connection to the same host is no reason to measure again. $PPID is the process of
-        # Snakemake. If this process is killed, its measurements end.
+        # Snakemake. If the process of Snakemake is killed, the measurement ends.
         f"chaosity-measure {shlex.quote(RESULTS)}/{{wildcards.host:q}}/host.json"
         " {params.point:q} --replicate {wildcards.replicate:q} --record {output:q}"
         " --below $PPID 2> {log:q}"
@@ -50,15 +52,15 @@ rule measure:
 
 if SLURM:
 
-    # All batches go into the queue at once, so that their waiting times overlap. Measurements of a
-    # host still run one at a time: a job has its node for itself, and the resources below limit the
-    # measurements within a job.
+    # All batches enter the queue at once, so that their waiting times overlap. Measurements of a
+    # host still run one at a time: no other job runs on the node of a job, and the resources below
+    # limit the measurements within a job.
     resource_scopes:
         **dict.fromkeys(CAMPAIGN.measurement_resources, "local"),
 
     rule open_slurm_batch:
-        # The measurements of a batch have the batch's file as input. So Snakemake puts these
-        # measurements and this job into one group.
+        # The measurements of a batch have the file of the batch as input. So Snakemake puts these
+        # measurements and the job that makes this file into one group.
         output:
             touch(f"{RESULTS}/{{host}}/{{configuration}}/{BATCHES_FOLDER}/{{batch}}"),
         log:
@@ -92,8 +94,8 @@ checkpoint choose_round:
 
 
 onstart:
-    # Measurements may take days. Objects that exist now are needed until the end, so the garbage
-    # collector need not examine these objects.
+    # Measurements may take days. Objects that exist at the start of the measurements are needed
+    # until the end, so the garbage collector need not examine these objects.
     gc.freeze()
     gc.enable()
     call_or_exit_on_user_error(CAMPAIGN.lock_results_and_write_points)
@@ -107,5 +109,5 @@ onstart:
 onsuccess:
     if SLURM:
         SLURM.stop_job_watch()
-    if CAMPAIGN.skipped:  # with --until, rule skipped_host does not run
+    if CAMPAIGN.skipped:  # with --until, the rule skipped_host does not run
         raise WorkflowError(f"skipped hosts: {', '.join(CAMPAIGN.skipped)}")

@@ -14,18 +14,18 @@ rule draw_topology:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/topology.log",
     resources:
-        **CAMPAIGN.measurement_resources,  # the drawing would disturb a measurement on the host
+        **CAMPAIGN.measurement_resources,  # lstopo would disturb a measurement on the host
     params:
-        # The file is no input, since a dry run does not write it. If its content changes, Snakemake
-        # draws again.
+        # The topology file is no input, since a dry run does not write it. If the content of the
+        # topology file changes, Snakemake draws the topology again.
         xml=f"{RESULTS}/{{host}}/{{configuration}}/topology.xml",
         content=topology_digest,
         without_lstopo=f"{ROOT}/templates/report/topology_without_lstopo.svg",
     shell:
-        # Without lstopo, the file is a picture that says how to get a drawing.
+        # If lstopo is missing, the SVG file is a picture that says how to get a drawing.
         "if command -v lstopo > {log:q};"
         " then lstopo --input {params.xml:q} --of svg --no-legend --force {output:q} 2> {log:q}"
-        # On a full disk, lstopo (2.9) writes half a drawing and exits with 0.
+        # On a full disk, lstopo (2.9) writes a part of the drawing and exits with 0.
         " && {{ tail -n 1 {output:q} | grep --quiet '</svg>'"
         " || {{ echo 'chaosity: '{output:q}': lstopo wrote only a part of the drawing' > {log:q}; exit 1; }}; }};"
         " else cp {params.without_lstopo:q} {output:q}; fi"
@@ -58,7 +58,7 @@ rule report:
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         # No rule makes these tables, since this run does not measure their configurations.
         beside=lambda wildcards: [f"--beside={table}" for table in tables_of_other_runs(wildcards)],
-        # If such a table changes, Snakemake writes the report again.
+        # If the table of another configuration changes, Snakemake writes the report again.
         beside_changed=lambda wildcards: modification_times_ns(tables_of_other_runs(wildcards)),
         left_out=lambda wildcards: str(read_skipped_host(Path(RESULTS) / wildcards.host)),
     shell:
@@ -99,7 +99,7 @@ rule overview:
 onerror:
     if SLURM:
         SLURM.stop_job_watch()
-    # The reports show the finished measurements and say what is missing.
+    # The reports show the finished measurements, and say which measurements are missing.
     for mode in CAMPAIGN.modes.values():
         folder = mode.folder
         if not mode.has_plan:

@@ -11,8 +11,8 @@ rule tidy:
     log:
         f"{RESULTS}/{{host}}/{{configuration}}/tidy.log",
     params:
-        # The file is no input, since a dry run does not write it. If its content changes, Snakemake
-        # makes the table again.
+        # The plan is no input, since a dry run does not write plan.json. If the content of the plan
+        # changes, Snakemake makes the table again.
         plan=f"{RESULTS}/{{host}}/{{configuration}}/plan.json",
         content=content_of_plan,
     shell:
@@ -21,7 +21,8 @@ rule tidy:
 
 
 rule predict:
-    # Predicts the points that a budget left out. If the plan is complete, this rule does not run.
+    # This rule predicts values of the points that a budget left out. If the plan is complete, this
+    # rule does not run.
     input:
         table=f"{RESULTS}/{{host}}/{{configuration}}/measurements.parquet",
         unmeasured=f"{RESULTS}/{{host}}/{{configuration}}/unmeasured.parquet",

@@ -31,9 +31,9 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
 
     On systems other than Linux, which lack the starting programs, the result is empty. ``taskset``
     sets no memory policy, so its line exists only if first touch puts the pages on their nodes. The
-    line of Slurm requests the whole host, since Slurm ignores masks of processing units on shared
-    hosts. The command of fio only reads. The command ``chaosity place`` also checks on which nodes
-    the pages are.
+    command of Slurm requests the host for one program, since Slurm ignores masks of processing
+    units on shared hosts. The command of fio only reads. The command ``chaosity place`` also checks
+    on which nodes the pages are.
     """
     if machine.topology.os_family != "linux":
         return {}

@@ -123,8 +123,9 @@ class MachineMap:
     def _models_that_data_allow(self) -> list[tuple[Parameter, set[Parameter], GroupedCoresModel]]:
         """Return (capacity, changed parameters, model) for each other model that the data allow.
 
-        No measurement determines the returned capacity. Its model has the smallest value of the
-        capacity that the data allow, or other numbers that explain the data without this capacity.
+        No measurement determines the returned capacity. The model has the smallest value of the
+        returned capacity that the data allow, or other numbers that explain the data without this
+        capacity.
         """
         now = self.fitted.values
         found = [

@@ -342,7 +342,7 @@ class Campaign:
 
     def _set_damaged_files_aside(self, host: str, sentences: Iterable[str]) -> None:
         """Iterate `sentences`, which sets files aside, unless another run writes to the results."""
-        if self._locks:  # this run holds the lock
+        if self._locks:  # this run has locked the results
             _print_lines(sentences)
             return
         try:

@@ -81,7 +81,7 @@ def set_damaged_derived_files_aside(folder: Path) -> Iterator[str]:
 def set_damaged_records_aside(plan: HostPlan, folder: Path) -> Iterator[str]:
     """Rename damaged records of a plan; yield a sentence for each.
 
-    A record that is older than the tidy table was read for this table, so only the end of such a
+    A record that is older than the tidy table could be read for this table, so only the end of the
     record is read again. `folder` is ``results/<host>/<configuration>`` of the plan's host.
     """
     read_at = _change_time_ns(folder / MEASUREMENTS_FILE) or 0

@@ -141,7 +141,7 @@ class HostInMode:
             rewrite_rounds(self.folder, self.rounds.rounds_before_first_choice)
         self.plan.write_plan(self.folder, points=True)
         if self.plan.left_out:
-            # This module imports pandas.
+            # `measured_rounds` imports pandas, which takes long.
             from chaosity.campaign.measured_rounds import write_unmeasured_rows
 
             write_unmeasured_rows(self.plan, self.folder)

@@ -164,7 +164,8 @@ class OutputValue(OutputName, total=False):
 class ByNode(TypedDict):
     """Keys of two lists in a sample, each with a value for each memory node.
 
-    One list has the amounts of data, the other the times that threads spent on each node.
+    The first list has the amounts of data, the second list the times that threads spent on each
+    node.
     """
 
     amount: str

@@ -102,7 +102,7 @@ def _check_yaml_document(document: Any, where: str) -> None:
         if depth > _MOST_YAML_LEVELS:
             raise _nesting_error(where)
         if isinstance(value, int) and value.bit_length() > _MOST_NUMBER_BITS:
-            # Python cannot print a number with so many digits.
+            # Python cannot print this number.
             raise UserError("a number has too many digits", where)
         if isinstance(value, dict | list | set | tuple):
             inner = value.values() if isinstance(value, dict) else value

@@ -166,8 +166,7 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
     """Check a config against its type, the experiments and the benchmarks.
 
     Raises:
-        UserError: an unknown experiment, benchmark, category or parameter, or times that
-            contradict each other.
+        UserError: an unknown experiment, benchmark, category or parameter, or contradictory times.
     """
     numbers = {
         key: _convert_number_texts(config[key]) for key in KEYS_WITH_NUMBERS if key in config
@@ -207,7 +206,7 @@ def _check_budget(
     parse: Callable[[str], float],
     where: str,
 ) -> None:
-    """Check a key that says when a run in rounds ends. Then the config may not set `replicates`."""
+    """Check a key that ends a run in rounds; with this key, a config may not set `replicates`."""
     if config[key] is None:
         return
     try:

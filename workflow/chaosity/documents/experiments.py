@@ -105,8 +105,8 @@ class InitiatorSelector(TypedDict, total=False):
 class OpenclSelector(TypedDict, total=False):
     """Selects OpenCL devices as targets; `chaosity topology` lists these devices.
 
-    A host without OpenCL devices has no such points, and the plan says so. With PoCL, the processor
-    is also an OpenCL device, which uses the processing units of the initiator.
+    A host without OpenCL devices has no points of the design, and the plan says so. With PoCL, the
+    processor is also an OpenCL device, which uses the processing units of the initiator.
     """
 
     each: Literal["device"]
@@ -353,8 +353,8 @@ class RelativeMetric(TypedDict):
 class DeclaredResource(TypedDict):
     """Rows of the report's first table, "What can this machine do?", for loads that ran alone.
 
-    Each row has the best and the worst place. The page of all hosts and the comparison of
-    configurations show these rows, too.
+    Each row of this table has the best and the worst place. The page of all hosts and the
+    comparison of configurations show these rows, too.
     """
 
     name: Text

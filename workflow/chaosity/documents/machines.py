@@ -171,13 +171,12 @@ SomeIndexes = Annotated[list[Index], NO_DUPLICATES]
 
 
 class FaultKind(NamedTuple):
-    """The keys of a fault of one kind, and what a description needs to have such a fault."""
+    """The keys of a fault of one kind, and the key that a description with this fault needs."""
 
     keys: frozenset[str]  # keys that a fault of this kind must have in addition to `fault`
     optional_keys: frozenset[str] = frozenset()
     # Section and key of the capacity that the fault reduces, if the fault concerns a single part.
-    # A description with such a fault must have this key, since the part would otherwise have no
-    # limit.
+    # A description with this fault must have the key, since the part would otherwise have no limit.
     capacity: tuple[str, str] | None = None
 
 

@@ -53,7 +53,7 @@ class Segment:
     # begin, end: positions of the first value in the segment, and of the first value after it.
     begin: int
     end: int
-    # first, last: fitted values at both ends. These two values differ only in a drift.
+    # first, last: fitted values at both ends. `first` and `last` differ only in a drift.
     first: float
     last: float
     # For each position in the series: how much larger the sum of squares, in variances, would be if

@@ -30,7 +30,7 @@ from chaosity.topology.topology_sources import LIVE
 # Ansible.
 _PREFIX = "chaosity_"
 # The template that Ansible evaluates, and the variable that names the folder of the runner and of
-# the kernels. This variable also counts as a connection variable.
+# the kernels. The variable with the folder also counts as a connection variable.
 _VALUES = ROOT / "templates/inventory_values.j2"
 _OWN_FOLDER = "chaosity_directory"
 # The value of a connection variable, which says how to connect to a host.

@@ -208,9 +208,9 @@ def find_unready_hosts(
 ) -> dict[str, UserError]:
     """Return host -> error for each host that lacks something; hosts are asked before a reboot.
 
-    All hosts are asked at the same time. Their descriptions are written below `results`, and
-    ``left_out.json`` of a host that lacks something has the reason. Simulated hosts are not asked.
-    Nodes of Slurm are not asked either, because their answers would wait in the queue.
+    All hosts are asked at the same time. The descriptions of the hosts are written below `results`,
+    and ``left_out.json`` of a host that lacks something has the reason. Simulated hosts are not
+    asked. Nodes of Slurm are not asked either, because their answers would wait in the queue.
     """
     benchmarks = load_benchmark_of_each_category(config).values()
     needs = [benchmark.document["needs"] for benchmark in benchmarks]

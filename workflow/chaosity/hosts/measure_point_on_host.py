@@ -1,9 +1,9 @@
 """Measure one point on its host: ``chaosity-measure results/HOST/host.json POINT.json ...``.
 
 A rule of the workflow runs this command on the controller. If the host is this machine, the command
-measures the point in its own process. Otherwise, the command starts ``chaosity-run`` on the host
-over SSH, writes the point to the standard input of the runner, reads the record from its standard
-output, and saves the record on this machine atomically. If the connection is lost during a
+measures the point itself. If the host is another machine, the command starts ``chaosity-run`` on
+the host over SSH, writes the point to the standard input of the runner, reads the record from its
+standard output, and saves the record on this machine atomically. If the connection is lost during a
 measurement, the host is marked as skipped. The other points of a skipped host fail at once, and the
 next run measures these points.
 """

@@ -67,10 +67,10 @@ POLICIES = {
 
 # Smallest and largest weight of the kernel for interleaving: a byte, but not 0.
 SMALLEST, LARGEST = 1, 255
-# Largest error of a share that is accepted for small weights. A node gets as many consecutive pages
-# as its weight says. With a weight of 255, a megabyte lies on one node, and less memory is not
-# spread at all, so small weights are better. The measurements from which the weights are computed
-# scatter by 2 %, too.
+# Largest error of a share that is accepted for small weights. The weight of a node is the number of
+# consecutive pages that the node gets in its turn. With a weight of 255, a megabyte lies on one
+# node, and less memory is not spread at all, so small weights are better. The measurements from
+# which the weights are computed scatter by 2 %, too.
 _ACCEPTED_ERROR = 0.02
 # Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The tolerance is
 # slightly above 0.01 because of binary rounding: three times 0.33 is slightly below 0.99.

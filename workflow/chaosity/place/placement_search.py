@@ -41,8 +41,9 @@ OBSERVATION_INTERVAL_SECONDS = 1.0
 # Pages are at rest if, in the last OBSERVATIONS_AT_REST observations, the share of each node
 # changed by at most LARGEST_CHANGE_AT_REST.
 OBSERVATIONS_AT_REST, LARGEST_CHANGE_AT_REST = 4, 0.01
-# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. The other loads
-# of the point wait meanwhile, so the program is measured after this time even if pages still move.
+# A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. While pages
+# move, the other loads of the point wait, so the program is measured after this time even if pages
+# still move.
 LONGEST_SECONDS = 20.0
 
 
@@ -187,9 +188,10 @@ class AutonumaSettling:
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # Keys of the two times in a sample; another key has the amount.
 _TIMES = ("begin_ns", "end_ns")
-# A measurement of the rate ends when the half width of its 95 % interval is below 1 %. It takes at
-# least half a second, because caches and TLBs must recover after a move of pages. It ends after 5 s
-# with any interval; if a comparison of steps is not clear, the search measures again.
+# A measurement of the rate ends when the half width of its 95 % interval is below 1 %. A
+# measurement takes at least half a second, because caches and TLBs must recover after a move of
+# pages. A measurement ends after 5 s with any interval; if a comparison of steps is not clear, the
+# search measures again.
 PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
 # Time in seconds after which a program whose rate has no interval yet reports too seldom. An
 # interval needs 20 samples.

@@ -157,7 +157,7 @@ class _ChildProgram:
             self._write(_SETTLED)
 
     def _collect_status(self) -> None:
-        """Collect the exit status after the whole output has been passed on."""
+        """Collect the exit status after all output has been passed on."""
         code = self.process.wait()
         self.seconds = time.monotonic() - self.began
         # A shell reports this exit status for a program that a signal ended.
@@ -520,9 +520,9 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
     # rate. So a host that cannot count instructions is an error only for policies with a search.
     if plan.search or request.rate != placement_search.INSTRUCTIONS:
         placement_search.check_rate_source(request.rate)
-    # This process first moves to the processing units of the program, which inherits these units.
-    # On other units, this process would disturb co-running loads, and the runner requires that all
-    # processes of a load stay on the load's units.
+    # The process that starts the program first moves to the processing units of the program, and
+    # the program inherits these units. On other units, this process would disturb co-running loads,
+    # and the runner requires that all processes of a load stay on the load's units.
     os.sched_setaffinity(0, plan.cpus)
     # During a search, the kernel's weights change with the shares, so that memory that is touched
     # later follows the same shares.

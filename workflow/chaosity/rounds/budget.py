@@ -163,7 +163,7 @@ class Priority(IntEnum):
     # Node matrices (initiators to memory, to all drives of each node, and to all drives), and
     # accesses of complete packages to memory.
     MATRIX = 0
-    # Drives of two nodes of one package together, read by one node of each other package.
+    # Drives of two nodes of a package together, read by one node of each of the other packages.
     SHARED_LINKS = 1
     DRIVES = 2  # each drive from its own node, and all drives of a package
     # Drives of any other two nodes together, read by one node of each package; also transfers

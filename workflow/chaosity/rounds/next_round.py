@@ -203,7 +203,7 @@ def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
 
 
 class _NextRound:
-    """One choice of the next round, see the function `next_round`."""
+    """Chooses the next round, see the function `next_round`."""
 
     def __init__(self, so_far: MachineSoFar, budget: Budget, seed: int) -> None:
         self.so_far, self.budget = so_far, budget

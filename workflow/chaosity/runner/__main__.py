@@ -25,7 +25,7 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="chaosity-run",
         description="Measure one point on this host and write its record.",
-        epilog="Exit status 0 if there is a record. Its verdict says whether the point failed.",
+        epilog="Exit status 0: a record was written; its verdict says whether the point failed.",
     )
     parser.add_argument(
         "point", nargs="?", default="-", help="JSON file of the point; - for standard input"

@@ -12,7 +12,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-# Packages and files of `chaosity` that the zipapp holds.
+# Packages and files of `chaosity` that the zipapp contains.
 ROOMS = ("records", "runner", "place")
 SHARED = ("__init__.py", "cpusets.py", "errors.py")
 # The zipapp runs chaosity-place if its first argument is `--place`, and else the runner.

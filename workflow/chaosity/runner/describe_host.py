@@ -75,7 +75,7 @@ KERNEL_FILES = {
 
 
 class DescriptionError(Exception):
-    """This host cannot be described; the text gives the reason."""
+    """A host cannot be described; the text gives the reason."""
 
 
 class ListedOpenclDevice(OpenclDeviceFacts):
@@ -325,7 +325,7 @@ def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | st
         return "a memory module is of another type than DDR3, DDR4 and DDR5"
     # The unit is KiB if the top bit of the size is set, else MiB.
     size_bytes = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
-    if size == 0x7FFF:  # a size of 32 GiB or more is in a field of its own
+    if size == 0x7FFF:  # a size of 32 GiB or more is in a separate field
         size_bytes = (unpack_from("<I", fields, 0x1C)[0] & 0x7FFFFFFF) << 20
     rate = unpack_from("<H", fields, 0x20)[0]
     if rate == 0xFFFF:

@@ -229,7 +229,8 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
         device = find_drive_path(drive)
         if load["writes"]:
             if drive.get("destructive"):
-                # The drive is held before the checks, so that nobody mounts it after the checks.
+                # The drive is opened before the checks, so that nobody can mount the drive after
+                # the checks.
                 reasons = held.hold(device)
             else:
                 reasons = ["chaosity_destructive_drives does not name this drive"]

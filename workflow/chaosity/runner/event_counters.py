@@ -257,13 +257,13 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
 # - APERF and MPERF count only while a unit is not halted. APERF counts at the unit's real clock,
 #   MPERF at the rate of the time stamp counter (TSC). The mean clock is APERF / MPERF times the
 #   rate of the TSC (Intel SDM volume 3, section 15.2; AMD APM volume 2, section 17.3). The kernel's
-#   PMU `msr` counts APERF and MPERF. This PMU takes no counter from other events, but needs the
-#   same rights.
+#   PMU `msr` counts APERF and MPERF. The PMU `msr` takes no counter from other events, but needs
+#   the same rights.
 # - `scaling_cur_freq` of the frequency driver, read while the load runs. Some drivers report the
 #   clock that they requested, so the mean of these values is an estimate.
 #
-# Most virtual machines lack both sources. The record of such a machine has a reason instead of a
-# clock.
+# Most virtual machines lack both sources. The record of a machine without both sources has a reason
+# instead of a clock.
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
 _EVENTS = ("aperf", "mperf", "tsc")

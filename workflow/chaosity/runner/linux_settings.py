@@ -147,7 +147,7 @@ def hold_kernel_settings(
     and `tmp`. `varied` are names of settings that the block itself changes again.
 
     Raises:
-        UserError: this kernel lacks a setting, only root may write the setting, another run holds
+        UserError: this kernel lacks a setting, only root may write the setting, another run uses
             the settings, or the lock of the settings cannot be opened.
     """
     lock = open_lock_file(lock_file_path(SETTINGS, root))

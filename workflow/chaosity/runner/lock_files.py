@@ -1,4 +1,4 @@
-"""The lock files of a host: where they are, how they are opened, and who holds them.
+"""The lock files of a host: where they are, how they are opened, and who has locked them.
 
 Provisioning as root makes the lock files in /run/chaosity, where only root may write
 (roles/runner). A host that root did not provision has the lock files in /tmp. In /tmp, any user can

@@ -7,8 +7,8 @@ of samples ``(begin, end, amount)``. `begin` and `end` are seconds on the host's
 With one load, the value is the number that the tool reports for its complete run, if the benchmark
 file names this number. With several loads, the value is the rate over the window in which **all**
 loads ran (docs/explanation/how-it-measures.md). A load that reports no progress has only the number
-for its complete run. This number is the value if the load ran completely while all other loads made
-progress; otherwise the point fails.
+for its complete run. The number for the complete run is the value if the load ran completely while
+all other loads made progress; otherwise, the point fails.
 
 An optional metric may have the reason for a missing value instead of a value.
 """

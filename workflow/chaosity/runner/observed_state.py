@@ -139,7 +139,7 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
     """Return the cgroup of this process that allows the least memory; None if no limit exists.
 
     A batch system, a container or a service limits its processes to less memory than their nodes
-    have, see cgroups(7). The limit of a cgroup also holds for the cgroups below it. `root` is the
+    have, see cgroups(7). The limit of a cgroup also limits the cgroups below it. `root` is the
     folder with `proc` and `sys`.
     """
     lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))

@@ -88,9 +88,9 @@ def hold_host_lock() -> Iterator[int]:
 @contextlib.contextmanager
 def _working_folder() -> Iterator[tuple[Path, Guardian]]:
     """Make a working folder, and remove folders that killed runners of this user left behind."""
-    # The caller holds the lock of this host, so no other working folder of this host is in use.
-    # Hosts may share a temporary folder, so only folders of this host are removed. If this runner
-    # is killed, the guardian kills the loads and removes the folder.
+    # The caller has locked this host, so no other working folder of this host is in use. Hosts may
+    # share a temporary folder, so only folders of this host are removed. If this runner is killed,
+    # the guardian kills the loads and removes the folder.
     prefix = f"chaosity-point-{socket.gethostname()}-"
     for leftover in Path(tempfile.gettempdir()).glob(f"{glob.escape(prefix)}*"):
         status = leftover.lstat()
@@ -272,10 +272,10 @@ def _wait_for_end(
     loads: list[LoadProcess], began: float, stopping: PointStoppingRule, timeout: float
 ) -> None:
     """Wait until a load ends by itself or the stopping rule is met; raise an error at `timeout`."""
-    # If loads end by themselves, the window closes when the first load ends. Otherwise the point
-    # ends when its rates are precise enough, when a rate cannot become precise enough, or when the
-    # longest time is over. If one pass over the memory takes longer than this time, the point ends
-    # after the first sample of each load.
+    # If loads end by themselves, the window closes when the first load ends. If no load ends by
+    # itself, the point ends when its rates are precise enough, when a rate cannot become precise
+    # enough, or when the longest time is over. If one pass over the memory takes longer than this
+    # time, the point ends after the first sample of each load.
     ends_by_itself = any(not load.is_ended_by_runner for load in loads)
     shortest, longest = stopping["min_seconds"], stopping["max_seconds"]
     wanted = stopping.get("relative_precision")

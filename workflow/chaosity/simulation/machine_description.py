@@ -369,7 +369,7 @@ class IdleMachine:
     def share_in_other_nodes_l3(self, load: Load) -> float:
         """Return the share of a load's data in L3 caches of the load's cores in other nodes.
 
-        Each of these caches contains a part of the data, independent of the other caches.
+        Each L3 cache in another node contains a part of the data, independent of the other caches.
         """
         units, size = processing_units_of_load(load), load["memory_bytes"]
         here = self.node_of(min(units))

@@ -327,8 +327,8 @@ class ParameterUses:
             uses = flow.uses.items()
             parts = sorted((model.capacities[name], f"{units:.9g}", name) for name, units in uses)
             flows.append((places[flow.load], f"{flow.limit:.9g}", parts))
-        # Flows are sorted by their resources. Then each name becomes a number, in the order of the
-        # sorted flows.
+        # Flows are sorted by their resources. After sorting, each name becomes a number, in the
+        # order of the flows.
         flows.sort(key=lambda own: (*own[:2], [part[:2] for part in own[2]]))
         numbers: dict[str, int] = defaultdict(lambda: len(numbers))
         return works, tuple(

@@ -303,7 +303,7 @@ def loads_at_the_same_time(points: Sequence[Point], topology: Topology) -> list[
             loads[name] = {**load, "name": name}
     used: dict[int, str] = {}
     for name, load in loads.items():
-        # Only loads on memory need cores of their own, since threads that wait for drives leave the
+        # Only loads on memory need different cores, since threads that wait for drives leave the
         # core to other threads.
         units = set() if load["target"]["drives"] else {*processing_units_of_load(load)}
         for core in (core for core in topology.cores if units.intersection(core.cpus)):
@@ -440,8 +440,8 @@ def undetermined_parameters(
         own = each.parameter
         if each.is_determined or not (each.at_least or own.is_latency):
             continue
-        # The values to try for a latency differ from its estimate as much as usual latencies differ
-        # from each other.
+        # An undetermined latency is tried with a value as far from its estimate as usual latencies
+        # are from one another.
         other = each.at_least or (each.value or own.usual) * math.exp(own.spread)
         values = fitted.others.get(own) or with_capacity_and_same_slow_parts(
             fitted.values, own, other

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reads chunks of a striped array with io_uring, several at a time, and sums each chunk as soon as
- * it has arrived. Each thread has its own reader.
+ * it has arrived. Each thread has a separate reader.
  *
  * The calls use liburing, a library by the author of io_uring, because it contains the needed
  * memory barriers and workarounds for older kernels.

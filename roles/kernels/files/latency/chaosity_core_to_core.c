@@ -63,10 +63,10 @@ static void complete_options(void) {
         options.line_bytes = cache_line_bytes(options.cpu);
 }
 
-/* Number of lines. They are consecutive lines of one page, so that the TLB needs only one entry.
- * The hashes of consecutive lines choose different slices: 32 lines use many of the slices of a
- * large mesh (28 to 60), and are enough for a median and deciles. A line takes 38 to 66 ns between
- * two cores of one EPYC with a common L3, depending on the line. */
+/* Number of lines. All lines are consecutive lines of one page, so that the TLB needs only one
+ * entry. The hashes of consecutive lines choose different slices: 32 lines use many of the slices
+ * of a large mesh (28 to 60), and are enough for a median and deciles. A line takes 38 to 66 ns
+ * between two cores of one EPYC with a common L3, depending on the line. */
 enum { LINES = 32 };
 
 /* The line that moves contains one number. Accesses to the number have relaxed memory order,

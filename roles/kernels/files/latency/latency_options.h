@@ -23,6 +23,6 @@
 /* clang-format on */
 
 option_setter set_cpu;        /* int */
-option_setter set_line_bytes; /* size_t: a power of two that can hold an address */
+option_setter set_line_bytes; /* size_t: a power of two, at least the size of an address */
 
 #endif

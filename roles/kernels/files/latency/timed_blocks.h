@@ -5,8 +5,9 @@
  * accesses between two clock readings; many blocks give a distribution.
  *
  * A block is so long that reading the clock takes far below 1 % of its duration. The time of a
- * clock reading is not subtracted. It is different between two other readings and among loads, and
- * subtracting a number with an error as large as the number would correct nothing.
+ * clock reading is not subtracted. A reading between two other readings takes another time than a
+ * reading among loads, and subtracting a number with an error as large as the number would correct
+ * nothing.
  */
 #ifndef CHAOSITY_TIMED_BLOCKS_H
 #define CHAOSITY_TIMED_BLOCKS_H
@@ -63,8 +64,9 @@ struct block_timing {
 struct block_timing *new_block_timing(const struct timed_work *work);
 
 /* Chooses the number of accesses of a block. Call this function after the warm-up of the caches,
- * right before the samples. It runs the work for about ten milliseconds, in which a core that slept
- * also wakes and raises its clock (Linux's schedutil checks a core's load every 10 ms at most). */
+ * right before the samples. The function runs the work for about ten milliseconds, in which a core
+ * that slept also wakes and raises its clock (Linux's schedutil checks a core's load every 10 ms at
+ * most). */
 void choose_block_length(struct block_timing *timing);
 
 /* Takes and prints samples until the time is over or a stop signal arrives. Returns the reason:

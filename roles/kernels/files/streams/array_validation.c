@@ -130,7 +130,7 @@ void check_contents(const struct stream *stream, const struct part *part, uint64
     if (passes > 0) {
         form = expected_form(stream->operation, scalar_of(passes - 1));
         /* Elements with marks of the last pass contain results of the marks, which were checked
-         * after this pass. They are replaced by the results without marks. */
+         * after this pass. The results of marks are replaced by the results without marks. */
         size_t position[MARKS];
         mark_positions(part, passes - 1, position);
         for (int i = 0; i < MARKS; i++) {

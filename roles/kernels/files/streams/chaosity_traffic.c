@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * chaosity-traffic makes memory traffic at a chosen share of the highest rate that a set of PUs
- * reaches. It runs beside a program whose latency under load is measured.
+ * reaches. chaosity-traffic runs beside a program whose latency under load is measured.
  *
  * The code for the sequence of a run and for the limited rate is in limited_rate_traffic.c, for
  * threads in thread_team.c, for the kernels in stream_kernels.c, and for their check in

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each thread of the team goes through its own part again and again in small chunks and never waits
- * for another thread. After each chunk it reads the phase, which the leader sets, so all threads
- * change and stop together, however different their speeds are. (With passes of a fixed length,
- * threads of different speed would end at different times, and the load would be too low at the
- * end.)
+ * Each thread of the team reads and writes its part of the arrays repeatedly, in small chunks, and
+ * never waits for another thread. After each chunk, the thread reads the phase, which the leader
+ * sets, so that all threads change the phase and stop at the same time, even if their speeds are
+ * different. (With passes of a fixed length, threads of different speed would end at different
+ * times, and the load would be too low at the end.)
  *
- * The rate of a thread is a share of its own peak rate, measured while all threads run at full
- * speed. Each chunk has a time slot whose length is the duration of a chunk at the peak divided by
- * the share. A late chunk moves all later slots, because catching up would be a burst. So
- * interruptions of a thread reduce its rate, at the peak and later. Slots are therefore computed
- * from the median at the peak, which contains no interruptions; otherwise they would count twice.
+ * The rate of a thread is a share of the thread's peak rate, which is measured while all threads
+ * run at full speed. Each chunk has a time slot whose length is the duration of a chunk at the peak
+ * divided by the share. If a chunk is late, all later slots are moved, because catching up would be
+ * a burst. So interruptions of a thread reduce its rate, at the peak and later. Slots are therefore
+ * computed from the median duration at the peak, which contains no interruptions; otherwise,
+ * interruptions would count twice.
  */
 #define _GNU_SOURCE
 #include "streams/limited_rate_traffic.h"

@@ -10,7 +10,7 @@
 /* A stream kernel with its memory traffic: the numbers of lines that the kernel reads and writes
  * for each line of an array. An ordinary store first fetches the line that it overwrites, which
  * counts as a read. (Some processors omit this fetch when whole lines are overwritten and the
- * memory is busy. It is counted all the same.) */
+ * memory is busy. The fetch is counted nevertheless.) */
 struct traffic_kernel {
     const char *name; /* name of the stream kernel */
     int reads, writes;

@@ -25,7 +25,7 @@ struct arrays {
 void require_array_bytes(const char *option, size_t bytes, int threads);
 
 /* Maps memory for arrays whose stream, bytes and threads are set, and divides it into parts. Each
- * array begins on a page of its own. The function touches no page. */
+ * array begins on a new page. The function touches no page. */
 void map_arrays(struct arrays *arrays, struct placement placement);
 
 void free_arrays(struct arrays *arrays);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This file contains only the loops, and is compiled once per instruction set. It is compiled
- * without link-time optimisation, so that the compiler sees a single pass. If the compiler saw that
- * passes are repeated, it could remove all passes but the last one.
+ * This file contains only the loops, and is compiled once per instruction set. This file is
+ * compiled without link-time optimisation, so that the compiler sees a single pass. If the compiler
+ * saw that passes are repeated, it could remove all passes but the last one.
  *
  * An ordinary store is what a compiler generates for `a[i] = ...`: no prefetch for writing, no
  * non-temporal hint. The Makefile's -fno-tree-loop-distribute-patterns keeps GCC from replacing

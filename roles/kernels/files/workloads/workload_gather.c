@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reads random elements of one table. Their indexes are computed instead of read, so that indexes
- * take no bandwidth. Each read moves one cache line and uses one value of it.
+ * Reads random elements of one table. The indexes of the elements are computed instead of read, so
+ * that indexes take no bandwidth. Each read moves one cache line and uses one value of it.
  *
- * Checks: each thread's sum in every pass, and the whole table at the end.
+ * Checks: the sum of each thread in every pass, and all of the table at the end.
  */
 #include <inttypes.h>
 #include <stdio.h>
