@@ -55,7 +55,7 @@ class _CheckCommand(click.Command):
     type=click.FloatRange(min=2.0),
     default=50.0,
     show_default=True,
-    help="Longest time of the check. Points that do not fit are left for the next check.",
+    help="Longest time of the check. The next check measures the points that do not fit.",
 )
 @click.option(
     "--textfile",
@@ -86,11 +86,11 @@ def check_command(
     """Measure a host for less than a minute and compare it with its map.
 
     FOLDER is results/HOST/CONFIGURATION, the results of an earlier run. The check measures the
-    points in which a fault of a single part shows most: the memory of each node, each drive, and
+    points that show a fault of a single component best: the memory of each node, each drive, and
     the paths between packages. A point with a slow value is measured again until other programs
     disturbed none of three measurements, but at most six times in all. If results/ has at least
-    four other hosts with the same processor and configuration, their recent checks are compared,
-    too. The command writes values to checks.csv and raw records to checks/ in FOLDER.
+    four other hosts with the same processor and configuration, the recent checks of all these hosts
+    are compared too. The command writes values to checks.csv and raw records to checks/ in FOLDER.
 
     Exit status: 0 as good as the map, 1 warning, 2 fault, 3 not checked, for example because
     somebody works on the host.

@@ -90,8 +90,8 @@ _FORMATS = {
         _text("build_placement_document", json_text),
         """Export JSON for schedulers.
 
-        Contains memory bandwidth and latency from each node to each node, the best nodes for each
-        drive set, and slowdowns of co-running loads.
+        The JSON has memory bandwidth and latency from each node to each node, the best nodes for
+        each drive set, and slowdowns of co-running loads.
 
         workflow/schemas/placement.schema.yaml describes the keys.
         """,

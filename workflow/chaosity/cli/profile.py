@@ -59,8 +59,8 @@ def profile_command() -> None:
 def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     """Put all hosts and configurations of the folders RESULTS into the database.
 
-    A newer run replaces an older run of the same host and configuration. A run that is in the
-    database already changes nothing.
+    A newer run replaces an older run of the same host and configuration. A run that the database
+    already has changes nothing.
     """
     from chaosity.store.profile_database import update_profiles_from_results
 
@@ -174,8 +174,8 @@ def _highest(row: dict[str, Any] | None) -> str:
 def compare_with_normal_values_command(folder: Path, database: Path, as_json: bool) -> None:
     """Say whether the memory of a host is as fast as is normal for its processor.
 
-    FOLDER is results/HOST/CONFIGURATION. The command compares the host with published values of
-    the processor (templates/processors) and, if the database exists, with other hosts in it.
+    FOLDER is results/HOST/CONFIGURATION. The command compares the host with published values of the
+    processor (templates/processors) and, if the database exists, with other hosts in the database.
     """
     from chaosity.components import processor_model
     from chaosity.result_folders import existing_tidy_table

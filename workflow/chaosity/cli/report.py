@@ -69,9 +69,9 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
 def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     """Write the page of all hosts and configurations from the SUMMARIES (summary.json) of reports.
 
-    Hosts with the same processor model and configuration should be equal. If there are three or
-    more such hosts, the page names outlier hosts. It lists hosts that the last run skipped, with
-    the reason.
+    Hosts with the same processor model and configuration should be equal. Of three or more hosts
+    that should be equal, the page names outlier hosts. The page lists hosts that the last run
+    skipped, with the reason.
     """
     from chaosity.report.overview import write_overview
     from chaosity.result_folders import skipped_hosts

@@ -156,13 +156,14 @@ def predict_command(
 ) -> None:
     """Predict drive sets that a run left unmeasured, or loads that run at the same time.
 
-    FOLDER is results/HOST/CONFIGURATION of a run. Its unmeasured.parquet names the drive sets that
-    the budget left out. The command writes predictions.parquet, with a 95 % interval and bounds for
-    each set. As a test, it predicts measured sets without their own measurement, and prints how
-    close these predictions are.
+    FOLDER is results/HOST/CONFIGURATION of a run. The file unmeasured.parquet of the run names the
+    drive sets that the budget left out. The command writes predictions.parquet, with a 95 %
+    interval and bounds for each set. As a test, the command also predicts measured sets from all
+    other measurements, and prints how close these predictions are.
 
     With --with, the command fits a model of the machine to the measurements, and predicts the
-    values of each load while the loads of all named points run at the same time. It writes no file.
+    values of each load while the loads of all named points run at the same time. With --with, the
+    command writes no file.
 
     With --machine, the command uses the numbers of a description, such as the output of chaosity
     fit, and the points that the config plans for the topology. Intervals follow from the key
