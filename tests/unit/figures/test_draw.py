@@ -12,7 +12,7 @@ from lxml import etree
 from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, load_experiment
 from chaosity.errors import UserError
 from chaosity.figures.figure_data import parse_figure_specs
-from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.figures.figure_files import FigureEntry, draw_figures
 from chaosity.records.record_format import FAILED
 from chaosity.store.measurements import Measurements
 from chaosity.store.tidy_table_from_records import ReplicateOutcome, tidy_rows_of_outcome
@@ -53,7 +53,7 @@ def experiment(*figures: dict[str, Any], name: str = "memory_bandwidth") -> dict
 
 def draw(
     folder: Path, *figures: dict[str, Any], name: str = "memory_bandwidth", table=TABLE
-) -> list[FigureFile]:
+) -> list[FigureEntry]:
     return draw_figures([experiment(*figures, name=name)], table, HOST.topology, folder)
 
 

@@ -17,7 +17,7 @@ from chaosity.figures.figure_data import (
     make_axis_value,
     sort_and_group_axis_values,
 )
-from chaosity.figures.vega_lite import WIDTH
+from chaosity.figures.vega_lite import FIGURE_WIDTH_POINTS
 from chaosity.units import choose_scale
 
 
@@ -60,8 +60,8 @@ def test_every_map_fits_a_page_and_no_cells_overlap(shape):
     rows, values = drawn(shape)
     cells = [row for row in rows if row["role"] == "absent"]
     assert len(cells) == len(SHAPES[shape][0].values) * len(SHAPES[shape][1].values)
-    assert values["sheet_width"] <= WIDTH
-    assert values["sheet_height"] <= 1.3 * WIDTH
+    assert values["sheet_width"] <= FIGURE_WIDTH_POINTS
+    assert values["sheet_height"] <= 1.3 * FIGURE_WIDTH_POINTS
     assert values["row_size"] >= 5.0
     places = sorted((cell["x"], cell["y"], cell["x2"], cell["y2"]) for cell in cells)
     for one, other in itertools.pairwise(places):

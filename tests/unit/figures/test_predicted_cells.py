@@ -10,7 +10,7 @@ import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
 from chaosity.drive_sets import drive_set_models, predict_drive_sets
-from chaosity.figures.figure_files import FigureFile, draw_figures
+from chaosity.figures.figure_files import FigureEntry, draw_figures
 from chaosity.store.measurements import LeftOutPoints, Measurements
 from chaosity.topology.topology_model import Topology
 from machines import is_small_drive_set, leave_out, planned
@@ -31,7 +31,7 @@ def tables() -> Tables:
     return measured, LeftOutPoints(unmeasured, predictions.iloc[2:]), host.topology
 
 
-def drawn(tables: Tables, folder: Path, *figures: dict[str, Any]) -> dict[str, FigureFile]:
+def drawn(tables: Tables, folder: Path, *figures: dict[str, Any]) -> dict[str, FigureEntry]:
     """These figures of the experiment, or those of sets of drives, by name."""
     measured, left_out, topology = tables
     experiment = {**EXPERIMENT, "figures": list(figures) or SHOWN}
@@ -40,7 +40,7 @@ def drawn(tables: Tables, folder: Path, *figures: dict[str, Any]) -> dict[str, F
 
 
 @pytest.fixture(scope="module")
-def figures(tables, tmp_path_factory) -> tuple[dict[str, FigureFile], Path]:
+def figures(tables, tmp_path_factory) -> tuple[dict[str, FigureEntry], Path]:
     folder = tmp_path_factory.mktemp("figures")
     return drawn(tables, folder), folder
 

@@ -21,7 +21,7 @@ from chaosity.components import (
 from chaosity.errors import UserError
 from chaosity.figures.figure_files import draw_checks_over_time
 from chaosity.health.check_history import (
-    COLUMNS,
+    SERIES_COLUMNS,
     SERIES_FILE,
     append_check,
     earlier_normal_values,
@@ -208,7 +208,7 @@ def test_a_wrong_time_is_refused(tmp_path, time):
     write_points(tmp_path, few_checks())
     check = few_checks()[0]
     row = f"{time},{','.join(check.key)},{check.metric},1,1,1,0,0,no"
-    (tmp_path / SERIES_FILE).write_text(f"{','.join(COLUMNS)}\n{row}\n")
+    (tmp_path / SERIES_FILE).write_text(f"{','.join(SERIES_COLUMNS)}\n{row}\n")
     with pytest.raises(UserError, match=r"checks\.csv: a time does not have the form"):
         read_check_history(tmp_path)
 
@@ -343,7 +343,7 @@ def test_a_damaged_series_is_refused_by_name(tmp_path, text):
 
 
 KEY = ("memory_bandwidth", "memory=node0+node0+triad")
-CHECKS = ",".join(COLUMNS) + "".join(
+CHECKS = ",".join(SERIES_COLUMNS) + "".join(
     f"\n2026-11-2{night}T01:00:00.000Z,{experiment},{name},bandwidth_bytes_per_second,"
     f"{4e10 + night},1,4e10,0.01,0.05,no"
     for night in range(4)

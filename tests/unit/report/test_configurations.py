@@ -10,7 +10,7 @@ import pytest
 from report_inputs import measured_results, texts, write_report
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.figures.figure_files import FigureFile
+from chaosity.figures.figure_files import FigureEntry
 from chaosity.records.record_format import Point
 from chaosity.report.configurations import (
     crossover_text,
@@ -120,13 +120,13 @@ def tables() -> dict[str, Measurements]:
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureFile], Path]:
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, FigureEntry], Path]:
     folder, documents = tmp_path_factory.mktemp("figures"), map(load_experiment, EXPERIMENTS)
     figures = draw_figures_by_configuration(list(documents), tables(), folder)
     return {figure.name.removeprefix("configurations_"): figure for figure in figures}, folder
 
 
-def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile], Path]) -> None:
+def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureEntry], Path]) -> None:
     one_node = drawn[0]["modes_under_load_one_node"].sentence
     assert "With traffic read100, from 399 GB/s" in one_node
     assert "n = 3) on, nps0 has a lower latency than nps1." in one_node
@@ -136,7 +136,7 @@ def test_the_crossover_of_one_node_is_in_words(drawn: tuple[dict[str, FigureFile
 
 
 def test_only_programs_with_data_in_memory_depend_on_the_mode(
-    drawn: tuple[dict[str, FigureFile], Path],
+    drawn: tuple[dict[str, FigureEntry], Path],
 ) -> None:
     assert "spmv 1.00 times" in drawn[0]["program_speed_in_caches"].sentence
     in_memory = drawn[0]["program_speed_in_memory"].sentence
@@ -145,7 +145,7 @@ def test_only_programs_with_data_in_memory_depend_on_the_mode(
 
 
 def test_a_line_for_each_mode_says_how_its_ends_differ(
-    drawn: tuple[dict[str, FigureFile], Path],
+    drawn: tuple[dict[str, FigureEntry], Path],
 ) -> None:
     sentence = drawn[0]["latency_levels"].sentence
     assert "nps0 as a ratio to nps1: 16 KiB 1.00 times" in sentence

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from chaosity.cli import chaosity
 from chaosity.compare.outlier_hosts import find_outlier_hosts
 from chaosity.components import processor_model
-from chaosity.health.check_history import COLUMNS, SERIES_FILE
+from chaosity.health.check_history import SERIES_COLUMNS, SERIES_FILE
 from chaosity.report.overview import compare_equal_hosts, write_overview
 from chaosity.report.page import (
     BestValue,
@@ -188,7 +188,7 @@ def write_checks(folder, *, nights, step=None, loss=0.0, seed=1, noise=0.01):
     """Write a series of nightly checks of two points; the first gets worse on night `step`."""
     chance = random.Random(seed)
     with (folder / SERIES_FILE).open("w", newline="") as stream:
-        rows = csv.DictWriter(stream, COLUMNS, restval="0")
+        rows = csv.DictWriter(stream, SERIES_COLUMNS, restval="0")
         rows.writeheader()
         for night, node in itertools.product(range(nights), (1, 0)):
             share = 1.0 - loss if node and step is not None and night >= step else 1.0

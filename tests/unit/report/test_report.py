@@ -19,7 +19,7 @@ from report_inputs import change_documents, measured_results, system_document, t
 
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import printable_text
-from chaosity.figures.figure_files import FigureFile
+from chaosity.figures.figure_files import FigureEntry
 from chaosity.records.record_format import make_check
 from chaosity.report.sections import figure_section
 from chaosity.store.csv_tables import escape_formula
@@ -196,7 +196,7 @@ def test_a_figure_of_very_many_marks_is_a_picture_in_the_page(marks, start, tmp_
     svg = '<svg viewBox="0 0 48 30">' + '<path class="mark"/>' * marks + "</svg>"
     (tmp_path / "a.svg").write_text(svg)
     (tmp_path / "a.png").write_bytes(b"PNG")
-    file = FigureFile("a", "", "heatmap", "", "", None, None, svg="a.svg", png="a.png")
+    file = FigureEntry("a", "", "heatmap", "", "", None, None, svg="a.svg", png="a.png")
     shown = figure_section(file, tmp_path)
     assert shown.svg.startswith(start)
     assert shown.width_pixels == 80

@@ -13,8 +13,8 @@ import pandas as pd
 
 from chaosity.documents.figures import LevelsComparedInCaption
 from chaosity.figures.figure_data import (
+    AxisRole,
     FigureData,
-    Role,
     best_mark,
     make_axis_value,
     marks_of_table,
@@ -52,27 +52,27 @@ from chaosity.units import (
 )
 
 # A caption names at most this many slow initiators or places; more are only counted.
-_MOST_NAMED = 8
+_MOST_NAMED_CASES = 8
 # A caption lists at most this many ratios; of more ratios, it has the smallest and the largest.
-_MOST_RATIOS = 4
+_MOST_LISTED_RATIOS = 4
 # A sum of loads counts as smaller than the larger load alone only if the interval of their ratio
 # ends below this number. Even if the sum and the load are equal, some of many intervals end
 # slightly below 1.
-_CLEARLY_BELOW = 0.99
+_RATIO_CLEARLY_BELOW_ONE = 0.99
 # A caption explains a mark above its bound only if mark divided by bound is above this number,
 # since both values scatter by a few per cent.
-_MOST_REACHED = 1.1
+_RATIO_CLEARLY_ABOVE_BOUND = 1.1
 # A relation is compared only if at least this share of its targets have values; some may have
 # failed.
-_MOST_TARGETS = 0.8
+_LEAST_SHARE_OF_TARGETS = 0.8
 # Relations from near to far. Each relation is compared with the nearest measured relation.
-_RELATIONS = {
+_RELATION_TEXTS = {
     "same_node": "the same node",
     "same_package": "another node of the package",
     "other_package": "another package",
 }
 # A figure draws a separate line for each pair of a panel and a series.
-_LINES: tuple[Role, ...] = ("panels", "series")
+_ROLES_THAT_SEPARATE_LINES: tuple[AxisRole, ...] = ("panels", "series")
 # Statements are sentences of a caption without full stop; the first letter can be lower case.
 Statements = Iterator[str]
 
@@ -140,7 +140,7 @@ def _main_statements(data: FigureData) -> Statements:
         yield from _change_statements(data)
 
 
-def _decimals(ratio: float) -> str:
+def _ratio_as_text(ratio: float) -> str:
     """Return a ratio as text, with two decimals below 10 and without decimals from 10 on."""
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
@@ -152,20 +152,20 @@ def _differs(ratio: Estimate) -> bool:
 def _ratio(ratio: Estimate) -> str:
     """Return a ratio with its interval as text: "0.67 (95 % interval 0.66 to 0.68)"."""
     if not ratio.low_and_high:
-        return _decimals(ratio.median)
+        return _ratio_as_text(ratio.median)
     unclear = "" if _differs(ratio) else "; no difference detected"
     unclear += f" at {ratio.n_text}" * bool(unclear)
-    return f"{_decimals(ratio.median)} ({ratio.interval_text(_decimals)}{unclear})"
+    return f"{_ratio_as_text(ratio.median)} ({ratio.interval_text(_ratio_as_text)}{unclear})"
 
 
-def _span(values: Iterable[float], show: Callable[[float], str] = _decimals) -> str:
+def _range_text(values: Iterable[float], show: Callable[[float], str] = _ratio_as_text) -> str:
     """Return the smallest and the largest of several numbers as text: "0.67 to 0.71"."""
     known = [*values]
     return " to ".join(dict.fromkeys((show(min(known)), show(max(known)))))
 
 
 def _ratios_to_base(
-    data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[Role] = ()
+    data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[AxisRole] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
     """Yield (place, level, ratio): value at a level of `column` divided by that at level `base`."""
     groups: dict[Any, pd.DataFrame] = {(): data.measurements}
@@ -181,7 +181,7 @@ def _ratios_to_base(
                 yield place, level, ratio
 
 
-def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) -> str:
+def _list_of_ratios(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_LISTED_RATIOS) -> str:
     """Return a text that lists ratios; the text of its pair follows each ratio.
 
     Ratios that do not clearly differ from 1 are only counted. If more than `most` ratios clearly
@@ -198,8 +198,8 @@ def _listed(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_RATIOS) ->
         farthest, text = max(equal, key=lambda pair: abs(math.log(pair[0].median)))
         texts.append(
             f"no difference is detected in {len(equal)} of {len(ratios)} at {farthest.n_text}, and "
-            f"the largest of these is {_decimals(farthest.median)} "
-            f"({farthest.interval_text(_decimals)}){text}"
+            f"the largest of these is {_ratio_as_text(farthest.median)} "
+            f"({farthest.interval_text(_ratio_as_text)}){text}"
         )
     return "; ".join(texts)
 
@@ -216,12 +216,12 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
         words = (
             f"{metric_in_words(data.spec.metric)} as a ratio to {make_axis_value(base).long_label}"
         )
-        yield f"{words}: {_listed(ratios)}"
+        yield f"{words}: {_list_of_ratios(ratios)}"
 
 
 def _sum_statements(data: FigureData) -> Statements:
     """Yield statements on points at which the sum of loads is below the larger load alone."""
-    roles: list[Role] = [role for role in ("panels", "x") if role in data.axes]
+    roles: list[AxisRole] = [role for role in ("panels", "x") if role in data.axes]
     cases = []
     for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
         axes = [(data.axes[role], str(name)) for role, name in zip(roles, place, strict=True)]
@@ -230,12 +230,14 @@ def _sum_statements(data: FigureData) -> Statements:
     if not cases:
         return
     loads = [name for name in data.axes["series"].tick_names if name not in (SUM, LARGER_ALONE)]
-    below = [case for ratio, case in cases if (ratio.high or ratio.median) < _CLEARLY_BELOW]
+    below = [
+        case for ratio, case in cases if (ratio.high or ratio.median) < _RATIO_CLEARLY_BELOW_ONE
+    ]
     ratios = [(ratio, f" for {case}") for ratio, case in cases]
     words = f"the sum of {join_with_and(loads)} as a ratio to the larger load alone"
-    yield f"{words}: {_listed(ratios, 2)}"
+    yield f"{words}: {_list_of_ratios(ratios, 2)}"
     words = f"the sum is more than 1 % below the larger load in {len(below)} of"
-    named = f" ({'; '.join(below)})" if 0 < len(below) <= _MOST_NAMED else ""
+    named = f" ({'; '.join(below)})" if 0 < len(below) <= _MOST_NAMED_CASES else ""
     yield f"{words} {format_count(len(cases), 'case')}{named}"
 
 
@@ -243,25 +245,25 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
     """Yield a statement that compares far relations with the nearest measured relation."""
     rows = data.measurements[data.measurements["status"] == "valid"]
     targets = rows.groupby("relation")["target"].nunique().to_dict()
-    found = [name for name in _RELATIONS if name in targets]
-    few = _MOST_TARGETS * rows["target"].nunique()
+    found = [name for name in _RELATION_TEXTS if name in targets]
+    few = _LEAST_SHARE_OF_TARGETS * rows["target"].nunique()
     comparable = all(rows[column].nunique() <= 1 for column in ("kernel", "initiator_kind"))
     comparable = comparable and len(found) == len(targets)
     if len(found) < 2 or not comparable or min(targets.values()) < few:
         return
     compared = _ratios_to_base(data, "relation", found[0], found)
-    ratios = [(ratio, f" for {_RELATIONS[name]}") for _, name, ratio in compared]
+    ratios = [(ratio, f" for {_RELATION_TEXTS[name]}") for _, name, ratio in compared]
     # Many cells together can show a difference that is smaller than the scatter of a single cell.
     clear = any(_differs(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
-        words = f"{metric_in_words(data.spec.metric)} as a ratio to {_RELATIONS[found[0]]}"
-        yield f"{words}: {_listed(ratios)}"
+        words = f"{metric_in_words(data.spec.metric)} as a ratio to {_RELATION_TEXTS[found[0]]}"
+        yield f"{words}: {_list_of_ratios(ratios)}"
 
 
 def _change_statements(data: FigureData) -> Statements:
     """Yield a statement on the change of each series from first to last x in its worst panel."""
     axis = data.axes["x"]
-    roles: list[Role] = [role for role in _LINES if role in data.axes]
+    roles: list[AxisRole] = [role for role in _ROLES_THAT_SEPARATE_LINES if role in data.axes]
     valid = data.measurements[data.measurements["status"] == "valid"]
     rows = replace(data, measurements=valid).measurements_of_each_line
     rows = rows.assign(x=rows["x"].map({value.name: value.number for value in axis.values}))
@@ -295,14 +297,14 @@ def _change_statements(data: FigureData) -> Statements:
         title, span = axis.title.lower(), spans[next(iter(worst.values()))[1]]
         words = f"{title} {' to '.join(span)}" if one else f"the first to the last {title}"
         words = f"from {words}, {metric_in_words(data.spec.metric)} changes by the factor"
-        listed = _listed(ratios)
+        listed = _list_of_ratios(ratios)
         yield f"{words}{':' * listed.startswith('no')} {listed}"
 
 
 def _level_statements(data: FigureData, compare: LevelsComparedInCaption) -> Statements:
     """Yield statements on the smallest size at which levels differ, and on slow initiators."""
     wanted = compare["level"] if isinstance(compare["level"], list) else [compare["level"]]
-    role: Role = "x" if "x" in data.axes else "columns"
+    role: AxisRole = "x" if "x" in data.axes else "columns"
     axis = data.axes[role]
     if not axis.is_numeric:
         yield f"not compared: {axis.title.lower()} has values that are not numbers"
@@ -334,8 +336,8 @@ def _divergence_statements(
             f"the ratio is above {limit} at {join_with_and([labels[x] for x in large or ratios])}"
         )
         yield (
-            f"latency with {level} is {_span(medians)} times the latency with {base} over all "
-            f"sizes, and {medians[-1]:.2f} times at the largest size; "
+            f"latency with {level} is {_range_text(medians)} times the latency with {base} over "
+            f"all sizes, and {medians[-1]:.2f} times at the largest size; "
             + (above if large else f"no ratio is clearly above {limit}")
         )
     else:
@@ -364,9 +366,9 @@ def _slow_initiators(found: LatencyTogetherAndAlone, level: str, base: str) -> s
     return (
         f"with {level}, {format_count(len(slow), 'initiator')} {'is' if one else 'are'} slower "
         f"than others of {'its node' if one else 'their nodes'} "
-        f"({_span(each.together.median for each in slow)} times the latency of the others"
-        + (f"; {_span(alone)} times with {base})" if alone else ")")
-        + (f": {names}" if len(slow) <= _MOST_NAMED else "")
+        f"({_range_text(each.together.median for each in slow)} times the latency of the others"
+        + (f"; {_range_text(alone)} times with {base})" if alone else ")")
+        + (f": {names}" if len(slow) <= _MOST_NAMED_CASES else "")
     )
 
 
@@ -376,7 +378,7 @@ def _best_statements(data: FigureData) -> Statements:
     if best is None:
         return
     axis, estimate = data.axes["x"], Estimate.of_cell(best)
-    keys: list[Role] = [role for role in data.axes if role != "x" and best.get(role)]
+    keys: list[AxisRole] = [role for role in data.axes if role != "x" and best.get(role)]
     best_of_x = data.valid_marks_best_first.drop_duplicates("x")[["x", *keys]]
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
     ratios = _ratios_to_base(of_best, "x", best["x"], axis.tick_names)
@@ -438,7 +440,7 @@ def _latency_curve_statements(data: FigureData) -> Statements:
         known[known["quantity"] == name] for name in ("unloaded", "knee", "peak")
     )
     if len(unloaded):
-        values = _span(unloaded["median"], lambda value: format_quantity(metric, value))
+        values = _range_text(unloaded["median"], lambda value: format_quantity(metric, value))
         yield f"unloaded {metric_in_words(metric)} is {values}"
     curve: list[str] = [*data.axes] or ["host"]
     doubled = knees[knees["note"].isna()].sort_values("median", kind="stable")
@@ -503,7 +505,7 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
     bounds = data.bounds_of_marks().loc[data.valid_marks.index].dropna(how="all")
     if bounds.empty:
         return
-    roles: list[Role] = [role for role in _LINES if role in data.axes]
+    roles: list[AxisRole] = [role for role in _ROLES_THAT_SEPARATE_LINES if role in data.axes]
     marks = data.valid_marks.loc[bounds.index]
     by: list[str] = [*roles] or ["metric"]
     places = marks["x"].map(data.axes["x"].tick_names.index)
@@ -537,8 +539,9 @@ def _lowest_bound_statements(data: FigureData) -> Statements:
             "and values were measured under different conditions, or a load was disturbed"
         )
         yield (
-            f"lowest bound{of_lines}: {text}; the values reach {_span(shares, format_percent)} of "
-            f"this bound{excess if max(shares) > _MOST_REACHED else ''}"
+            f"lowest bound{of_lines}: {text}; the values reach "
+            f"{_range_text(shares, format_percent)} of this bound"
+            f"{excess if max(shares) > _RATIO_CLEARLY_ABOVE_BOUND else ''}"
         )
 
 

@@ -16,9 +16,9 @@ import pandas as pd
 from chaosity.figures.figure_data import (
     Axis,
     AxisGroup,
+    AxisRole,
     FigureData,
     FigureMark,
-    Role,
     ShownValueRange,
     has_number,
     marks_of_table,
@@ -34,20 +34,22 @@ from chaosity.figures.marks import (
     state_legend,
     value_axis_title,
 )
-from chaosity.figures.vega_lite import WIDTH, Row, text_width_points
+from chaosity.figures.vega_lite import FIGURE_WIDTH_POINTS, Row, text_width_points
 from chaosity.units import UnitScale
 
 # If a heat map has more columns than this number, and more columns than rows, its columns run down
 # the page. If more values than this number are across the page, the heat map is not divided into
 # blocks.
-_MOST_COLUMNS = 32
-_MOST_ROWS = 72  # most rows on a page with legible labels
+_MOST_COLUMNS_BEFORE_TURN = 32
+_MOST_ROWS_ON_A_PAGE = 72  # most rows on a page with legible labels
 _TALLEST, _TALLEST_WITH_NOTE, _LOWEST = 22.0, 29.0, 7.6
 _WIDEST, _WIDEST_OF_TWO, _NARROWEST = 42.0, 86.0, 1.4
-_PAGE = 590.0  # height of all cells on a page, in points
+_PAGE_HEIGHT_POINTS = 590.0  # height of all cells on a page, in points
 _GAP, _BLOCK_GAP, _HEADING, _PAD = 5.0, 14.0, 12.0, 5.0
 _NUMBER, _LABEL, _SMALLEST = 8.0, 7.0, 5.0  # font sizes
-_DARK = 0.48  # position on the colour scale at which black and white text are equally legible
+_SCALE_SHARE_FOR_WHITE_NUMBERS = (
+    0.48  # position on the colour scale at which black and white text are equally legible
+)
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ class _Layout:
 
 def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
     """Return a row for each cell and label of a heat map, and the values for its template."""
-    layout = _layout(data)
+    layout = _make_layout(data)
     cells = {(mark["rows"], mark["columns"]): mark for mark in marks_of_table(data.marks)}
     scale, size = _number_format(list(cells.values()), limits.scale, layout)
-    notes, note_size, legend = _notes(data, cells, size, layout)
+    notes, note_size, legend = _second_lines_of_cells(data, cells, size, layout)
     factor, low = limits.scale.factor, limits.low
     span = limits.high - low
     rows: list[Row] = []
@@ -81,8 +83,8 @@ def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
         for across, column_value in enumerate(layout.across.values):
             pair = (row_value.name, column_value.name)
             place = pair[::-1] if layout.turned else pair
-            box = _box(layout, down, across)
-            row = _cell(cells.get(place), place, data, limits)
+            box = _page_box(layout, down, across)
+            row = _row_of_cell(cells.get(place), place, data, limits)
             if size and row["role"] in ("value", "predicted"):
                 row["text"] = scale.number(float(row["value"]) * factor)
             elif not size:
@@ -90,7 +92,7 @@ def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
             rows.append(row | box)
             if place in notes:
                 rows.append({"role": "note", "text": notes[place], "value": row["value"], **box})
-    rows += _labels(layout)
+    rows += _label_rows(layout)
     widths, heights = zip(*((row.get("x2", 0.0), row.get("y2", 0.0)) for row in rows), strict=True)
     width, height = max(widths), max(heights)
     statuses = {row["role"] for row in rows if row["role"] in STATUS_TEXTS}
@@ -99,13 +101,13 @@ def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
     bar |= {"orient": "bottom", "titleFontWeight": "normal", "titleFontSize": 8, "titleLimit": 500}
     states = state_legend(statuses)
     values = {
-        "x": _axis(data, layout, "across", width),
-        "y": _axis(data, layout, "down", height),
+        "x": _vega_lite_axis(data, layout, "across", width),
+        "y": _vega_lite_axis(data, layout, "down", height),
         "sheet_width": width,
         "sheet_height": height,
         "cell_line": 0.9 if layout.height > 11 and layout.width > 11 else 0.3,
         "limits": [low / factor, limits.high / factor],
-        "dark": (low + _DARK * span) / factor,
+        "dark": (low + _SCALE_SHARE_FOR_WHITE_NUMBERS * span) / factor,
         "number_size": size or 1.0,
         "number_up": -0.6 * note_size if notes else 0.0,
         "note_size": note_size or 1.0,
@@ -117,7 +119,7 @@ def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
     return rows, values
 
 
-def _cell(
+def _row_of_cell(
     mark: FigureMark | None, place: tuple[str, str], data: FigureData, limits: ShownValueRange
 ) -> Row:
     if mark is not None:
@@ -126,27 +128,31 @@ def _cell(
     return {"role": "absent", "hover": f"{where}: {STATUS_TEXTS['absent']}"}
 
 
-def _layout(data: FigureData) -> _Layout:
+def _make_layout(data: FigureData) -> _Layout:
     """Return the layout of a heat map, by default with cores across and memory down the page."""
     rows, columns = data.axes["rows"], data.axes["columns"]
     turned = rows.column.split(".")[-1] == "initiator"
-    if len(columns.values) > _MOST_COLUMNS and len(columns.values) > len(rows.values):
+    if len(columns.values) > _MOST_COLUMNS_BEFORE_TURN and len(columns.values) > len(rows.values):
         turned = True
-    elif len(rows.values) > _MOST_COLUMNS and len(rows.values) > len(columns.values):
+    elif len(rows.values) > _MOST_COLUMNS_BEFORE_TURN and len(rows.values) > len(columns.values):
         turned = False
     down, across = (columns, rows) if turned else (rows, columns)
-    blocks = _blocks(down, across)
+    blocks = _blocks_of_axis(down, across)
     most = max(sum(group.value_count for group in block) for block in blocks)
     table = _membership_labels(down)
-    role: Role = "columns" if turned else "rows"
+    role: AxisRole = "columns" if turned else "rows"
     texts = table or [axis_label(data, role, name) for name in down.tick_names]
     headed = len(blocks) > 1 or table is not None
     tallest = _TALLEST_WITH_NOTE if data.spec.cell_note else _TALLEST
     height = (
-        min(tallest, max(_LOWEST, _PAGE / most)) if len(across.values) <= _MOST_COLUMNS else 0.0
+        min(tallest, max(_LOWEST, _PAGE_HEIGHT_POINTS / most))
+        if len(across.values) <= _MOST_COLUMNS_BEFORE_TURN
+        else 0.0
     )
     widest = max(text_width_points(text, _LABEL) for text in texts) * (1.1 if table else 1.0)
-    spare = (WIDTH - 40.0 - _BLOCK_GAP * (len(blocks) - 1)) / len(blocks) - widest - _PAD
+    spare = (
+        (FIGURE_WIDTH_POINTS - 40.0 - _BLOCK_GAP * (len(blocks) - 1)) / len(blocks) - widest - _PAD
+    )
     gap = min(_GAP, 0.5 * spare / len(across.values))
     spare -= gap * (len(across.groups) - 1)
     limit = _WIDEST_OF_TWO if len(across.values) <= 2 else _WIDEST
@@ -174,7 +180,7 @@ def _layout(data: FigureData) -> _Layout:
     )
 
 
-def _box(layout: _Layout, down: int, across: int) -> Row:
+def _page_box(layout: _Layout, down: int, across: int) -> Row:
     x, y = layout.left[down] + layout.column[across], layout.top[down]
     right, bottom = x + layout.width, y + layout.height
     return {
@@ -187,17 +193,17 @@ def _box(layout: _Layout, down: int, across: int) -> Row:
     }
 
 
-def _blocks(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
+def _blocks_of_axis(down: Axis, across: Axis) -> list[tuple[AxisGroup, ...]]:
     """Divide an axis into blocks that fit the height of a page; if possible, keep groups whole."""
-    if len(down.values) <= _MOST_ROWS or len(across.values) > _MOST_COLUMNS:
+    if len(down.values) <= _MOST_ROWS_ON_A_PAGE or len(across.values) > _MOST_COLUMNS_BEFORE_TURN:
         return [down.groups]
     blocks: list[tuple[AxisGroup, ...]] = [()]
     for group in down.groups:
-        size = math.ceil(group.value_count / math.ceil(group.value_count / _MOST_ROWS))
+        size = math.ceil(group.value_count / math.ceil(group.value_count / _MOST_ROWS_ON_A_PAGE))
         for start in range(group.start, group.stop, size):
             piece = AxisGroup(group.label, start, min(group.stop, start + size))
             used = sum(each.value_count for each in blocks[-1])
-            if blocks[-1] and used + piece.value_count > _MOST_ROWS:
+            if blocks[-1] and used + piece.value_count > _MOST_ROWS_ON_A_PAGE:
                 blocks.append(())
             blocks[-1] += (piece,)
     return blocks
@@ -212,7 +218,12 @@ def _membership_labels(axis: Axis) -> list[str] | None:
     """
     kinds = {value.kind for value in axis.values}
     nodes = sorted({node for value in axis.values for node in value.nodes})
-    if kinds != {"node_drives"} or len(axis.values) <= _MOST_COLUMNS or not nodes or nodes[-1] > 9:
+    if (
+        kinds != {"node_drives"}
+        or len(axis.values) <= _MOST_COLUMNS_BEFORE_TURN
+        or not nodes
+        or nodes[-1] > 9
+    ):
         return None
     return [
         "".join(str(node) if node in value.nodes else "·" for node in nodes)
@@ -234,7 +245,7 @@ def _number_format(
     return scale, 0.0
 
 
-def _notes(
+def _second_lines_of_cells(
     data: FigureData, cells: dict[tuple[str, str], FigureMark], size: float, layout: _Layout
 ) -> tuple[dict[tuple[str, str], str], float, str]:
     """Return the second line of text of each cell, the font size of both lines, and the legend."""
@@ -254,21 +265,24 @@ def _notes(
     return {}, 0.0, f" \N{MIDDLE DOT} {name}: on hover and in the CSV"
 
 
-def _labels(layout: _Layout) -> Iterator[Row]:
+def _label_rows(layout: _Layout) -> Iterator[Row]:
     """Yield a row for each label of the heat map's rows and of groups of rows, block by block."""
     last = len(layout.across.values) - 1
     if layout.headed:
         role = "membership" if layout.is_table else "row_label"
         for position, text in layout.labels.items():
-            box = _box(layout, position, 0)
+            box = _page_box(layout, position, 0)
             yield {"role": role, "text": text, "xm": box["x"], "ym": box["ym"]}
         for block in layout.blocks:
             for group in block:
-                box = _box(layout, group.start, 0)
+                box = _page_box(layout, group.start, 0)
                 yield {"role": "heading", "text": group.label, "xm": box["x"], "ym": box["y"] - 5.0}
     elif _names_fit(layout.down, layout.height):
         for group in layout.down.groups:
-            first, end = _box(layout, group.start, last), _box(layout, group.stop - 1, last)
+            first, end = (
+                _page_box(layout, group.start, last),
+                _page_box(layout, group.stop - 1, last),
+            )
             x = first["x2"] + 4.0
             ends = {"x": x, "x2": x, "y": first["y"], "y2": end["y2"]}
             yield {"role": "bracket", **ends}
@@ -276,7 +290,7 @@ def _labels(layout: _Layout) -> Iterator[Row]:
             yield {"role": "row_group", "text": group.label, "xm": x, "ym": middle}
     if len(layout.blocks) == 1 and _names_fit(layout.across, layout.width):
         for group in layout.across.groups:
-            first, end = _box(layout, 0, group.start), _box(layout, 0, group.stop - 1)
+            first, end = _page_box(layout, 0, group.start), _page_box(layout, 0, group.stop - 1)
             yield {"role": "bracket", "x": first["x"], "x2": end["x2"], "y": -3.0, "y2": -3.0}
             middle = (first["x"] + end["x2"]) / 2
             yield {"role": "column_group", "text": group.label, "xm": middle, "ym": -3.0}
@@ -289,16 +303,16 @@ def _names_fit(axis: Axis, size: float) -> bool:
     )
 
 
-def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[str, Any]:
+def _vega_lite_axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[str, Any]:
     """Return an axis for Vega-Lite with the labels of the cells; `side` is across or down."""
     is_across = side == "across"
     axis = layout.across if is_across else layout.down
     shown: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelOverlap": False}
-    shown["title"] = _title(
+    shown["title"] = _axis_title_with_groups(
         axis, named=_names_fit(axis, layout.width if is_across else layout.height)
     )
     if is_across:
-        role: Role = "rows" if layout.turned else "columns"
+        role: AxisRole = "rows" if layout.turned else "columns"
         texts = [axis_label(data, role, name) for name in axis.tick_names]
         widest = max(text_width_points(text, _LABEL) for text in texts)
         upright, size = widest > 0.95 * layout.width, _LABEL
@@ -330,7 +344,7 @@ def _axis(data: FigureData, layout: _Layout, side: str, length: float) -> dict[s
     return {"field": field, "type": "quantitative", "axis": {**shown, **ticks}, "scale": scale}
 
 
-def _title(axis: Axis, *, named: bool) -> str:
+def _axis_title_with_groups(axis: Axis, *, named: bool) -> str:
     """Return an axis title; if groups have no names, the title says how values are grouped."""
     if named or len(axis.groups) < 2 or axis.has_mixed_kinds:
         return axis.title

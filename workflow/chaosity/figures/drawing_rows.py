@@ -35,7 +35,7 @@ from chaosity.figures.figure_data import (
 from chaosity.figures.marks import (
     ALONE,
     CACHES,
-    LEFT,
+    LEFT_MARGIN_POINTS,
     NO_SERIES,
     STEPS,
     axis_label,
@@ -50,7 +50,7 @@ from chaosity.figures.marks import (
     value_axis_encoding,
     value_axis_title,
 )
-from chaosity.figures.vega_lite import WIDTH, Drawing, Row, text_width_points
+from chaosity.figures.vega_lite import FIGURE_WIDTH_POINTS, Drawing, Row, text_width_points
 from chaosity.records.record_format import SIMULATED
 from chaosity.units import (
     UnitScale,
@@ -60,7 +60,7 @@ from chaosity.units import (
     metric_in_words,
 )
 
-_MOST_TICKS = 12
+_MOST_TICKS_ON_AXIS = 12
 _BAR_GAP, _ALL_BARS, _LOWEST_BAR, _HIGHEST_BAR = 9.0, 576.0, 7.5, 17.0  # in points
 _MOST_POSITION_TICKS = 10
 # Largest width of a group of marks with equal x: the first number is a share of the axis, and the
@@ -95,7 +95,11 @@ def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
     """Return the rows of a figure with an x axis and panels, and the values for its template."""
     panels = data.tick_names_on_axis("panels")
     columns = _column_count(len(panels))
-    width = (WIDTH - LEFT - 14.0 * (columns - 1)) / columns if columns > 1 else 392.0
+    width = (
+        (FIGURE_WIDTH_POINTS - LEFT_MARGIN_POINTS - 14.0 * (columns - 1)) / columns
+        if columns > 1
+        else 392.0
+    )
     height = {1: 190.0, 2: 148.0, 4: 104.0}.get(columns, 84.0)
     titles = {name: "" if name is None else panel_title(data, name) for name in panels}
     values: dict[str, Any] = {
@@ -107,14 +111,14 @@ def _rows_on_axis(data: FigureData, limits: ShownValueRange) -> tuple[list[Row],
     }
     if data.spec.has_measured_x:
         scale = choose_scale(data.x_metric, _valid_numbers(data, ["position", "position_high"]))
-        values |= {"x": _measured_x(data, scale), "x_title": _x_title(data, scale)}
-        found = list(_measured_rows(data, limits, scale))
+        values |= {"x": _axis_of_measured_x(data, scale), "x_title": _x_title(data, scale)}
+        found = list(_rows_at_measured_x(data, limits, scale))
     else:
         axis = data.axes["x"]
         places = _x_positions(data)
-        values |= {"x": _named_x(data, places, width), "x_title": axis.title}
-        found = [*_named_rows(data, limits, places), *_rows_beside_marks(data, limits, places)]
-        values |= _place_bars(data, found)
+        values |= {"x": _axis_of_named_x(data, places, width), "x_title": axis.title}
+        found = [*_rows_at_named_x(data, limits, places), *_rows_beside_marks(data, limits, places)]
+        values |= _assign_slots_to_bars(data, found)
     for row in found:
         row["panel"] = titles[row.get("panel")]
     return found, values
@@ -142,7 +146,7 @@ def _x_positions(data: FigureData) -> dict[str, float]:
     return {value.name: float(rank) for rank, value in enumerate(axis.values)}
 
 
-def _base(data: FigureData) -> float | None:
+def _base_of_logarithmic_x(data: FigureData) -> float | None:
     """Return the base of a logarithmic x axis (2 for sizes); None for a linear axis."""
     if data.spec.x_scale == "linear":
         return None
@@ -154,23 +158,23 @@ def _has_separate_marks(data: FigureData) -> bool:
     return data.spec.sum and not data.axes["x"].is_numeric
 
 
-def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[str, Any]:
+def _axis_of_named_x(data: FigureData, places: dict[str, float], width: float) -> dict[str, Any]:
     """Return the x axis for Vega-Lite, with ticks at the values, or at powers of a base."""
-    axis, base = data.axes["x"], _base(data)
+    axis, base = data.axes["x"], _base_of_logarithmic_x(data)
     ticks = sorted(set(places.values()))
     shown: dict[str, Any] = {"title": None, "grid": False, "labelOverlap": False}
     if base is not None:
-        powers = _powers(ticks, base)
+        powers = _exponents_of_ticks(ticks, base)
         write = format_binary_bytes if axis.has_byte_sizes else "{:g}".format
         texts = {base**power: write(base**power) for power in powers}
-        shown |= axis_ticks(_fitting_powers(texts, powers, base, width))
+        shown |= axis_ticks(_labels_that_fit(texts, powers, base, width))
         low, high = (math.log(end, base) for end in (ticks[0], ticks[-1]))
         low, high = min(low, powers[0]), max(high, powers[-1])
         room = 0.06 * (high - low) or 0.1
         domain = [base ** (low - room), base ** (high + room)]
         scale = {"type": "log", "base": base, "domain": domain, "nice": False}
         return {"field": "x", "type": "quantitative", "axis": shown, "scale": scale}
-    if len(ticks) <= _MOST_TICKS or not axis.is_numeric:
+    if len(ticks) <= _MOST_TICKS_ON_AXIS or not axis.is_numeric:
         labels = {places[value.name]: axis_label(data, "x", value.name) for value in axis.values}
         shown |= axis_ticks(labels)
         widest = max(text_width_points(text, 7.0) for text in labels.values())
@@ -187,7 +191,7 @@ def _named_x(data: FigureData, places: dict[str, float], width: float) -> dict[s
     return {"field": "x", "type": "quantitative", "axis": shown, "scale": scale}
 
 
-def _powers(ticks: Sequence[float], base: float) -> list[int]:
+def _exponents_of_ticks(ticks: Sequence[float], base: float) -> list[int]:
     """Return the exponents of the powers of `base` between the first and the last value.
 
     If there is no power between these values, return the exponents of the nearest powers.
@@ -197,7 +201,7 @@ def _powers(ticks: Sequence[float], base: float) -> list[int]:
     return list(inside) or [math.floor(low), math.ceil(high)]
 
 
-def _fitting_powers(
+def _labels_that_fit(
     texts: dict[float, str], powers: Sequence[int], base: float, width: float
 ) -> dict[float, str]:
     """Return position -> label for as many ticks as fit into the width; other ticks have ""."""
@@ -210,11 +214,11 @@ def _fitting_powers(
     return {base**power: texts[base**power] if power in labelled else "" for power in powers}
 
 
-def _named_rows(
+def _rows_at_named_x(
     data: FigureData, limits: ShownValueRange, places: dict[str, float]
 ) -> Iterator[Row]:
     """Yield rows for marks, for the ring around the best mark, and for lines of lone marks."""
-    names, base = data.tick_names_on_axis("series"), _base(data)
+    names, base = data.tick_names_on_axis("series"), _base_of_logarithmic_x(data)
     ordered = sorted(
         places.values() if base is None else (math.log(x, base) for x in places.values())
     )
@@ -244,10 +248,10 @@ def _named_rows(
         if best is not None and all(best.get(role) == mark.get(role) for role in data.axes):
             yield {**row, "role": "best"}
     if "series" in data.axes:
-        yield from _levels_alone(data, limits)
+        yield from _lines_of_reference_level(data, limits)
 
 
-def _levels_alone(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
+def _lines_of_reference_level(data: FigureData, limits: ShownValueRange) -> Iterator[Row]:
     """Yield for each panel a horizontal line at the value of its mark outside all series."""
     marks = data.marks
     valid = marks[marks["series"].isna() & (marks["status"] == "valid")]
@@ -288,7 +292,7 @@ def _rows_beside_marks(
             yield {"role": "cache", "x": float(size), "text": cache, "line": CACHES}
 
 
-def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
+def _assign_slots_to_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
     """Give each bar a slot from top to bottom; return the axis of the slots, and the sizes."""
     order = {name: rank for rank, name in enumerate(data.axes["x"].tick_names)}
     keys = {value: rank for rank, value in enumerate(dict.fromkeys(row.get("key") for row in rows))}
@@ -320,7 +324,11 @@ def _place_bars(data: FigureData, rows: Sequence[Row]) -> dict[str, Any]:
     scale = {"domain": [0.0, height], "reverse": True, "nice": False}
     slot = {"field": "slot", "type": "quantitative", "axis": shown, "scale": scale}
     labels = max((text_width_points(text, 8.0) for text in middles.values()), default=0.0)
-    return {"slot": slot, "bars_height": height, "bars_width": min(380.0, WIDTH - 80.0 - labels)}
+    return {
+        "slot": slot,
+        "bars_height": height,
+        "bars_width": min(380.0, FIGURE_WIDTH_POINTS - 80.0 - labels),
+    }
 
 
 def _valid_numbers(data: FigureData, columns: Sequence[str]) -> NDArray[np.float64]:
@@ -342,7 +350,7 @@ def _x_title(data: FigureData, scale: UnitScale) -> str:
     return f"{text} ({scale.symbol})" if scale.symbol else text
 
 
-def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
+def _axis_of_measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
     """Return the x axis for Vega-Lite; it begins at zero if x has a unit."""
     columns = ["position", "position_high"] if scale.symbol else ["position"]
     known = _valid_numbers(data, columns) / scale.factor
@@ -359,7 +367,9 @@ def _measured_x(data: FigureData, scale: UnitScale) -> dict[str, Any]:
     return {"field": "x", "type": "quantitative", "axis": axis, "scale": shown}
 
 
-def _measured_rows(data: FigureData, limits: ShownValueRange, x_scale: UnitScale) -> Iterator[Row]:
+def _rows_at_measured_x(
+    data: FigureData, limits: ShownValueRange, x_scale: UnitScale
+) -> Iterator[Row]:
     """Yield a row for each mark at its measured x, and a text on the number of failed marks."""
     marks = data.marks
     valid = marks[(marks["status"] == "valid") & marks["position"].notna()]

@@ -27,8 +27,8 @@ from chaosity.units import UnitScale, choose_scale, format_binary_bytes
 
 # Words for kinds of values, in the order in which the kinds are on an axis, and words for names of
 # values that are not sorted alphabetically.
-_WORDS = texts_of_yaml_file("axes")
-_KINDS: dict[str, dict[str, str]] = _WORDS["kinds"]
+_WORDS_ON_AXES = texts_of_yaml_file("axes")
+_WORDS_OF_VALUE_KINDS: dict[str, dict[str, str]] = _WORDS_ON_AXES["kinds"]
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def make_axis_value(value: object, nodes: tuple[int, ...] = (), column: str = ""
         return AxisValue(text, "size" if size else "number", (float(value),), label, label, nodes)
     name = str(value)
     for kind in ("relation", "mode", "level"):
-        if label := _WORDS[kind].get(name):
-            rank = (list(_WORDS[kind]).index(name),)
+        if label := _WORDS_ON_AXES[kind].get(name):
+            rank = (list(_WORDS_ON_AXES[kind]).index(name),)
             if kind == "mode":  # the same form as sort keys of texts
                 return AxisValue(name, "text", ((0, *rank, ""),), label, label, nodes)
             return AxisValue(name, kind, rank, label, label, nodes)
@@ -184,7 +184,7 @@ def _place_value(name: str, place: PlaceName, long: str) -> AxisValue | None:
             kind = "nodes" if kind == "nodes" else "node_drives"
             short = name.removesuffix("drives").removeprefix("nodes").removeprefix("node")
             keys = (len(place.indices), place.indices)
-        case _ if kind not in _KINDS or not place.indices:
+        case _ if kind not in _WORDS_OF_VALUE_KINDS or not place.indices:
             return None
     return AxisValue(name, kind, keys, short, long)
 
@@ -216,7 +216,7 @@ def sort_and_group_axis_values(
         ]
     mixed = len({value.kind for value in found}) > 1
     keyed = [(_group_key(value, packages, mixed), value) for value in found]
-    ranks = {kind: rank for rank, kind in enumerate(_KINDS)}
+    ranks = {kind: rank for rank, kind in enumerate(_WORDS_OF_VALUE_KINDS)}
     keyed.sort(key=lambda pair: (ranks[pair[1].kind], pair[0][0], pair[1].sort_key))
     ordered = [value for _, value in keyed]
     groups: list[AxisGroup] = []
@@ -235,7 +235,7 @@ def _group_key(
 ) -> tuple[tuple[object, ...], str]:
     """Return the sort key and the label of the group to which a value belongs."""
     if mixed:
-        return (), _KINDS[value.kind].get("group", f"{value.kind}s")
+        return (), _WORDS_OF_VALUE_KINDS[value.kind].get("group", f"{value.kind}s")
     match value.kind:
         case "node_drives" | "nodes":
             number = len(value.nodes)
@@ -255,20 +255,20 @@ def axis_title(column: str, values: Iterable[AxisValue]) -> str:
     """Return the title of an axis, which follows from its column and the kind of its values."""
     role = column.split(".")[-1]
     if role not in ("initiator", "target", "responder"):
-        return str(_WORDS["titles"].get(role, role.replace("_", " ").capitalize()))
+        return str(_WORDS_ON_AXES["titles"].get(role, role.replace("_", " ").capitalize()))
     kinds = {value.kind for value in values}
     if kinds == {"node_drives", "all_drives"}:
         kinds = {"node_drives"}
-    title = _KINDS[kinds.pop()].get("title", "{}") if len(kinds) == 1 else "{}"
+    title = _WORDS_OF_VALUE_KINDS[kinds.pop()].get("title", "{}") if len(kinds) == 1 else "{}"
     return title.format(role.capitalize())
 
 
 # A value of the key `where` in a figure's YAML; None selects rows without a value.
 Level = str | float | bool | None
-Where = Mapping[str, Level | list[Level]]
+RowConditions = Mapping[str, Level | list[Level]]
 # Roles that axes of a figure have. In a figure with a measured x, no axis has the role "x".
-Role = Literal["panels", "series", "rows", "columns", "x"]
-ROLES: tuple[Role, ...] = ("panels", "series", "rows", "columns", "x")
+AxisRole = Literal["panels", "series", "rows", "columns", "x"]
+AXIS_ROLES: tuple[AxisRole, ...] = ("panels", "series", "rows", "columns", "x")
 BOUND_COLUMNS = ("title", "along_x", "value", "panels", "series", "x")
 # A mark of a figure is a row of the table `FigureData.marks`.
 FigureMark = Mapping[str, Any]
@@ -284,7 +284,7 @@ class FigureSpec:
     title: str
     load: tuple[str, ...]
     metric: str
-    where: Where = field(default_factory=dict)
+    where: RowConditions = field(default_factory=dict)
     rows: str | None = None
     columns: str | None = None
     x: str | None = None
@@ -324,9 +324,9 @@ class FigureSpec:
         return f"experiment {self.experiment}, figure {self.name}"
 
     @property
-    def column_of_axis(self) -> dict[Role, str]:
+    def column_of_axis(self) -> dict[AxisRole, str]:
         """Return role of each axis of the figure -> column that the axis shows."""
-        roles = [role for role in ROLES if not (role == "x" and self.has_measured_x)]
+        roles = [role for role in AXIS_ROLES if not (role == "x" and self.has_measured_x)]
         columns = {role: getattr(self, role) for role in roles}
         return {role: column for role, column in columns.items() if column is not None}
 
@@ -387,7 +387,7 @@ class FigureData:
     """Everything that is drawn in a figure: its marks, axes and bounds."""
 
     spec: FigureSpec  # description of the figure
-    axes: Mapping[Role, Axis]  # role -> axis, for the axes that the figure has
+    axes: Mapping[AxisRole, Axis]  # role -> axis, for the axes that the figure has
     # A table with a row for each mark, and the columns of `statistics.summarise_cells`. For each
     # axis, a column has the name of the mark's value on the axis; in `series` the name of a mark
     # outside all series is null. A measured x is in `position`, `position_low` and `position_high`.
@@ -455,11 +455,11 @@ class FigureData:
         """Return whether a measured x is a metric of another load of the point."""
         return self.x_metric != self.measured_x_column
 
-    def tick_names_on_axis(self, role: Role) -> list[str] | list[None]:
+    def tick_names_on_axis(self, role: AxisRole) -> list[str] | list[None]:
         """Return the names of the values on an axis, in order; [None] without this axis."""
         return self.axes[role].tick_names if role in self.axes else [None]
 
-    def value_label_without_axis_title(self, role: Role, name: str) -> str:
+    def value_label_without_axis_title(self, role: AxisRole, name: str) -> str:
         """Return the long label of a value, which is clear without the axis title."""
         return self.axes[role].find_value_by_name(name).long_label
 
@@ -467,7 +467,7 @@ class FigureData:
         """Return a row for each mark and a column for each bound; NaN if not measured."""
         found = {}
         for title, own in self.bounds.groupby("title", sort=False):
-            keys = [role for role in ROLES if role in own and own[role].notna().any()]
+            keys = [role for role in AXIS_ROLES if role in own and own[role].notna().any()]
             joined = self.marks[keys].merge(own[[*keys, "value"]], "left" if keys else "cross")
             found[str(title)] = joined["value"].to_numpy(float)
         return pd.DataFrame(found, self.marks.index)
@@ -483,7 +483,7 @@ def best_mark(data: FigureData) -> FigureMark | None:
 
 # A colour scale spans at least this share of its largest value, so that scatter of a few per cent
 # does not look like a difference.
-LEAST_SPAN = 0.25
+LEAST_SPAN_OF_COLOUR_SCALE = 0.25
 
 
 @dataclass(frozen=True)
@@ -520,7 +520,7 @@ def find_round_value_limits(
     scale = choose_scale(metric, [top])
     if top <= 0.0:
         return ShownValueRange(float(values.min()) - 1.0, 1.0, scale)
-    bottom = min(float(values.min()), (1.0 - LEAST_SPAN) * top)
+    bottom = min(float(values.min()), (1.0 - LEAST_SPAN_OF_COLOUR_SCALE) * top)
     # The ends are multiples of a width: the smallest number 1, 2 or 5 times a power of ten that is
     # at least a tenth of the range.
     width = (top - bottom) / 10.0

@@ -49,11 +49,11 @@ from chaosity.store.measurements import LeftOutPoints, Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.units import choose_scale, format_count, format_quantity, metric_in_words
 
-MANIFEST = "figures.json"
+FIGURES_JSON_FILE = "figures.json"
 
 
 @dataclass(frozen=True)
-class FigureFile:
+class FigureEntry:
     """A figure with the names of its files, or with the reason why it was not drawn."""
 
     name: str  # name of the figure and of its files
@@ -89,7 +89,7 @@ def draw_figures(
     topology: Topology,
     directory: Path,
     left_out: LeftOutPoints | None = None,
-) -> list[FigureFile]:
+) -> list[FigureEntry]:
     """Draw every figure of the experiments into a folder.
 
     The same data always give the same bytes. The file `figures.json` lists the figures.
@@ -114,18 +114,18 @@ def draw_figures(
     for spec, data in selected:
         if not isinstance(data, FigureData):
             out = _leaves_out_points(spec, left_out)
-            files.append(_not_drawn(spec, data, left_out=out))
+            files.append(_entry_without_drawing(spec, data, left_out=out))
             continue
         try:
             with intervals_with_confidence(spec.confidence):
                 files.append(write_figure(data, directory, limits[spec.name]))
         except UserError as error:  # the description of the figure does not fit the data
-            files.append(_not_drawn(spec, str(error)))
+            files.append(_entry_without_drawing(spec, str(error)))
     listed = [asdict(replace(file, values=None, shown=())) for file in files]
     for entry in listed:
         del entry["values"], entry["shown"]
     manifest = json.dumps(listed, indent=1, ensure_ascii=False)
-    write_atomically(directory / MANIFEST, manifest + "\n")
+    write_atomically(directory / FIGURES_JSON_FILE, manifest + "\n")
     return files
 
 
@@ -166,17 +166,19 @@ def _leaves_out_points(spec: FigureSpec, left_out: LeftOutPoints | None) -> bool
     return left_out is not None and len(left_out.rows.where(experiment=spec.experiment)) > 0
 
 
-def _not_drawn(spec: FigureSpec, problem: str | None, *, left_out: bool = False) -> FigureFile:
+def _entry_without_drawing(
+    spec: FigureSpec, problem: str | None, *, left_out: bool = False
+) -> FigureEntry:
     """Return the entry of a figure that was not drawn, maybe because of a budget (`left_out`)."""
     none = "No point of this host belongs to this figure."
     sentence = problem or ("The budget left out the points of this figure." if left_out else none)
     identity = (spec.name, spec.experiment, spec.kind, spec.title)
-    return FigureFile(*identity, sentence, problem, spec.source)
+    return FigureEntry(*identity, sentence, problem, spec.source)
 
 
 def write_figure(
     data: FigureData, directory: Path, limits: ShownValueRange | None = None, caption: str = ""
-) -> FigureFile:
+) -> FigureEntry:
     """Draw a figure and write its files, but not its entry in `figures.json`.
 
     By default, `limits` is the range of the values of this figure, and `caption` is the text of
@@ -200,7 +202,7 @@ def write_figure(
             write_csv(table, directory / name)
     csv, numbers = (name if table is not None else None for name, table in tables.items())
     places = data.measurements[["point", "initiator", "target"]].drop_duplicates()
-    return FigureFile(
+    return FigureEntry(
         name=spec.name,
         experiment=spec.experiment,
         kind=spec.kind,
@@ -233,12 +235,12 @@ _NAME, _TITLE = "checks_over_time", "Checks over time"
 # The figure of checks has at most this many changed values and changes of components, the newest.
 _MOST_PANELS, _MOST_COMPONENTS = 6, 6
 # A panel of nightly checks shows at least this many per cent above and below the first level.
-_LEAST_RANGE = 5.0
-_LONGEST_TEXT = 100
-_DAY = 86_400_000.0  # a day in milliseconds, which is Vega-Lite's unit of dates
+_LEAST_PERCENT_AROUND_FIRST_LEVEL = 5.0
+_MOST_AXIS_TEXT_CHARACTERS = 100
+_DAY_MILLISECONDS = 86_400_000.0  # a day in milliseconds, which is Vega-Lite's unit of dates
 
 
-def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) -> FigureFile:
+def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) -> FigureEntry:
     """Draw the figure of a host's nightly checks and write its files, with all values as CSV.
 
     The figure has a panel for each changed value, and one panel for all other values. `place` is a
@@ -249,7 +251,7 @@ def draw_checks_over_time(history: CheckHistory, place: str, directory: Path) ->
     write_csv(history.table(), directory / f"{_NAME}.csv")
     svg, png, csv, vega_lite = (f"{_NAME}.{kind}" for kind in ("svg", "png", "csv", "vl.json"))
     identity = (_NAME, "", "lines", _TITLE, caption, None, None)
-    return FigureFile(*identity, svg=svg, png=png, csv=csv, vega_lite=vega_lite)
+    return FigureEntry(*identity, svg=svg, png=png, csv=csv, vega_lite=vega_lite)
 
 
 def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
@@ -264,7 +266,7 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     components = history.component_changes[-_MOST_COMPONENTS:]
     for panel in panels:
-        ends = (_LEAST_RANGE, -_LEAST_RANGE)
+        ends = (_LEAST_PERCENT_AROUND_FIRST_LEVEL, -_LEAST_PERCENT_AROUND_FIRST_LEVEL)
         rows += [{"role": "least_range", "panel": panel, "value": end} for end in ends]
         for time, text in components:
             date = {"x": _milliseconds(time), "text": time[:10], "hover": f"{time[:10]}: {text}"}
@@ -275,9 +277,11 @@ def _drawing_of_checks(history: CheckHistory, place: str) -> Drawing:
         )
     times = history.times_of_checks
     first, last = _milliseconds(times[0]), _milliseconds(times[-1])
-    margin = max((last - first) * 0.01, 0.5 * _DAY)  # an axis with a single check needs a width
+    margin = max(
+        (last - first) * 0.01, 0.5 * _DAY_MILLISECONDS
+    )  # an axis with a single check needs a width
     about = f"{place}, {format_count(len(times), 'check')} from {times[0][:10]} to {times[-1][:10]}"
-    listed = (f"{time[:10]}: {text}"[:_LONGEST_TEXT] for time, text in components)
+    listed = (f"{time[:10]}: {text}"[:_MOST_AXIS_TEXT_CHARACTERS] for time, text in components)
     title = f"{_TITLE} \N{MIDDLE DOT} SIMULATED" if history.is_simulated else _TITLE
     values = {"panels": panels, "dates": [first - margin, last + margin]}
     return Drawing(_NAME, title, " \N{MIDDLE DOT} ".join([about, *listed]), rows, values)
@@ -289,12 +293,12 @@ def _milliseconds(time: str) -> float:
     return 1000.0 * (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _percent(series: ValueSeries, logs: Sequence[float]) -> list[float]:
+def _percent_of_first_level(series: ValueSeries, logs: Sequence[float]) -> list[float]:
     """Return values, given as logarithms, as differences in per cent from the first level."""
     return [100.0 * float(np.expm1(each - series.segments[0].first)) for each in logs]
 
 
-def _name(series: ValueSeries) -> str:
+def _name_of_series(series: ValueSeries) -> str:
     return f"{'->'.join(series.check.parts)}, {metric_in_words(series.check.metric)}"
 
 
@@ -302,13 +306,13 @@ def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
     """Yield rows for a changed value: checks, levels, changes, and intervals of change dates."""
     times, metric = [_milliseconds(time) for time in series.times], series.check.metric
     first, now = (format_quantity(metric, end) for end in series.ends)
-    panel = f"{_name(series)}: {first} at first, now {now}"
+    panel = f"{_name_of_series(series)}: {first} at first, now {now}"
     logs = [float(each) for each in np.log(series.values)]
-    for x, value in zip(times, _percent(series, logs), strict=True):
+    for x, value in zip(times, _percent_of_first_level(series, logs), strict=True):
         yield {"role": "check", "panel": panel, "x": x, "value": value}
     before = None
     for segment in series.segments:
-        start, end = _percent(series, (segment.first, segment.last))
+        start, end = _percent_of_first_level(series, (segment.first, segment.last))
         begin = times[segment.begin]
         inside = {"x": begin, "x2": times[segment.end - 1], "value": start, "value2": end}
         yield {"role": "level", "panel": panel, **inside}
@@ -318,8 +322,8 @@ def _rows_of_changed(series: ValueSeries) -> Iterator[Row]:
             values = (float(np.exp(each)) for each in (before.last, segment.first))
             shown = [format_quantity(metric, value) for value in values]
             date = series.times[segment.begin][:10]
-            hover = f"{_name(series)}: {shown[0]} before {date}, {shown[1]} from then on"
-            [level] = _percent(series, [before.last])
+            hover = f"{_name_of_series(series)}: {shown[0]} before {date}, {shown[1]} from then on"
+            [level] = _percent_of_first_level(series, [before.last])
             change = {"x": begin, "value": level, "value2": start, "hover": hover}
             yield {"role": "change", "panel": panel, **change}
         before = segment
@@ -330,7 +334,7 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
     panel = f"{format_count(len(series), 'further value')}: median, and the band with 90 % of them"
     found: dict[str, list[float]] = {}
     for each in series:
-        percents = _percent(each, [float(value) for value in np.log(each.values)])
+        percents = _percent_of_first_level(each, [float(value) for value in np.log(each.values)])
         for time, percent in zip(each.times, percents, strict=True):
             found.setdefault(time, []).append(percent)
     for time in sorted(found):
@@ -341,18 +345,18 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
 
 # Most marks in a plot of residuals, since more marks only make the file larger. The lowest and the
 # highest residual are always shown.
-_MOST_MARKS = 300
+_MOST_RESIDUAL_MARKS = 300
 # In a plot of an analysis of logarithms, the axis is logarithmic if the highest fitted value is
 # more than this many times the lowest.
-_WIDE = 20.0
-_WORDS = "Residuals against fitted values and against normal quantiles"
+_VALUE_RATIO_FOR_LOG_AXIS = 20.0
+_RESIDUAL_PLOTS_TITLE = "Residuals against fitted values and against normal quantiles"
 
 
 def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Drawing:
     """Return the drawing with both plots of residuals; the name of `metric` ends in its unit."""
     shown = np.argsort(analysis.residuals, kind="stable")
-    if len(shown) > _MOST_MARKS:
-        shown = shown[np.linspace(0, len(shown) - 1, _MOST_MARKS).round().astype(int)]
+    if len(shown) > _MOST_RESIDUAL_MARKS:
+        shown = shown[np.linspace(0, len(shown) - 1, _MOST_RESIDUAL_MARKS).round().astype(int)]
     fitted, residuals = analysis.fitted[shown], analysis.residuals[shown]
     quantiles = analysis.normal_quantiles[shown]
     logs = analysis.transform == "log"
@@ -374,7 +378,9 @@ def _drawing_of_residuals(analysis: AnovaResult, metric: str, title: str) -> Dra
     values = {
         "residual_title": f"Residual ({unit})" if unit else "Residual",
         "fitted_title": f"Fitted ({scale.symbol})" if scale.symbol else "Fitted",
-        "fitted_scale": "log" if logs and fitted.max() > _WIDE * fitted.min() else "linear",
+        "fitted_scale": "log"
+        if logs and fitted.max() > _VALUE_RATIO_FOR_LOG_AXIS * fitted.min()
+        else "linear",
     }
     return Drawing("anova_residuals", title, "", rows, values)
 
@@ -384,5 +390,5 @@ def write_residual_plots(analysis: AnovaResult, directory: Path, name: str) -> l
     directory.mkdir(parents=True, exist_ok=True)
     title = f"Residuals of {analysis.response} by {' and '.join(analysis.factors)}"
     drawing = _drawing_of_residuals(analysis, analysis.response, title)
-    write_drawing(drawing, name, _WORDS, directory)
+    write_drawing(drawing, name, _RESIDUAL_PLOTS_TITLE, directory)
     return [directory / f"{name}.svg", directory / f"{name}.png"]

@@ -24,12 +24,12 @@ from chaosity.topology.topology_parts import Node
 from chaosity.units import format_count, format_quantity
 
 # Width of a drawing: that of the text of a report on a screen of 1280 pixels.
-WIDTH = 952.0
+DRAWING_WIDTH_PIXELS = 952.0
 # Width of each of two machines side by side, and width of the gap between them.
 _NARROW, _BETWEEN_MACHINES = 464.0, 24.0
 # Least width of a node's box, which fits the text "memory 38.1 GB/s 92.4 ns" in letters of 12
 # pixels.
-_NODE_WIDTH = 184.0
+_LEAST_NODE_WIDTH = 184.0
 # Largest width of a node's box, since most of a wider box would be empty.
 _WIDEST_NODE = 300.0
 _GAP, _PADDING = 10.0, 12.0
@@ -39,13 +39,13 @@ _LINK_WIDTH, _LINK_HEIGHT = 128.0, 76.0
 _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
 # If a machine has more packages than this number, a table shows the reads between packages, since
 # arrows would cross each other.
-_MOST_LINKED = 4
-_NOT_MEASURED = "not measured"
+_MOST_PACKAGES_WITH_ARROWS = 4
+_NOT_MEASURED_TEXT = "not measured"
 # Pixels in a small drawing: width of a node, height of its memory, height of its drives, width of
 # gaps, and width of a package's frame.
 _SMALL, _SMALL_MEMORY, _SMALL_DRIVES, _SMALL_GAP, _SMALL_FRAME = 15, 8, 5, 3, 4
 _SMALL_NODES_IN_ROW, _SMALL_PACKAGES_IN_ROW = 4, 2
-_BETWEEN_SMALL = 12  # pixels between packages, so that a red link is visible
+_GAP_OF_SMALL_PACKAGES_PIXELS = 12  # pixels between packages, so that a red link is visible
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ def draw_machine(parts: MachineParts) -> str:
 
     The badge of finding N is a link to ``#finding-N`` in the page that contains the drawing.
     """
-    topology, machine = parts.topology, _Machine(parts, WIDTH)
+    topology, machine = parts.topology, _Machine(parts, DRAWING_WIDTH_PIXELS)
     counts = ((topology.packages, "package"), (topology.nodes, "node"), (topology.drives, "drive"))
     counted = ", ".join(format_count(len(items), word) for items, word in counts if items)
-    return _render("machine", f"Machine with {counted}", [machine], machine.height)
+    return _render_svg("machine", f"Machine with {counted}", [machine], machine.height)
 
 
 def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
@@ -122,7 +122,9 @@ def draw_machines(machines: Sequence[tuple[str, str, MachineParts]]) -> str:
             machine.x, machine.y = column * (_NARROW + _BETWEEN_MACHINES), y + _TITLE_HEIGHT
         drawn += row
         y += _TITLE_HEIGHT + max(machine.height for machine in row) + _GAP
-    return _render("machine", f"Machines: {', '.join(title for title, _, _ in machines)}", drawn, y)
+    return _render_svg(
+        "machine", f"Machines: {', '.join(title for title, _, _ in machines)}", drawn, y
+    )
 
 
 def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
@@ -132,14 +134,14 @@ def draw_small_machine(parts: MachineParts, slow: Collection[str] = ()) -> str:
     state. `slow` has the names of parts that are slower than in equal hosts, such as node3, "drives
     of node3", the name of a drive, package0 or package0->package1.
     """
-    return _render("small_machine", "", _SmallMachine(parts, slow))
+    return _render_svg("small_machine", "", _SmallMachine(parts, slow))
 
 
-def _render(name: str, title: str, drawing: object, height: float = 0.0) -> str:
+def _render_svg(name: str, title: str, drawing: object, height: float = 0.0) -> str:
     template = template_environment(TEMPLATES / "figures", autoescape=True).get_template(
         f"{name}.svg.j2"
     )
-    sizes = {"width": WIDTH, "height": height, "line_height": LINE_HEIGHT}
+    sizes = {"width": DRAWING_WIDTH_PIXELS, "height": height, "line_height": LINE_HEIGHT}
     return template.render(drawing=drawing, title=title, **sizes)
 
 
@@ -157,7 +159,11 @@ class _Machine:
         groups = _nodes_by_package(self.topology)
         packages = [package for package in groups if package is not None]
         in_row = self._packages_in_row(len(packages))
-        linked = 1 < len(packages) <= (_MOST_LINKED if self.width == WIDTH else 2)
+        linked = (
+            1
+            < len(packages)
+            <= (_MOST_PACKAGES_WITH_ARROWS if self.width == DRAWING_WIDTH_PIXELS else 2)
+        )
         rows = [packages[start : start + in_row] for start in range(0, len(packages), in_row)]
         between = _LINK_WIDTH if linked and in_row > 1 else _GAP
         below = _LINK_HEIGHT if linked and len(rows) > 1 else _GAP
@@ -166,7 +172,9 @@ class _Machine:
         places: list[tuple[int, Box]] = []
         for number, row in enumerate(rows):
             boxes = [
-                self._package(package, groups[package], place * (width + between), y, width)
+                self._make_package_box(
+                    package, groups[package], place * (width + between), y, width
+                )
                 for place, package in enumerate(row)
             ]
             places += [(number, box) for box in boxes]
@@ -174,9 +182,9 @@ class _Machine:
         self.packages += [box for _, box in places]
         if linked:
             for (above, first), (below_it, second) in combinations(places, 2):
-                self._link(first, second, above == below_it)
+                self._add_arrows_of_link(first, second, above == below_it)
         if None in groups:
-            self.packages.append(self._package(None, groups[None], 0.0, y, self.width))
+            self.packages.append(self._make_package_box(None, groups[None], 0.0, y, self.width))
             y += self.packages[-1].height + _GAP
         ends = [arrow.badge_at[1] + 12.0 for arrow in self.arrows]
         y = max(y, *ends, 0.0) + _GAP
@@ -184,16 +192,16 @@ class _Machine:
         self.table_y, self.height = y + 8.0, y + LINE_HEIGHT * len(self.table) + 4.0
 
     def _packages_in_row(self, packages: int) -> int:
-        if self.width < WIDTH:
-            return 1 if packages < _MOST_LINKED else 2
-        return max(1, min(packages, 2 if packages <= _MOST_LINKED else 3))
+        if self.width < DRAWING_WIDTH_PIXELS:
+            return 1 if packages < _MOST_PACKAGES_WITH_ARROWS else 2
+        return max(1, min(packages, 2 if packages <= _MOST_PACKAGES_WITH_ARROWS else 3))
 
-    def _package(
+    def _make_package_box(
         self, package: int | None, nodes: Sequence[Node], x: float, y: float, width: float
     ) -> Box:
         """Return the box of a package with its nodes; the box is at most `width` pixels wide."""
         inside = width - 2.0 * _PADDING
-        most = max(1, int((inside + _GAP) // (_NODE_WIDTH + _GAP)))
+        most = max(1, int((inside + _GAP) // (_LEAST_NODE_WIDTH + _GAP)))
         rows = math.ceil(len(nodes) / most)
         in_row = math.ceil(len(nodes) / rows)
         node_width = min(_WIDEST_NODE, (inside - _GAP * (in_row - 1)) / in_row)
@@ -233,9 +241,9 @@ class _Machine:
             inner=tuple(boxes),
         )
 
-    def _link(self, first: Box, second: Box, beside: bool) -> None:
+    def _add_arrows_of_link(self, first: Box, second: Box, beside: bool) -> None:
         """Add the arrows between two packages; `beside` says whether both are in one row."""
-        flows = [*self._flows(first, second)]
+        flows = [*self._flows_between_packages(first, second)]
         if beside:
             ends = (first.x + first.width + 8.0, second.x - 8.0)
             y = first.y + max(0.0, (first.height - _ARROW_HEIGHT * len(flows)) / 2.0) + 24.0
@@ -257,9 +265,9 @@ class _Machine:
                 )
         else:
             for flow in flows[:2]:  # the centre has space for only two links
-                self._half_diagonal(flow)
+                self._add_half_diagonal(flow)
 
-    def _half_diagonal(self, flow: Flow) -> None:
+    def _add_half_diagonal(self, flow: Flow) -> None:
         """Add the half of a diagonal that ends at the sink; the other half is the other flow."""
         corners = []
         for box, other in ((flow.source, flow.sink), (flow.sink, flow.source)):
@@ -276,11 +284,11 @@ class _Machine:
             Arrow(flow, centre, (x, y), text_at, badge_at, "end" if side < 0.0 else "start")
         )
 
-    def _flows(self, first: Box, second: Box) -> Iterator[Flow]:
+    def _flows_between_packages(self, first: Box, second: Box) -> Iterator[Flow]:
         """Yield the flows between two packages: reads of memory, and slow reads of drives."""
         for source, sink in ((first, second), (second, first)):
-            found = self.parts.package_read_rate(_number(sink), _number(source))
-            text, detail = _NOT_MEASURED, _NOT_MEASURED
+            found = self.parts.package_read_rate(_package_number(sink), _package_number(source))
+            text, detail = _NOT_MEASURED_TEXT, _NOT_MEASURED_TEXT
             if found is not None:
                 text = format_quantity(BANDWIDTH, found[0].median)
                 detail = f"{text_with_interval(BANDWIDTH, found[0])} ({found[1]})"
@@ -295,7 +303,7 @@ class _Machine:
 
     def _add_table(self, packages: Sequence[int]) -> None:
         """Add rows of text: values by distance, rates that have no arrow, parts of unknown node."""
-        table, is_wide = self.table, self.width == WIDTH
+        table, is_wide = self.table, self.width == DRAWING_WIDTH_PIXELS
         columns = (12.0, 250.0, 480.0) if is_wide else (12.0, 200.0, 330.0)
         rows = self.parts.rows_by_distance(with_ends=is_wide)
         table += [TableRow(columns, texts, not number) for number, texts in enumerate(rows)]
@@ -309,7 +317,11 @@ class _Machine:
                 table.append(TableRow(columns, (text,)))
         for number, finding in self.parts.numbered.items():
             if number not in self._shown_findings():
-                table.append(TableRow((34.0,), (_short(finding, self.width),), False, (number,)))
+                table.append(
+                    TableRow(
+                        (34.0,), (_first_words_of_finding(finding, self.width),), False, (number,)
+                    )
+                )
 
     def _add_matrix(self, packages: Sequence[int]) -> None:
         """Add a table of how fast packages read memory if there are no arrows."""
@@ -339,11 +351,11 @@ class _Machine:
         return set(chain.from_iterable(numbers))
 
 
-def _number(package: Box) -> int:
+def _package_number(package: Box) -> int:
     return int(package.name.removeprefix("package"))
 
 
-def _short(finding: Anomaly, width: float) -> str:
+def _first_words_of_finding(finding: Anomaly, width: float) -> str:
     """Return as many first words of a finding's text as fit into a line."""
     most = int((width - 40.0) / 6.4)
     text = finding.sentence
@@ -380,19 +392,21 @@ class _SmallMachine:
         x = y = below = 0
         for place, (package, nodes) in enumerate(_nodes_by_package(parts.topology).items()):
             if place and place % _SMALL_PACKAGES_IN_ROW == 0:
-                x, y = 0, below + _BETWEEN_SMALL // 2
+                x, y = 0, below + _GAP_OF_SMALL_PACKAGES_PIXELS // 2
             name = "" if package is None else package_name(package)
-            width, height = self._package(nodes, x, y, name)
+            width, height = self._make_package_box(nodes, x, y, name)
             middles[name] = x + width / 2.0, y + height / 2.0
             below, self.width = max(below, y + height), max(self.width, x + width)
-            x += width + _BETWEEN_SMALL
+            x += width + _GAP_OF_SMALL_PACKAGES_PIXELS
         self.height = below
         for name in sorted(self.red):
             ends = [middles[end] for end in name.split("->") if end in middles]
             if len(ends) == 2 and ends[0] != ends[1]:
                 self.links.append((*ends[0], *ends[1]))
 
-    def _package(self, nodes: Sequence[Node], x: int, y: int, name: str) -> tuple[int, int]:
+    def _make_package_box(
+        self, nodes: Sequence[Node], x: int, y: int, name: str
+    ) -> tuple[int, int]:
         """Add a package with its nodes; return the width and height of the package in pixels."""
         has_drives = any(self.parts.drives_line(node) for node in self.parts.topology.nodes)
         step = _SMALL_MEMORY + (_SMALL_DRIVES if has_drives else 0) + _SMALL_GAP

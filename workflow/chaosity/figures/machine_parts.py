@@ -39,8 +39,8 @@ from chaosity.units import UnitScale, choose_scale, format_binary_bytes, format_
 
 # The kernel whose bandwidth shows the speed of a link, since reads move data in one direction only.
 _LINK_KERNEL = "read"
-_DRIVES = "drives"
-_RELATIONS = {
+_DRIVES_LABEL = "drives"
+_RELATION_TEXTS = {
     SAME_NODE: "own node",
     SAME_PACKAGE: "other node of the package",
     OTHER_PACKAGE: "node of another package",
@@ -170,7 +170,7 @@ class MachineParts:
                 (self.topology.memory_nodes, of_package),
             )
         ]
-        if found := self._reads.get((format_cpu_list(ends[0]), format_cpu_list(ends[1]))):
+        if found := self._rates_of_reads.get((format_cpu_list(ends[0]), format_cpu_list(ends[1]))):
             return found
         matrix = self._matrices.get(MEMORY_BANDWIDTH)
         if matrix and from_package != of_package and len(ends[0]) == len(ends[1]) == 1:
@@ -179,7 +179,7 @@ class MachineParts:
         return None
 
     @cached_property
-    def _reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
+    def _rates_of_reads(self) -> Mapping[tuple[str, str], tuple[Estimate, str]]:
         """Return (nodes of the cores, nodes of the memory) -> (rate of reads, source of the rate).
 
         If several groups of comparable rows have a pair, the group with the most pairs counts.
@@ -191,7 +191,7 @@ class MachineParts:
                 Estimate.of_cell(cell),
                 f"{cell['kernel']} of {cell['experiment']}, {cell['benchmark']}",
             )
-            for cell in _cells(rows)
+            for cell in _summarised_cells(rows)
         }
 
     def detail_of_node(self, node: Node) -> str:
@@ -233,14 +233,14 @@ class MachineParts:
         """Return the line on a node's memory, seen from this node or else the best node."""
         name, values, shares = node_name(node.os_index), [], []
         hover = [f"memory of node {node.os_index}"]
-        for quantity, matrix in self._of_memory.items():
+        for quantity, matrix in self._memory_matrices.items():
             cells = [cell for cell in matrix.cells if cell.target == name]
             if not cells:
                 continue
             cell = max(
                 cells, key=lambda each: (each.node == node.os_index, matrix.share_of_best(each))
             )
-            values.append(self._scales[quantity].text(cell.estimate.median))
+            values.append(self._unit_scale_of_quantity[quantity].text(cell.estimate.median))
             shares.append(matrix.share_of_best(cell))
             text = text_with_interval(matrix.metric, cell.estimate)
             hover.append(f"{quantity} from node {cell.node} ({matrix.source}): {text}")
@@ -282,7 +282,7 @@ class MachineParts:
     ) -> TextLine:
         if rate is None:
             return TextLine(label, (), None, numbers, f"{hover}: not measured")
-        scale = self._scales[_DRIVES]
+        scale = self._unit_scale_of_quantity[_DRIVES_LABEL]
         value = scale.text(rate.median)
         text = f"predicted, {value}, {rate.interval_text(scale.number)}"
         if rate.n:
@@ -298,9 +298,11 @@ class MachineParts:
         group with the most pairs of reader and drives counts, since the rate of the fastest group
         would be too high by chance.
         """
-        cells = _cells(_on_own_drives(self._measurements.single_load_rows().valid_rows()))
+        cells = _summarised_cells(
+            _rows_of_own_drives(self._measurements.single_load_rows().valid_rows())
+        )
         if self._left_out is not None:
-            predicted = _on_own_drives(Measurements(self._left_out.predictions)).rows
+            predicted = _rows_of_own_drives(Measurements(self._left_out.predictions)).rows
             cells += predicted.assign(median=predicted["value"], n=0, pairs=0).to_dict("records")  # type: ignore[arg-type]
         found = {}
         rank = itemgetter("drives", "pairs", "median")
@@ -334,26 +336,26 @@ class MachineParts:
         rows = self._measurements.single_load_rows().valid_rows()
         rows = rows.where(metric=BANDWIDTH, target_kind="opencl")
         found: dict[tuple[str | None, str | None], Estimate] = {}
-        for cell in sorted(_cells(rows), key=lambda cell: float(cell["median"])):
+        for cell in sorted(_summarised_cells(rows), key=lambda cell: float(cell["median"])):
             kernel = cell["kernel"] if isinstance(cell["kernel"], str) else None
             found[slots.get(str(cell["target"])), kernel] = Estimate.of_cell(cell)
         return found
 
     @cached_property
-    def _of_memory(self) -> Mapping[str, MainMatrix]:
+    def _memory_matrices(self) -> Mapping[str, MainMatrix]:
         """Return quantity -> its matrix of memory, for each measured quantity."""
         found = {name: self._matrices.get(name) for name in (MEMORY_BANDWIDTH, MEMORY_LATENCY)}
         return {name: matrix for name, matrix in found.items() if matrix is not None}
 
     @cached_property
-    def _scales(self) -> Mapping[str, UnitScale]:
+    def _unit_scale_of_quantity(self) -> Mapping[str, UnitScale]:
         """Return quantity -> unit with prefix that the boxes of all nodes use."""
         scales = {
             quantity: choose_scale(matrix.metric, [cell.estimate.median for cell in matrix.cells])
-            for quantity, matrix in self._of_memory.items()
+            for quantity, matrix in self._memory_matrices.items()
         }
         rates = [each.median for each in self._rates_of_drives.values()]
-        return {**scales, _DRIVES: choose_scale(BANDWIDTH, rates)}
+        return {**scales, _DRIVES_LABEL: choose_scale(BANDWIDTH, rates)}
 
     def rows_by_distance(self, *, with_ends: bool) -> list[tuple[str, ...]]:
         """Return a table of texts: bandwidth and latency of memory, with a row for each distance.
@@ -362,21 +364,25 @@ class MachineParts:
         value. The first row has the headings. For a machine with one node, the table is empty.
         """
         rows = []
-        for relation, label in _RELATIONS.items():
+        for relation, label in _RELATION_TEXTS.items():
             texts = [
-                _range_text(
+                _median_and_range_text(
                     matrix.metric,
                     [each.estimate.median for each in matrix.cells if each.relation == relation],
                     with_ends,
                 )
-                for matrix in self._of_memory.values()
+                for matrix in self._memory_matrices.values()
             ]
             if any(texts):
                 rows.append((label, *texts))
-        return [("from a node to the memory of", *self._of_memory), *rows] if len(rows) > 1 else []
+        return (
+            [("from a node to the memory of", *self._memory_matrices), *rows]
+            if len(rows) > 1
+            else []
+        )
 
 
-def _cells(rows: Measurements) -> list[dict[str, Any]]:
+def _summarised_cells(rows: Measurements) -> list[dict[str, Any]]:
     """Return a mapping for each cell of `rows`, see `summarise_cells`.
 
     The value `pairs` of a cell is the number of pairs of initiator and target in the cell's group
@@ -391,7 +397,7 @@ def _cells(rows: Measurements) -> list[dict[str, Any]]:
     return sorted(found, key=itemgetter("pairs"))
 
 
-def _on_own_drives(rows: Measurements) -> Measurements:
+def _rows_of_own_drives(rows: Measurements) -> Measurements:
     """Return the rows in which one node reads its drives, with or without drives of other nodes."""
     rows = rows.where(metric=BANDWIDTH, initiator_kind="node")
     rows = rows.select(rows.rows["drives"].fillna(0) > 0)
@@ -408,7 +414,7 @@ def text_with_interval(metric: str, estimate: Estimate) -> str:
     return estimate.text(choose_scale(metric, [estimate.median]))
 
 
-def _range_text(metric: str, values: Sequence[float], with_ends: bool) -> str:
+def _median_and_range_text(metric: str, values: Sequence[float], with_ends: bool) -> str:
     """Return the median of values as text; `with_ends` adds the smallest and the largest value."""
     if not values:
         return ""

@@ -12,9 +12,9 @@ import pandas as pd
 from chaosity.errors import printable_text
 from chaosity.figures.figure_data import (
     Axis,
+    AxisRole,
     FigureData,
     FigureMark,
-    Role,
     ShownValueRange,
     has_number,
     make_axis_value,
@@ -23,7 +23,7 @@ from chaosity.figures.figure_data import (
     shown_value,
 )
 from chaosity.figures.vega_lite import (
-    WIDTH,
+    FIGURE_WIDTH_POINTS,
     Row,
     bar_hatch_number,
     figure_template,
@@ -47,9 +47,9 @@ STATUS_TEXTS = {
     UNMEASURED: "not measured",
     "absent": "not part of the experiment",
 }
-_NO_REASON = "no reason recorded"
-_PATH_ROLES: tuple[Role, ...] = ("rows", "columns")
-_LABEL_ROLES: tuple[Role, ...] = ("panels", "series", "rows", "x", "columns")
+_TEXT_WITHOUT_REASON = "no reason recorded"
+_ROLES_OF_PATH: tuple[AxisRole, ...] = ("rows", "columns")
+_ROLES_OF_PLACE_TEXT: tuple[AxisRole, ...] = ("panels", "series", "rows", "x", "columns")
 
 
 def value_axis_title(data: FigureData, scale: UnitScale) -> str:
@@ -108,7 +108,7 @@ def mark_location_text(
     measured_x = not {"rows", "x"} & set(columns)
     if measured_x:
         parts.append(access(mark["initiator"], mark["target"]))
-    for role in _LABEL_ROLES:
+    for role in _ROLES_OF_PLACE_TEXT:
         if role not in columns or (measured_x and columns[role] in ("initiator", "target")):
             continue
         name = mark.get(role)
@@ -134,7 +134,7 @@ def _ends_of_path(mark: FigureMark, data: FigureData) -> tuple[str, str] | None:
     """Return initiator and target (or responder) of a cell; None if the axes have neither."""
     if "rows" not in data.axes or "columns" not in data.axes:
         return None
-    ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _PATH_ROLES}
+    ends = {data.axes[role].column.split(".")[-1]: mark[role] for role in _ROLES_OF_PATH}
     initiator = ends.pop("initiator", None)
     other = ends.get("target", ends.get("responder"))
     return (initiator, other) if initiator and other else None
@@ -146,10 +146,10 @@ def mark_value_text(mark: FigureMark, scale: UnitScale) -> str:
     An example is "41.2 GB/s, 95 % interval 40.8 to 41.6 GB/s, n = 3".
     """
     if mark["status"] == "failed":
-        reason = mark["reason"] or _NO_REASON
+        reason = mark["reason"] or _TEXT_WITHOUT_REASON
         return f"failed in {format_count(int(mark['n_failed']), 'replicate')}: {reason}"
     if mark["status"] == UNMEASURED:
-        return f"not measured: {mark['reason'] or _NO_REASON}"
+        return f"not measured: {mark['reason'] or _TEXT_WITHOUT_REASON}"
     if mark["status"] == PREDICTED:
         return _prediction_text(mark, scale)
     if mark["status"] != "valid":
@@ -216,7 +216,7 @@ def failed_mark_lines(data: FigureData) -> list[str]:
     # point identifies the mark.
     return [
         f"{mark['point'] if data.spec.has_measured_x else mark_location_text(mark, data)}: "
-        f"{mark['reason'] or _NO_REASON}"
+        f"{mark['reason'] or _TEXT_WITHOUT_REASON}"
         for mark in marks_of_table(data.marks[data.marks["status"] == "failed"])
     ]
 
@@ -232,7 +232,7 @@ def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
 
     If all `total` marks have the reason, its number is omitted. `noun` is the word for a mark.
     """
-    numbers = reasons.fillna(_NO_REASON).value_counts(sort=False)
+    numbers = reasons.fillna(_TEXT_WITHOUT_REASON).value_counts(sort=False)
     return [
         str(reason) if number == total else f"{reason} ({number} of {format_count(total, noun)})"
         for reason, number in numbers.items()
@@ -241,9 +241,9 @@ def reasons_with_counts(reasons: pd.Series, total: int, noun: str) -> list[str]:
 
 ALONE, NO_SERIES = "alone", ""
 GREY = "#5f5f5f"
-LEFT = 46.0  # points for the numbers and the title of the value axis
+LEFT_MARGIN_POINTS = 46.0  # points for the numbers and the title of the value axis
 # Factor by which a logarithmic axis extends below the lowest and above the highest value.
-_LOG_ROOM = 1.15
+_LOG_AXIS_MARGIN_FACTOR = 1.15
 # Names of two kinds of lines in the legend.
 STEPS, CACHES = "latency steps up, between the grey sizes", "size of a cache by hwloc"
 
@@ -270,7 +270,10 @@ def value_axis_encoding(data: FigureData, limits: ShownValueRange) -> dict[str, 
     factor = limits.scale.factor
     axis: dict[str, Any] = {"title": None, "tickCount": 5, "domain": False, "ticks": False}
     if data.spec.value_scale == "log" and limits.least_positive > 0.0:
-        low, high = limits.least_positive / factor / _LOG_ROOM, limits.high / factor * _LOG_ROOM
+        low, high = (
+            limits.least_positive / factor / _LOG_AXIS_MARGIN_FACTOR,
+            limits.high / factor * _LOG_AXIS_MARGIN_FACTOR,
+        )
         steps = (1, 2, 5) if math.log10(limits.high / limits.least_positive) < 2.5 else (1,)
         decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [step * 10.0**decade for decade in decades for step in steps]
@@ -343,7 +346,7 @@ def state_legend(statuses: set[str]) -> dict[str, Any] | None:
 def _legend_columns(texts: Sequence[str]) -> int:
     """Return how many entries of a legend fit side by side."""
     widest = max(text_width_points(text, 7.0) for text in texts) + 30.0
-    return max(1, min(len(texts), int((WIDTH - LEFT) / widest)))
+    return max(1, min(len(texts), int((FIGURE_WIDTH_POINTS - LEFT_MARGIN_POINTS) / widest)))
 
 
 def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
@@ -354,7 +357,7 @@ def legend_entry_of_mark(mark: FigureMark, data: FigureData) -> str:
     return axis.legend_label(axis.find_value_by_name(name)) if isinstance(name, str) else ALONE
 
 
-def axis_label(data: FigureData, role: Role, name: str) -> str:
+def axis_label(data: FigureData, role: AxisRole, name: str) -> str:
     """Return a value's label on an axis, with the number of drives if most nodes have more."""
     axis: Axis = data.axes[role]
     text = axis.tick_label(axis.find_value_by_name(name))
@@ -362,7 +365,7 @@ def axis_label(data: FigureData, role: Role, name: str) -> str:
     return f"{text} ({format_count(few[name], 'drive')})" if name in few else text
 
 
-def _nodes_with_fewer_drives(data: FigureData, role: Role) -> dict[str, int]:
+def _nodes_with_fewer_drives(data: FigureData, role: AxisRole) -> dict[str, int]:
     """Return drive set of one node -> number of drives, for nodes with fewer than most nodes."""
     axis: Axis = data.axes[role]
     alone = [v.name for v in axis.values if v.kind == "node_drives" and len(v.nodes) == 1]

@@ -12,10 +12,10 @@ from chaosity.errors import UserError
 from chaosity.figures.figure_data import (
     BOUND_COLUMNS,
     Axis,
+    AxisRole,
     AxisValue,
     FigureData,
     FigureSpec,
-    Role,
     add_node_of_pu,
     axis_title,
     make_axis_value,
@@ -36,24 +36,26 @@ from chaosity.store.measurements import (
 )
 from chaosity.topology.topology_model import Topology
 
-ALONE = "alone"  # level of a factor that relates two loads, for points with one load
+LEVEL_WITHOUT_OTHER_LOAD = (
+    "alone"  # level of a factor that relates two loads, for points with one load
+)
 SUM, LARGER_ALONE = "sum", "larger_load_alone"
-_COMBINE: dict[str, Literal["median", "min", "max"]] = {
+_FUNCTION_OF_COMBINE: dict[str, Literal["median", "min", "max"]] = {
     "median": "median",
     "minimum": "min",
     "maximum": "max",
 }
-_BLOCK = [*POINT_COLUMNS, "replicate"]
+_BLOCK_COLUMNS = [*POINT_COLUMNS, "replicate"]
 # Rows with equal values in these columns are of the same load, even if the load has different roles
 # at different points.
-_SAME_LOAD = [
+_COLUMNS_OF_SAME_LOAD = [
     *("host", "configuration", "benchmark", "kernel", "initiator", "target", "metric"),
     *("load_parameters", "replicate"),
 ]
 # Columns whose values are added if several loads of a point have the same name.
-_SUMMED = ("threads", "drives")
+_SUMMED_COLUMNS = ("threads", "drives")
 # Column with a number of nodes -> column with the list of the nodes.
-_NODE_COUNTS = {f"{side}_node_count": f"{side}_nodes" for side in ("initiator", "target")}
+_NODE_COUNT_COLUMNS = {f"{side}_node_count": f"{side}_nodes" for side in ("initiator", "target")}
 
 
 def select_figure_data(
@@ -80,17 +82,17 @@ def select_figure_data(
     if left_out is not None:
         experiment = left_out.appended_to_measured(measurements).where(experiment=spec.experiment)
     selected = experiment.where(load=spec.load, metric=spec.metric)
-    columns, rows = _Columns(spec, selected, experiment), selected.rows
+    columns, rows = _FigureColumns(spec, selected, experiment), selected.rows
     for column, wanted in spec.where.items():
         if rows.empty:  # axes only have values of selected rows
             return None
         rows = rows[equals_or_in_list(columns.values(column).loc[rows.index], wanted)]
     if rows.empty:
         return None
-    rows, axes = rows.copy(), dict[Role, Axis]()
+    rows, axes = rows.copy(), dict[AxisRole, Axis]()
     for role, column in spec.column_of_axis.items():
         levels = columns.values(column).loc[rows.index]
-        axes[role], rows[role] = _axis(spec, role, levels, rows, topology)
+        axes[role], rows[role] = _axis_of_role(spec, role, levels, rows, topology)
     if spec.compare is not None:
         rows["level"] = columns.values(spec.compare["column"]).loc[rows.index].map(str)
     if spec.cell_note is not None:
@@ -120,7 +122,7 @@ def select_figure_data(
         marks = left_out.add_predictions_to_cells(marks)
     data = FigureData(spec, axes, marks, rows)
     if spec.bounds:
-        bounds = _bounds(spec, measurements, topology)
+        bounds = _bounds_of_figure(spec, measurements, topology)
         for role in set(axes) & set(bounds):  # bounds may have values without a mark
             bounds = bounds[bounds[role].isna() | bounds[role].isin(axes[role].tick_names)]
         data = replace(data, bounds=bounds)
@@ -128,7 +130,7 @@ def select_figure_data(
 
 
 def figure_data_with_measured_x(
-    spec: FigureSpec, axes: dict[Role, Axis], rows: pd.DataFrame, x_metric: str
+    spec: FigureSpec, axes: dict[AxisRole, Axis], rows: pd.DataFrame, x_metric: str
 ) -> FigureData:
     """Return the data of a figure with a measured x, with a mark for each load of a point.
 
@@ -146,7 +148,9 @@ def figure_data_with_measured_x(
     return FigureData(spec, axes, marks, rows, x_metric)
 
 
-def _bounds(spec: FigureSpec, measurements: Measurements, topology: Topology) -> pd.DataFrame:
+def _bounds_of_figure(
+    spec: FigureSpec, measurements: Measurements, topology: Topology
+) -> pd.DataFrame:
     """Return the bounds of a figure for `FigureData.bounds`.
 
     Each bound is selected like a separate figure, which shows the median of the points with the
@@ -186,8 +190,8 @@ def _with_latency_steps(data: FigureData, rows: pd.DataFrame, topology: Topology
     return replace(data, steps=steps, cache_bytes=tuple(sorted(known)))
 
 
-def _axis(
-    spec: FigureSpec, role: Role, levels: pd.Series, rows: pd.DataFrame, topology: Topology
+def _axis_of_role(
+    spec: FigureSpec, role: AxisRole, levels: pd.Series, rows: pd.DataFrame, topology: Topology
 ) -> tuple[Axis, pd.Series]:
     """Return an axis with all values of its column, and for each row the name of its value."""
     column = spec.column_of_axis[role]
@@ -216,10 +220,12 @@ def _arrange_series(spec: FigureSpec, axis: Axis, rows: pd.DataFrame) -> tuple[A
     if spec.loss_to is not None:
         axis = axis.with_values(sorted(axis.values, key=lambda value: value.name != spec.loss_to))
     else:
-        alone = rows["series"] == ALONE
+        alone = rows["series"] == LEVEL_WITHOUT_OTHER_LOAD
         # If the series "alone" has a single x, its mark is a reference outside all series.
         if alone.any() and not alone.all() and rows.loc[alone, "x"].nunique() == 1:
-            axis = axis.with_values(value for value in axis.values if value.name != ALONE)
+            axis = axis.with_values(
+                value for value in axis.values if value.name != LEVEL_WITHOUT_OTHER_LOAD
+            )
             rows = rows.assign(series=rows["series"].where(~alone, None))
     others = [value for value in axis.values if value.name not in spec.in_every_series]
     if not others or len(others) == len(axis.values):
@@ -240,9 +246,9 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
     among `rows`, and a row of `LARGER_ALONE` only if all its loads were also measured alone.
     """
     alone = experiment.single_load_rows().valid_rows().rows.rename(columns={"value": "alone"})
-    alone = alone[[*_SAME_LOAD, "alone"]].drop_duplicates(_SAME_LOAD)
+    alone = alone[[*_COLUMNS_OF_SAME_LOAD, "alone"]].drop_duplicates(_COLUMNS_OF_SAME_LOAD)
     both = rows[(rows["load_count"] > 1) & (rows["status"] == VALID)].merge(alone, "left")
-    blocks = both.groupby(_BLOCK)
+    blocks = both.groupby(_BLOCK_COLUMNS)
     whole = blocks["value"].transform("count") == both["load_count"]
     sums = replace_values_and_drop_priors(both, blocks["value"].transform("sum")).assign(
         series=SUM
@@ -254,11 +260,11 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
         whole & largest
     ]
     more = [added.assign(load=added["series"]) for added in (sums, larger)]
-    more = [added.drop_duplicates(_BLOCK).reindex(columns=rows.columns) for added in more]
+    more = [added.drop_duplicates(_BLOCK_COLUMNS).reindex(columns=rows.columns) for added in more]
     return pd.concat([rows, *more], ignore_index=True)
 
 
-def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[Role]) -> None:
+def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[AxisRole]) -> None:
     """Raise a `UserError` if a line joins points of several initiators or targets."""
     lines = rows.groupby(list(roles), dropna=False) if roles else [("the figure", rows)]
     for line, points in lines:
@@ -285,7 +291,7 @@ def _combine_points(spec: FigureSpec, rows: pd.DataFrame, by: list[str]) -> pd.D
     ordered = rows.sort_values("status", key=lambda status: status != "valid", kind="stable")
     keys = ["host", "configuration", *by, "replicate"]
     blocks = rows.groupby(keys, dropna=False)["value"]
-    values = blocks.transform(_COMBINE[spec.combine])
+    values = blocks.transform(_FUNCTION_OF_COMBINE[spec.combine])
     combined = replace_values_and_drop_priors(ordered, values.loc[ordered.index])
     return combined.drop_duplicates(keys).sort_index()
 
@@ -309,7 +315,7 @@ def _shared_mark_error(
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _FigureColumns:
     """The columns that a figure's YAML can name, with their value in each row of the figure.
 
     A column is a factor of the experiment, a column of the measurements, a column of another load
@@ -327,13 +333,13 @@ class _Columns:
             return self.figure.factor_level_of_each_row(name)
         if name in rows.columns:
             return rows[name]
-        if name in _NODE_COUNTS:
-            return rows[_NODE_COUNTS[name]].map(lambda nodes: len(parse_nodes(nodes)))
+        if name in _NODE_COUNT_COLUMNS:
+            return rows[_NODE_COUNT_COLUMNS[name]].map(lambda nodes: len(parse_nodes(nodes)))
         load, _, column = name.partition(".")
         others = self.experiment.where(load=load)
         if column and column in {*others.rows.columns, *_factor_names(others)} and len(others):
-            return self._of_load(others, column)
-        allowed = ", ".join(sorted({*factors, *rows.columns, *_NODE_COUNTS}))
+            return self._column_of_other_load(others, column)
+        allowed = ", ".join(sorted({*factors, *rows.columns, *_NODE_COUNT_COLUMNS}))
         raise UserError(
             f"unknown column {name}",
             self.spec.name_in_errors,
@@ -350,9 +356,11 @@ class _Columns:
         others = self.experiment.where(load=load)
         if metric and metric in set(others.rows["metric"]):
             total = "sum" if metric.endswith("_per_second") else "mean"
-            values = others.where(metric=metric).rows.groupby(_BLOCK, dropna=False)["value"]
-            keys, found = self._joined(values.agg(total).where(values.count() == values.size()))
-            with_load = pd.MultiIndex.from_frame(others.rows[_BLOCK])
+            values = others.where(metric=metric).rows.groupby(_BLOCK_COLUMNS, dropna=False)["value"]
+            keys, found = self._values_by_replicate(
+                values.agg(total).where(values.count() == values.size())
+            )
+            with_load = pd.MultiIndex.from_frame(others.rows[_BLOCK_COLUMNS])
             return found.astype(float).where(keys.isin(with_load), 0.0), metric
         column = self.values(name)
         try:
@@ -361,7 +369,7 @@ class _Columns:
             what = f"the values of column {name} are not numbers"
             raise UserError(what, self.spec.name_in_errors) from error
 
-    def _of_load(self, others: Measurements, column: str) -> pd.Series:
+    def _column_of_other_load(self, others: Measurements, column: str) -> pd.Series:
         """Return a column of another load of the row's point and replicate; null without this load.
 
         If several other loads have the name, different values are joined with "+", and equal values
@@ -371,25 +379,25 @@ class _Columns:
         rows = others.rows
         values = rows[column] if column in rows.columns else others.factor_level_of_each_row(column)
         loads = (
-            rows[[*_BLOCK, *LOAD_COLUMNS]]
+            rows[[*_BLOCK_COLUMNS, *LOAD_COLUMNS]]
             .assign(_value=values)
-            .drop_duplicates([*_BLOCK, *LOAD_COLUMNS])
+            .drop_duplicates([*_BLOCK_COLUMNS, *LOAD_COLUMNS])
         )
-        joined = loads.set_index(_BLOCK)["_value"]
+        joined = loads.set_index(_BLOCK_COLUMNS)["_value"]
         if not joined.index.is_unique:
-            grouped = loads.groupby(_BLOCK, dropna=False)["_value"]
-            joined = grouped.agg(lambda own: _join_values(own, summed=column in _SUMMED))
-        _, found = self._joined(joined)
+            grouped = loads.groupby(_BLOCK_COLUMNS, dropna=False)["_value"]
+            joined = grouped.agg(lambda own: _join_values(own, summed=column in _SUMMED_COLUMNS))
+        _, found = self._values_by_replicate(joined)
         own_rows = found.index.intersection(rows.index)
         if len(own_rows):
             found = found.astype(object)
             found.loc[own_rows] = values.loc[own_rows]
         return found
 
-    def _joined(self, of_block: pd.Series) -> tuple[pd.MultiIndex, pd.Series]:
+    def _values_by_replicate(self, of_block: pd.Series) -> tuple[pd.MultiIndex, pd.Series]:
         """Return point and replicate of each row of the figure, and the value of this block."""
         rows = self.figure.rows
-        keys = pd.MultiIndex.from_frame(rows[_BLOCK])
+        keys = pd.MultiIndex.from_frame(rows[_BLOCK_COLUMNS])
         return keys, pd.Series(of_block.reindex(keys).to_numpy(), rows.index)
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 
 from chaosity.cpusets import format_cpu_list
 from chaosity.figures.figure_data import (
+    AxisRole,
     FigureData,
     FigureMark,
-    Role,
     make_axis_value,
     marks_of_table,
 )
@@ -32,10 +32,13 @@ from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS, parse_nod
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
 # Most columns that are legible on an A4 page; a table with more columns is split.
-MOST_COLUMNS = 24
+MOST_TABLE_COLUMNS = 24
 # A table with more rows than this number is not on the page, since the CSV file is easier to read.
-_MOST_ROWS = 320
-_LATENCIES = ("unloaded", *(name for name in CURVE_QUANTITIES if name.startswith("latency_at_")))
+_MOST_TABLE_ROWS = 320
+_LATENCY_QUANTITIES = (
+    "unloaded",
+    *(name for name in CURVE_QUANTITIES if name.startswith("latency_at_")),
+)
 _PREDICTED_COLUMNS = [f"{PREDICTED}_{name}" for name in PREDICTION_NUMBERS]
 CellState = Literal["valid", "failed", "missing", "unmeasured", "absent", "odd"]
 
@@ -140,7 +143,7 @@ def value_table(data: FigureData) -> TextTable:
         yield str(mark["n"])
         yield from (number(mark[name]) for name in predicted)
 
-    notes = (f"The CSV has all {len(marks)} values.",) if len(marks) > _MOST_ROWS else ()
+    notes = (f"The CSV has all {len(marks)} values.",) if len(marks) > _MOST_TABLE_ROWS else ()
     rows = tuple(tuple(map(TextCell, texts(mark))) for mark in marks if not notes)
     return TextTable("Values", tuple(heads), len(lead) + 1, rows, notes=notes)
 
@@ -170,12 +173,12 @@ def _tables_of_panels(data: FigureData) -> Iterator[TextTable]:
     values = data.valid_marks["median"]
     scale = choose_scale(data.spec.metric, [float(np.median(values)) if len(values) else 1.0])
     for panel in data.tick_names_on_axis("panels"):
-        for start in range(0, len(data.axes["columns"].values), MOST_COLUMNS):
+        for start in range(0, len(data.axes["columns"].values), MOST_TABLE_COLUMNS):
             caption = f"{value_axis_title(data, scale)}, {replicates_text(data)}"
             caption += ", continued" if start else ""
             if panel is not None:
                 caption = f"{panel_title(data, panel)}: {caption[:1].lower()}{caption[1:]}"
-            columns = slice(start, start + MOST_COLUMNS)
+            columns = slice(start, start + MOST_TABLE_COLUMNS)
             yield _table_of_panel(data, panel, columns, scale, caption)
 
 
@@ -263,7 +266,7 @@ def latency_curve_numbers(data: FigureData) -> pd.DataFrame:
 
 def _metric_of_quantity(name: str, data: FigureData) -> str:
     """Return the metric of the axis (x or value axis) to which a quantity of curves belongs."""
-    return data.spec.metric if name in _LATENCIES else data.x_metric
+    return data.spec.metric if name in _LATENCY_QUANTITIES else data.x_metric
 
 
 def _quantity_title(name: str, data: FigureData) -> str:
@@ -294,7 +297,7 @@ def _curve_number_table(data: FigureData) -> TextTable:
     return TextTable(caption, tuple(headings), len(roles), tuple(rows), True, tuple(notes))
 
 
-def _curve_name(data: FigureData, role: Role, name: object) -> str:
+def _curve_name(data: FigureData, role: AxisRole, name: object) -> str:
     """Return the label of the value that a curve has on an axis."""
     if not isinstance(name, str):
         return "no co-running load"

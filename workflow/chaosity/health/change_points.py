@@ -43,7 +43,7 @@ _NIGHTLY, _NIGHTLY_COUNTS = 0.015, 8
 # In 95 of 100 series, the true night is in this interval. The limit is twice the 95 % point of the
 # larger of two exponential variables, which are the maxima of a random walk to either side (Yao
 # 1987).
-_DATE_LIMIT = -2.0 * math.log1p(-math.sqrt(0.95))
+_MOST_EXCESS_IN_DATE_INTERVAL = -2.0 * math.log1p(-math.sqrt(0.95))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Segment:
 
 def date_interval(excess: Numbers) -> tuple[int, int]:
     """Return the first and last position in the 95 % interval of a change, see `Segment.excess`."""
-    [inside] = np.nonzero(excess <= excess.min() + _DATE_LIMIT)
+    [inside] = np.nonzero(excess <= excess.min() + _MOST_EXCESS_IN_DATE_INTERVAL)
     return int(inside[0]), int(inside[-1])
 
 
@@ -143,14 +143,14 @@ class _RunningSums:
         parts = (np.ones_like(x), x, y, x * x, x * y, y * y)
         self.sums = np.concatenate([np.zeros((6, 1)), np.cumsum(parts, axis=1)], axis=1)
 
-    def _moments(self, begin: Positions, end: Positions) -> tuple[Numbers, ...]:
+    def _means_and_sums_of_squares(self, begin: Positions, end: Positions) -> tuple[Numbers, ...]:
         """Return the means of x and y in a part, and the sums of xx, xy and yy about them."""
         n, x, y, xx, xy, yy = np.atleast_2d(self.sums[:, end].T - self.sums[:, begin].T).T
         return x / n, y / n, xx - x * x / n, xy - x * y / n, np.maximum(yy - y * y / n, 0.0)
 
     def cost(self, begin: Positions, end: Positions, is_line: bool) -> Numbers:
         """Return the sum of squared distances of a part from its mean or line, in variances."""
-        *_, xx, xy, yy = self._moments(begin, end)
+        *_, xx, xy, yy = self._means_and_sums_of_squares(begin, end)
         if is_line:
             explained = np.divide(xy * xy, xx, out=np.zeros_like(yy), where=xx > 0.0)
             yy = np.maximum(yy - explained, 0.0)
@@ -158,6 +158,6 @@ class _RunningSums:
 
     def fitted_ends(self, begin: int, end: int, is_line: bool) -> tuple[float, float]:
         """Return the fitted values at the first and the last position of a part."""
-        x, y, xx, xy, _ = (float(each[0]) for each in self._moments(begin, end))
+        x, y, xx, xy, _ = (float(each[0]) for each in self._means_and_sums_of_squares(begin, end))
         slope = xy / xx if is_line and xx > 0.0 else 0.0
         return y + slope * (self.x[begin] - x), y + slope * (self.x[end - 1] - x)

@@ -52,7 +52,7 @@ from chaosity.text_templates import text_of_macro
 
 SERIES_FILE = "checks.csv"
 RECORDS_FOLDER = "checks"
-COLUMNS = [
+SERIES_COLUMNS = [
     "time",
     "experiment",
     "point",
@@ -66,17 +66,17 @@ COLUMNS = [
 ]
 # Largest size in bytes of the file with a series of checks. With 150 bytes a line and 60 lines a
 # night, this size is reached in about 80 years.
-_MOST_BYTES = 2**28
-_REMEDY = "move the file away, and the next check begins a new file"
+_MOST_SERIES_FILE_BYTES = 2**28
+_REMEDY_FOR_DAMAGED_SERIES = "move the file away, and the next check begins a new file"
 _SECONDS_A_DAY = 86400.0
 # Number of days whose checks are compared with equal hosts. Earlier values can be from before a
 # repair of a host.
-_DAYS = 14
+_DAYS_FOR_EQUAL_HOSTS = 14
 # Number of bytes that surely contain the lines of 14 nights. A check measures about 60 points.
-_NEWEST_BYTES = 2**18
+_BYTES_OF_NEWEST_NIGHTS = 2**18
 
 
-def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str, str]]:
+def read_series(folder: Path, newest_bytes: int = _MOST_SERIES_FILE_BYTES) -> list[dict[str, str]]:
     """Return the rows of the checks in ``results/HOST/CONFIGURATION``, the oldest first.
 
     At most the last `newest_bytes` bytes of the file are read.
@@ -87,8 +87,8 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
     path = folder / SERIES_FILE
     if not path.exists():
         return []
-    if path.stat().st_size > _MOST_BYTES:
-        raise UserError("the series of checks is too large", str(path), _REMEDY)
+    if path.stat().st_size > _MOST_SERIES_FILE_BYTES:
+        raise UserError("the series of checks is too large", str(path), _REMEDY_FOR_DAMAGED_SERIES)
     try:
         with path.open("rb") as stream:
             text = stream.readline()
@@ -100,14 +100,14 @@ def read_series(folder: Path, newest_bytes: int = _MOST_BYTES) -> list[dict[str,
             text += stream.read()
         reader = csv.DictReader(io.StringIO(text.decode()), strict=True)
         rows = list(reader)
-        if reader.fieldnames != COLUMNS:
+        if reader.fieldnames != SERIES_COLUMNS:
             raise ValueError("it has other columns")
         for row in rows:
-            if list(row) != COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
+            if list(row) != SERIES_COLUMNS or not 0.0 < float(row["value"]) < float("inf"):
                 raise ValueError("a row has other columns, or no value")
     except (ValueError, TypeError, csv.Error) as error:
         what = f"the file is not a series of checks: {error}"
-        raise UserError(what, str(path), _REMEDY) from None
+        raise UserError(what, str(path), _REMEDY_FOR_DAMAGED_SERIES) from None
     return rows
 
 
@@ -155,7 +155,7 @@ def recent_values(
 
     Only values count that were neither slow nor disturbed, as in `earlier_normal_values`.
     """
-    first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS))
+    first = format_utc(datetime.fromisoformat(moment) - timedelta(days=_DAYS_FOR_EQUAL_HOSTS))
     return earlier_normal_values([row for row in rows if row["time"] >= first], mapped_at)
 
 
@@ -175,7 +175,7 @@ def recent_values_of_equal_hosts(folder: Path, moment: str) -> list[RecentValues
             # A series of another host that cannot be read must not stop this check. The page of all
             # hosts reports the unreadable series.
             with suppress(UserError):
-                found.append(recent_values(read_series(other, _NEWEST_BYTES), moment, {}))
+                found.append(recent_values(read_series(other, _BYTES_OF_NEWEST_NIGHTS), moment, {}))
     return [values for values in found if values]
 
 
@@ -198,7 +198,7 @@ def append_check(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if not (folder / SERIES_FILE).exists():
-        writer.writerow(COLUMNS)
+        writer.writerow(SERIES_COLUMNS)
     for value in values:
         tonight = value.tonight
         # Values that other programs disturbed are marked, since they would widen the scatter and
@@ -217,15 +217,15 @@ def append_check(
 
 # Fewest checks in a series whose changes are searched. In a shorter series, a few unusual nights
 # would be most of the values.
-_FEWEST_CHECKS = 7
+_FEWEST_CHECKS_OF_SERIES = 7
 # Smallest reported loss of the last running median, compared with the best running median.
-_LIKELY = 0.9 * LEAST_REPORTED_LOSS_OF_CHECK
-_TABLE = (
+_LEAST_LIKELY_LOSS = 0.9 * LEAST_REPORTED_LOSS_OF_CHECK
+_HISTORY_TABLE_COLUMNS = (
     *("time", "component", "experiment", "point", "metric", "value", "fitted", "segment"),
     *("replaced", "change", "change_percent", "earliest", "latest", "explained_by"),
     "components_changed",
 )
-_NO_CHANGE = (None, math.nan, None, None, None, None)
+_COLUMNS_WITHOUT_CHANGE = (None, math.nan, None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class ValueSeries:
 
 
 @dataclass(frozen=True)
-class _Event:
+class _ChangeOfSeries:
     """A change: a step between the checks `earliest` and `last`, or a drift between both."""
 
     series: ValueSeries
@@ -378,9 +378,9 @@ class CheckHistory:
                 for at, level in zip(own, fitted, strict=True):
                     time, value = series.times[at], series.values[at]
                     about = (value, float(f"{level:.6g}"), number, series.replaced)
-                    change_here = written.get((id(series), time), _NO_CHANGE)
+                    change_here = written.get((id(series), time), _COLUMNS_WITHOUT_CHANGE)
                     rows.append([time, *place, *about, *change_here])
-        return pd.DataFrame(rows, columns=_TABLE)
+        return pd.DataFrame(rows, columns=_HISTORY_TABLE_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -406,11 +406,14 @@ def lasting_losses(rows: Sequence[Mapping[str, str]]) -> list[LastingLoss]:
         sign = 1.0 if less_is_better(metric) else -1.0
         # With this sign, a larger number is worse for each metric.
         logs = [sign * math.log(value) for value in values.values()]
-        if len(logs) < _FEWEST_CHECKS:
+        if len(logs) < _FEWEST_CHECKS_OF_SERIES:
             continue
         # Most series have no loss at their end. For series without a loss, this test saves the
         # search for changes, which takes 40 ms for a year of checks.
-        if median(logs[-_FEWEST_CHECKS:]) - median_filter(logs, 15, mode="nearest").min() < _LIKELY:
+        if (
+            median(logs[-_FEWEST_CHECKS_OF_SERIES:]) - median_filter(logs, 15, mode="nearest").min()
+            < _LEAST_LIKELY_LOSS
+        ):
             continue
         segments = find_segments(logs, _days_of_times(values))
         # Fitted values before and after each change, and position of the first check after the
@@ -463,7 +466,9 @@ def read_check_history(folder: Path) -> CheckHistory:
         for each in _series_of_parts(checks[key], own, log)
     )
     unknown = tuple("/".join(key[:2]) for key in values if key not in checks)
-    changes = sorted(_changes(series, log), key=lambda change: change.since, reverse=True)
+    changes = sorted(
+        _changes_of_all_series(series, log), key=lambda change: change.since, reverse=True
+    )
     changed = []
     for before, after in pairwise(sorted({time for each in series for time in each.times})):
         if found := log.changes_between(before, after):
@@ -497,7 +502,7 @@ def _series_of_parts(
         yield ValueSeries(check, own, numbers, tuple(segments), words)
 
 
-def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
+def _large_changes_of_series(series: Sequence[ValueSeries]) -> Iterator[_ChangeOfSeries]:
     """Yield the changes of several series that are large enough to be reported."""
     for own in series:
         found = []
@@ -505,18 +510,20 @@ def _events(series: Sequence[ValueSeries]) -> Iterator[_Event]:
             first, last = after.date_interval
             levels = math.exp(before.last), math.exp(after.first)
             ends = own.times[first - 1], own.times[last]
-            found.append(_Event(own, *levels, False, after, *ends))
+            found.append(_ChangeOfSeries(own, *levels, False, after, *ends))
         for segment in own.segments:
             levels = math.exp(segment.first), math.exp(segment.last)
             ends = own.times[segment.begin], own.times[segment.end - 1]
-            found.append(_Event(own, *levels, True, segment, *ends))
+            found.append(_ChangeOfSeries(own, *levels, True, segment, *ends))
         yield from (event for event in found if event.judged.tonight.is_clear)
 
 
-def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
+def _changes_of_all_series(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
     """Yield the changes of all series; changes in one night by a common component are merged."""
-    groups: list[list[_Event]] = []
-    for event in sorted(_events(series), key=lambda each: (each.kind, each.earliest, each.last)):
+    groups: list[list[_ChangeOfSeries]] = []
+    for event in sorted(
+        _large_changes_of_series(series), key=lambda each: (each.kind, each.earliest, each.last)
+    ):
         group = groups[-1] if groups else []
         # Changes are merged only if all of them can have happened in the same night.
         same = group and group[0].kind == event.kind and event.earliest < min(e.last for e in group)
@@ -534,10 +541,12 @@ def _changes(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Chang
         ]
         for suspect in suspected_parts([*(value for value, _ in judged), *unchanged]):
             events = [event for each in suspect.values for value, event in judged if value is each]
-            yield _change(suspect.parts, events, log)
+            yield _change_of_parts(suspect.parts, events, log)
 
 
-def _change(parts: tuple[str, ...], events: Sequence[_Event], log: ComponentLog) -> Change:
+def _change_of_parts(
+    parts: tuple[str, ...], events: Sequence[_ChangeOfSeries], log: ComponentLog
+) -> Change:
     """Return the change of several values by one component, with the date that they share."""
     times = sorted({time for event in events for time in event.series.times})
     is_drift, is_worse = events[0].kind

@@ -77,13 +77,13 @@ from chaosity.topology.topology_model import Topology, read_topology
 CHECK_SECONDS = 50.0
 # Share of the time of a check in which each point is measured once. In the remaining time, slow
 # values are measured again.
-_FIRST_SHARE = 0.85
+_TIME_SHARE_OF_FIRST_MEASUREMENTS = 0.85
 # A host counts as busy if other programs use more than this share of its processors.
-_MOST_BUSY_SHARE = 0.10
-_BUSY_MEASURED_SECONDS = 1.0
+_MOST_BUSY_PROCESSORS_SHARE = 0.10
+_SECONDS_TO_MEASURE_BUSY_SHARE = 1.0
 # Longest time in seconds that a check waits for a host to describe itself. A description takes a
 # second, unless a driver hangs, and a check has no time to wait for this driver.
-_DESCRIBE_SECONDS = 10.0
+_MOST_SECONDS_FOR_DESCRIPTION = 10.0
 # Number of undisturbed measurements with which a slow value is judged.
 REPLICATES_OF_SLOW_VALUE = 3
 # Largest number of measurements of one point. If other programs disturbed too many of these
@@ -279,7 +279,7 @@ class HostCheck:
             record_components_of_check(self.folder, result.moment, components)
         checked = time_of_last_check_by_point(self.series)
         chosen, result.left_for_next_check = split_by_available_time(
-            self.points, checked, _FIRST_SHARE * seconds
+            self.points, checked, _TIME_SHARE_OF_FIRST_MEASUREMENTS * seconds
         )
         number = len({row["time"] for row in self.series}) * MOST_REPLICATES
 
@@ -368,7 +368,7 @@ def _present_components(host: DiscoveredHostDocument, folder: Path) -> Component
                 input=b'{"needs": []}',
                 stdout=file,
                 stderr=subprocess.DEVNULL,
-                timeout=_DESCRIBE_SECONDS,
+                timeout=_MOST_SECONDS_FOR_DESCRIPTION,
                 check=True,
             )
             return make_component_documents(discover_topology(file.name))
@@ -432,7 +432,7 @@ def _value_of_record(record: Record, check: CheckPoint) -> tuple[float | None, s
     return number, reason, "disturbed" in (outcome.remarks or "")
 
 
-def refuse_busy_host(lock: Path, seconds: float = _BUSY_MEASURED_SECONDS) -> None:
+def refuse_busy_host(lock: Path, seconds: float = _SECONDS_TO_MEASURE_BUSY_SHARE) -> None:
     """Refuse the check of this machine if a measurement runs here or other programs use it.
 
     `lock` is the lock file of measurements. The function observes the use of the processors for
@@ -453,7 +453,7 @@ def refuse_busy_host(lock: Path, seconds: float = _BUSY_MEASURED_SECONDS) -> Non
     spent = {kind: after - before[kind] for kind, after in read_processor_seconds().items()}
     total = sum(spent.values())
     busy = total - spent["idle"] - spent["iowait"]
-    if busy > _MOST_BUSY_SHARE * total:
+    if busy > _MOST_BUSY_PROCESSORS_SHARE * total:
         raise HostBusyError(
             f"other programs use {100 * busy / total:.0f} % of the processors of this host",
             remedy="check it later",

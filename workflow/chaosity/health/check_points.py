@@ -47,7 +47,7 @@ OVERHEAD_SECONDS = 0.25
 
 # If the smaller of two medians in a map is at least this share of the larger median, the same part
 # limits both loads.
-_NEARLY_EQUAL = 0.97
+_LEAST_RATIO_OF_EQUAL_MEDIANS = 0.97
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ def choose_check_points(
         alike.setdefault(signature, []).append((median, check))
     best = []
     for found in alike.values():
-        least = _NEARLY_EQUAL * max(median for median, _ in found)
+        least = _LEAST_RATIO_OF_EQUAL_MEDIANS * max(median for median, _ in found)
         near = [check for median, check in found if median >= least]
         best.append(max(near, key=lambda check: popularity.get(check.key, 0)))
-    chosen = [replace(check, point=_shortened(check.point)) for check in best]
+    chosen = [replace(check, point=_with_short_stopping_rule(check.point)) for check in best]
     return sorted(chosen, key=lambda check: (len(check.parts) > 1, check.parts, check.metric))
 
 
@@ -148,7 +148,7 @@ def check_point_of_single_part(point: Point) -> CheckPoint | None:
     return CheckPoint(point, load, metric, tuple(map(node_name, nodes)))
 
 
-def _shortened(point: Point) -> Point:
+def _with_short_stopping_rule(point: Point) -> Point:
     """Return a point with the shorter stopping rule of a check, which changes its definition."""
     own = point["stopping"]
     stopping: PointStoppingRule = {
@@ -178,12 +178,12 @@ _CHECKS_PER_FALSE_ALARM = 365.0
 # checks are compared.
 RECENT, _REFERENCE = 7, 14
 # Smallest confirmed loss of a single part that is a fault and not only a warning.
-_FAULT = 0.10
+_LEAST_LOSS_OF_FAULT = 0.10
 # If at least this share of the values of several parts is slow, the cause is common to all parts.
-_COMMON_SHARE = 0.7
+_LEAST_SLOW_SHARE_OF_COMMON_CAUSE = 0.7
 
 # Fewest other hosts that show how much equal hosts differ.
-_FEWEST_OTHERS = 4
+_FEWEST_OTHER_HOSTS = 4
 
 FINE, WARNING, FAULTY = 0, 1, 2
 RecentValues = Mapping[PointKey, Sequence[float]]
@@ -269,7 +269,7 @@ class CheckedValue:
     @property
     def is_fault(self) -> bool:
         """Return whether the loss is confirmed and so large that a part must be broken."""
-        is_large = self.tonight.loss >= _FAULT
+        is_large = self.tonight.loss >= _LEAST_LOSS_OF_FAULT
         return self.is_confirmed and is_large and not self.hypervisor_may_explain
 
 
@@ -373,7 +373,7 @@ def compare_with_equal_hosts(
     compared = [
         value
         for value in values
-        if sum(value.check.key in other for other in others) >= _FEWEST_OTHERS
+        if sum(value.check.key in other for other in others) >= _FEWEST_OTHER_HOSTS
     ]
     if not compared:
         return list(values)
@@ -433,7 +433,7 @@ def suspected_parts(values: Sequence[CheckedValue]) -> list[Suspect]:
         (value for value in values if value.clear_losses), key=lambda value: -value.reported_loss
     )
     parts = {part for value in values for part in value.check.parts}
-    if len(parts) > 2 and len(slow) >= _COMMON_SHARE * len(values):
+    if len(parts) > 2 and len(slow) >= _LEAST_SLOW_SHARE_OF_COMMON_CAUSE * len(values):
         return [Suspect((), tuple(slow))]
     found: list[Suspect] = []
     while slow:

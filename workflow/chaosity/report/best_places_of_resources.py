@@ -33,9 +33,9 @@ from chaosity.units import (
 )
 
 # Name of a level or relation in the tidy table -> words for it, in the order of the report's rows.
-_TEXTS = texts_of_yaml_file("report")
-DRIVES: dict[str, str] = _TEXTS["drive_sets"]
-LEVELS = _TEXTS["initiators"] | DRIVES | _TEXTS["relations"]
+_REPORT_TEXTS = texts_of_yaml_file("report")
+DRIVE_SET_TEXTS: dict[str, str] = _REPORT_TEXTS["drive_sets"]
+LEVEL_TEXTS = _REPORT_TEXTS["initiators"] | DRIVE_SET_TEXTS | _REPORT_TEXTS["relations"]
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ def resource_levels(
             chosen = [_declared_rows(rows, experiment["experiment"], entry) for rows in alone]
             if column := entry.get("levels"):
                 levels = {level for each in chosen for level in each.rows[column].dropna()}
-                for level in sorted(levels, key=_position):
-                    words = LEVELS.get(level, level.replace("_", " "))
-                    yield ResourceLevel(entry["name"], words, _at_level(chosen, column, level))
+                for level in sorted(levels, key=_sort_key_of_level):
+                    words = LEVEL_TEXTS.get(level, level.replace("_", " "))
+                    yield ResourceLevel(entry["name"], words, _rows_at_level(chosen, column, level))
             elif any(map(len, chosen)):
                 yield ResourceLevel(entry["name"], "", tuple(chosen))
 
@@ -133,13 +133,15 @@ def _declared_rows(
     return found
 
 
-def _position(level: str) -> tuple[int, str]:
-    """Return the sort key of a level; levels of `LEVELS` come first, in the order of `LEVELS`."""
-    known = list(LEVELS)
+def _sort_key_of_level(level: str) -> tuple[int, str]:
+    """Return the sort key of a level; the levels of `LEVEL_TEXTS` come first, in their order."""
+    known = list(LEVEL_TEXTS)
     return (known.index(level) if level in known else len(known), level)
 
 
-def _at_level(tables: Sequence[Measurements], column: str, level: str) -> tuple[Measurements, ...]:
+def _rows_at_level(
+    tables: Sequence[Measurements], column: str, level: str
+) -> tuple[Measurements, ...]:
     """Return each table's rows at a level, or else its rows with as many threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
@@ -183,10 +185,10 @@ def measured_place(cell: pd.Series) -> MeasuredPlace:
         where = access_in_words(cell["initiator"], responder)
         where += f", line on {place_in_words(cell['target'])}"
     scale = choose_scale(cell["metric"], [cell["median"]])
-    return _place(cell, scale.text(cell["median"]), scale.number, scale.symbol, where)
+    return _make_measured_place(cell, scale.text(cell["median"]), scale.number, scale.symbol, where)
 
 
-def _place(
+def _make_measured_place(
     cell: pd.Series, value: str, number: Callable[[float], str], unit: str, where: str
 ) -> MeasuredPlace:
     interval = Estimate.of_cell(cell.to_dict()).interval_and_n_text(number, unit)
@@ -261,4 +263,4 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     ]
     where = access_in_words(cell["initiator"], cell["target"])
     where += f", beside {join_with_and(beside)}" if beside else ""
-    return _place(cell, format_percent(cell["median"]), number, "%", where)
+    return _make_measured_place(cell, format_percent(cell["median"]), number, "%", where)

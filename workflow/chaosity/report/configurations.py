@@ -24,14 +24,14 @@ from chaosity.errors import UserError
 from chaosity.export.main_matrices import MeasuredHost
 from chaosity.figures.figure_data import (
     Axis,
+    AxisRole,
     FigureData,
     FigureSpec,
     Level,
-    Role,
     axis_of_texts,
     parse_figure_specs,
 )
-from chaosity.figures.figure_files import FigureFile, write_figure
+from chaosity.figures.figure_files import FigureEntry, write_figure
 from chaosity.figures.machine_drawing import draw_machines
 from chaosity.figures.machine_parts import MachineParts
 from chaosity.figures.select import figure_data_with_measured_x, select_figure_data
@@ -55,7 +55,7 @@ from chaosity.units import choose_scale, format_count
 
 def draw_figures_by_configuration(
     experiments: Sequence[Mapping[str, Any]], tables: Mapping[str, Measurements], folder: Path
-) -> Iterator[FigureFile]:
+) -> Iterator[FigureEntry]:
     """Write the files of each figure that at least two configurations have, and yield the figure.
 
     `tables` maps a configuration to its measurements. The first configuration is compared with each
@@ -65,7 +65,7 @@ def draw_figures_by_configuration(
         if spec.by_configuration:
             title = f"{spec.title}, by configuration"
             shown = replace(spec, name=f"configurations_{spec.name}", title=title)
-            select = _curves if spec.kind == "curve" else _bars_or_lines
+            select = _data_of_curves if spec.kind == "curve" else _data_of_bars_or_lines
             if found := select(shown, tables):
                 data, sentences = found
                 # The figure has no experiment, so no section of an experiment shows the figure.
@@ -73,7 +73,7 @@ def draw_figures_by_configuration(
                 yield write_figure(data, folder, caption=" ".join(sentences))
 
 
-def _curves(
+def _data_of_curves(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
     """Return the data of a figure that has a panel for each line, and a line per configuration."""
@@ -90,7 +90,7 @@ def _curves(
     rows["point"] = rows["rank"].astype(str)
     # The priors are dropped, since a mean scatters less than its values.
     rows = replace_values_and_drop_priors(rows, rows["value"])
-    axes: dict[Role, Axis] = {
+    axes: dict[AxisRole, Axis] = {
         "panels": axis_of_texts("traffic", rows["panels"]),
         "series": axis_of_texts("configuration", rows["series"]),
     }
@@ -99,7 +99,7 @@ def _curves(
     return data, _crossover_sentences(rows, list(selected), x_metric)
 
 
-def _bars_or_lines(
+def _data_of_bars_or_lines(
     spec: FigureSpec, tables: Mapping[str, Measurements]
 ) -> tuple[FigureData, Iterator[str]] | None:
     """Return the data of a figure with a bar or a point of a line for each x and configuration."""
@@ -206,15 +206,15 @@ def crossover_text(found: CurveComparison, names: tuple[str, str], x_metric: str
     return text_of_macro("crossovers", "comparison", found=found, names=names, scale=scale)
 
 
-_CELL = ["experiment", "point", "load", "initiator", "target", "metric"]
+_CELL_COLUMNS = ["experiment", "point", "load", "initiator", "target", "metric"]
 # Columns that a comparison of places ignores. The loads of a resource are equal, except for
 # responders, which are parts of places, and for files that replace drives.
-_ALREADY_EQUAL = ("load", "asked", "file_backed")
+_IGNORED_COLUMNS = ("load", "asked", "file_backed")
 # Index of the best place and index of the worst place among the sorted cells of a level.
-_ENDS = (0, -1)
+_INDEXES_OF_BEST_AND_WORST = (0, -1)
 # The ratios of one configuration: (name of resource and level, index of best or worst) -> compared
 # cell.
-_Ratios = Mapping[tuple[str, int], dict[Hashable, Any]]
+_RatiosByResource = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
 def configurations_section(run: Run) -> dict[str, Any] | None:
@@ -233,29 +233,39 @@ def configurations_section(run: Run) -> dict[str, Any] | None:
     if own is None or not others:
         return None
     tables = [run.measurements, *others.values()]
-    columns = [_column(*each, run.output) for each in zip(tables, [None, *others], strict=True)]
+    columns = [
+        _make_configuration_column(*each, run.output)
+        for each in zip(tables, [None, *others], strict=True)
+    ]
     by_name = dict(zip((column["name"] for column in columns), tables, strict=True))
     levels = [
         level for level in resource_levels(tables, run.experiments) if any(map(len, level.cells))
     ]
-    ratios: list[_Ratios] = [{}, *(_ratios(levels, number) for number in range(1, len(tables)))]
+    ratios: list[_RatiosByResource] = [
+        {},
+        *(_ratios_to_first_configuration(levels, number) for number in range(1, len(tables))),
+    ]
     drawn = draw_figures_by_configuration(run.experiments, by_name, run.figures_folder)
     rows = []
     for level in levels:
         of_level = zip(level.cells, ratios, strict=True)
-        cells = [_cell(level.full_name, *each) for each in of_level]
+        cells = [_make_resource_cell(level.full_name, *each) for each in of_level]
         rows.append({"name": level.full_name, "detail": level.load, "cells": cells})
     return {
         "own": own,
-        "verdicts": [_verdict(table, run.measurements, own) for table in others.values()],
+        "verdicts": [
+            _verdict_on_configuration(table, run.measurements, own) for table in others.values()
+        ],
         "columns": columns,
         "rows": rows,
         "figures": [figure_section(each, run.figures_folder) for each in drawn],
-        "drawing": _drawing(run, dict(zip([None, *others], by_name.items(), strict=True))),
+        "drawing": _draw_configurations(
+            run, dict(zip([None, *others], by_name.items(), strict=True))
+        ),
     }
 
 
-def _drawing(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
+def _draw_configurations(run: Run, tables: Mapping[Path | None, tuple[str, Measurements]]) -> str:
     """Return one drawing of all configurations; "" if a file that it needs is not readable."""
     machines = []
     with suppress(UserError):
@@ -280,7 +290,9 @@ def _first_valid_configuration(measurements: Measurements) -> str | None:
     return None if valid.empty else str(valid["configuration"].iloc[0])
 
 
-def _column(measurements: Measurements, path: Path | None, output: Path) -> dict[str, Any]:
+def _make_configuration_column(
+    measurements: Measurements, path: Path | None, output: Path
+) -> dict[str, Any]:
     """Return a configuration's name, days of measurement, and link to its report (or None)."""
     moments = measurements.rows["measured_at"]
     days = sorted({moment[:10] for moment in moments if isinstance(moment, str)})
@@ -293,7 +305,9 @@ def _column(measurements: Measurements, path: Path | None, output: Path) -> dict
     }
 
 
-def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str, Any]:
+def _verdict_on_configuration(
+    other: Measurements, own: Measurements, own_name: str
+) -> dict[str, Any]:
     """Return the verdict on another configuration, compared with that of this report."""
     name = str(_first_valid_configuration(other))
     try:
@@ -306,7 +320,9 @@ def _verdict(other: Measurements, own: Measurements, own_name: str) -> dict[str,
     return {"verdict": verdict, "groups": sentences[:number], "notes": notes}
 
 
-def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
+def _ratios_to_first_configuration(
+    levels: Sequence[ResourceLevel], number: int
+) -> _RatiosByResource:
     """Return the ratios of configuration `number` to the first one at best and worst places.
 
     All ratios are tested together, since chance makes some of many ratios large.
@@ -314,26 +330,28 @@ def _ratios(levels: Sequence[ResourceLevel], number: int) -> _Ratios:
     sides: tuple[list[pd.DataFrame], list[pd.DataFrame]] = ([], [])
     for level in levels:
         fewest = min(len(level.cells[each]) for each in (number, 0))
-        for end in _ENDS[:fewest]:
+        for end in _INDEXES_OF_BEST_AND_WORST[:fewest]:
             labels = {"initiator": level.full_name, "target": str(end)}
             for side, each in zip(sides, (number, 0), strict=True):
                 rows, cell = level.tables[each].valid_rows().rows, level.cells[each].iloc[end]
-                rows = rows[rows[_CELL].eq(cell[_CELL]).all(axis=1)]
+                rows = rows[rows[_CELL_COLUMNS].eq(cell[_CELL_COLUMNS]).all(axis=1)]
                 side.append(rows.assign(**labels, point="".join(labels.values())))
     if not sides[0]:
         return {}
     left, right = (Measurements(pd.concat(side, ignore_index=True)) for side in sides)
     try:
-        cells = compare_selections(left, right, by=PLACE, ignore=_ALREADY_EQUAL).cells
+        cells = compare_selections(left, right, by=PLACE, ignore=_IGNORED_COLUMNS).cells
     except UserError:  # a configuration has no positive value
         return {}
     return {(cell["initiator"], int(cell["target"])): cell for cell in cells.to_dict("records")}
 
 
-def _cell(name: str, cells: pd.DataFrame, ratios: _Ratios) -> dict[str, Any] | None:
+def _make_resource_cell(
+    name: str, cells: pd.DataFrame, ratios: _RatiosByResource
+) -> dict[str, Any] | None:
     """Return a resource's best and worst place in a configuration, and the number of places."""
     places = []
-    for end in _ENDS[: len(cells)]:
+    for end in _INDEXES_OF_BEST_AND_WORST[: len(cells)]:
         found = ratios.get((name, end))
         ratio = ratio_and_verdict_texts(found) if found else None
         places.append({"place": measured_place(cells.iloc[end]), "ratio": ratio})

@@ -24,7 +24,7 @@ from chaosity.components import (
 from chaosity.documents.checked_yaml import read_yaml
 from chaosity.documents.shipped_documents import DEFAULT_CONFIG_FILE, load_experiment
 from chaosity.errors import ERRORS_OF_MALFORMED_DOCUMENTS, UserError, malformed_as_user_error
-from chaosity.figures.figure_files import FigureFile, draw_checks_over_time, draw_figures
+from chaosity.figures.figure_files import FigureEntry, draw_checks_over_time, draw_figures
 from chaosity.health.check_history import SERIES_FILE, read_check_history
 from chaosity.records.record_files import load_record, measurement_seconds, read_regular_file
 from chaosity.records.record_format import NOTHING_MEASURED, VALID, Check, Load, LoadClock, Record
@@ -267,14 +267,14 @@ class Run:
         return self.output.parent / "figures"
 
     @cached_property
-    def figures(self) -> list[FigureFile]:
+    def figures(self) -> list[FigureEntry]:
         """The figures of all experiments, whose files are written at the first use."""
         return draw_figures(
             self.experiments, self.measurements, self.topology, self.figures_folder, self.left_out
         )
 
     @cached_property
-    def checks_figure(self) -> FigureFile | None:
+    def checks_figure(self) -> FigureEntry | None:
         """The figure of the host's nightly checks; None without checks."""
         if not (self.folder / SERIES_FILE).exists():
             return None
@@ -284,19 +284,19 @@ class Run:
             return draw_checks_over_time(history, place, self.figures_folder)
         except UserError as error:
             text = str(error)
-            return FigureFile("checks_over_time", "", "lines", "Checks", text, text, None)
+            return FigureEntry("checks_over_time", "", "lines", "Checks", text, text, None)
 
     @property
     def host(self) -> str:
         """Return the name of the host."""
-        return self._name("host")
+        return self._single_name_in_column("host")
 
     @property
     def configuration_name(self) -> str:
         """Return the name of the configuration."""
-        return self._name("configuration")
+        return self._single_name_in_column("configuration")
 
-    def _name(self, column: str) -> str:
+    def _single_name_in_column(self, column: str) -> str:
         rows = self.measurements.rows
         return str(rows[column].iloc[0]) if len(rows) else f"unknown {column}"
 

@@ -54,15 +54,15 @@ from chaosity.units import format_count
 
 # Columns of the tidy table that a comparison of hosts does not need. Without these columns, the
 # tables of 200 hosts take a third less memory.
-_NOT_COMPARED = [
+_COLUMNS_NOT_COMPARED = [
     *("order", "reason", "distance", "seen_nodes", "reference", "label"),
     *("levels", "clock_hertz", "remarks"),
 ]
 # Columns of the tidy table that a comparison of hosts needs. Tables of earlier versions can lack
 # further columns.
-_REQUIRED = ["host", "configuration", "experiment", "point", "replicate", "metric"]
+_REQUIRED_COLUMNS = ["host", "configuration", "experiment", "point", "replicate", "metric"]
 # Errors if a file is no Parquet file, or if columns of a tidy table are missing or wrong.
-_NO_TIDY_TABLE = (UserError, ValueError, TypeError)
+_ERRORS_OF_TIDY_TABLE = (UserError, ValueError, TypeError)
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ class HostStatement:
 
 # The table of hosts shows only deviations of at least this share, since equal hosts often differ by
 # 2 % at some place.
-VISIBLE = 0.03
+LEAST_SHOWN_DEVIATION = 0.03
 # At least this many hosts have a row in the table of hosts; each further host has a row only if it
 # deviates.
-_LEAST_ROWS = 24
+_FEWEST_HOST_ROWS = 24
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,15 @@ class HostsByResources:
 
         def deviates_visibly(number: int) -> bool:
             own = [each.speeds[number] for each in found.resources]
-            return any(speed is not None and abs(speed - 1.0) >= VISIBLE for speed in own)
+            return any(
+                speed is not None and abs(speed - 1.0) >= LEAST_SHOWN_DEVIATION for speed in own
+            )
 
         ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank)
         shown = [
-            row for n, row in enumerate(ordered) if n < _LEAST_ROWS or deviates_visibly(row[1])
+            row
+            for n, row in enumerate(ordered)
+            if n < _FEWEST_HOST_ROWS or deviates_visibly(row[1])
         ]
         calm = sorted(name for name, _ in {*ordered} - {*shown})
         groups = Counter(resource.group for resource in found.resources)
@@ -236,18 +240,20 @@ def _read_table(folder: Path) -> Measurements | str:
     try:
         # Only valid values of rates and times are compared.
         measurements = Measurements.read(path).performance_rows().valid_rows()
-        if measurements.rows[_REQUIRED].isna().any(axis=None):
+        if measurements.rows[_REQUIRED_COLUMNS].isna().any(axis=None):
             raise ValueError("a required column has no value")
-    except _NO_TIDY_TABLE:
+    except _ERRORS_OF_TIDY_TABLE:
         return f"its {MEASUREMENTS_FILE} is not a tidy table"
     if not len(measurements):
         return f"its {MEASUREMENTS_FILE} has no value"
-    rows = measurements.rows.drop(columns=_NOT_COMPARED, errors="ignore")
+    rows = measurements.rows.drop(columns=_COLUMNS_NOT_COMPARED, errors="ignore")
     texts = rows.select_dtypes(object)
-    return Measurements(rows.assign(**{str(name): _shared(texts[name]) for name in texts}))
+    return Measurements(
+        rows.assign(**{str(name): _with_shared_texts(texts[name]) for name in texts})
+    )
 
 
-def _shared(column: pd.Series) -> NDArray[np.object_]:
+def _with_shared_texts(column: pd.Series) -> NDArray[np.object_]:
     """Return a column whose equal texts are one object, to save memory in a large fleet."""
     codes, values = pd.factorize(column)
     texts = [sys.intern(value) if type(value) is str else value for value in values]
@@ -279,10 +285,10 @@ def _statements_on_outliers(
     yield from map(HostStatement, found.sentences[len(outliers) :])
 
 
-_SEVERITIES = (FINDING, *SEVERITIES)
+_SEVERITIES_WITH_FINDING = (FINDING, *SEVERITIES)
 # The page has at most this many drawings. If the page has more rows, only the worst hosts have
 # drawings.
-_MOST_DRAWN = 24
+_MOST_DRAWINGS = 24
 
 
 @dataclass(frozen=True)
@@ -311,12 +317,16 @@ class OverviewRow:
         found = [self.worst_problem.severity]
         found += [PROBLEM] if self.is_outlier else []
         found += [WARNING] if self.checks and self.checks.needs_attention else []
-        return min(found, key=_SEVERITIES.index)
+        return min(found, key=_SEVERITIES_WITH_FINDING.index)
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
         """Return the sort key of rows: skipped hosts, then outlier hosts, then by severity."""
-        return self.skipped is None, not self.is_outlier, _SEVERITIES.index(self.severity)
+        return (
+            self.skipped is None,
+            not self.is_outlier,
+            _SEVERITIES_WITH_FINDING.index(self.severity),
+        )
 
     def best_value(self, resource: str, level: str) -> BestValue | None:
         """Return the best value of a resource at a level; None if it was not measured."""
@@ -346,7 +356,7 @@ class Overview:
     groups: tuple[_EqualHostGroup, ...]
     worst_problem_sentence: str
     version: str = __version__
-    most_drawn: int = _MOST_DRAWN
+    most_drawn: int = _MOST_DRAWINGS
 
     @cached_property
     def columns(self) -> tuple[ResourceColumn, ...]:
@@ -390,14 +400,21 @@ def write_overview(summaries: Iterable[Path], output: Path) -> Overview:
             print(f"chaosity: {error} The page leaves this report out.", file=sys.stderr)
     checks = {path.parent: nightly_checks_of_folder(path.parent) for path in read}
     groups = compare_equal_hosts(read, checks)
-    rows = [_row(path, each, groups, output, checks[path.parent]) for path, each in read.items()]
-    rows += _never_measured({summary.host for summary in read.values()}, output.parent)
-    overview = Overview(tuple(_with_drawings(_worst_first(rows))), tuple(groups), _sentence(rows))
+    rows = [
+        _make_overview_row(path, each, groups, output, checks[path.parent])
+        for path, each in read.items()
+    ]
+    rows += _rows_of_never_measured_hosts(
+        {summary.host for summary in read.values()}, output.parent
+    )
+    overview = Overview(
+        tuple(_with_drawings(_worst_first(rows))), tuple(groups), _worst_problem_sentence(rows)
+    )
     write_atomically(output, render_page("overview.html.j2", overview=overview))
     return overview
 
 
-def _row(
+def _make_overview_row(
     path: Path,
     summary: ReportSummary,
     groups: Sequence[_EqualHostGroup],
@@ -414,7 +431,9 @@ def _row(
     return OverviewRow(summary, link, skipped, bool(equal), checks, path.parent, slow)
 
 
-def _never_measured(measured: Collection[str], results: Path) -> Iterator[OverviewRow]:
+def _rows_of_never_measured_hosts(
+    measured: Collection[str], results: Path
+) -> Iterator[OverviewRow]:
     """Yield a row for each skipped host that was never measured."""
     for skipped in skipped_hosts(results):
         if skipped.host not in measured:
@@ -435,20 +454,20 @@ def _worst_first(rows: Sequence[OverviewRow]) -> list[OverviewRow]:
 
 def _with_drawings(rows: Sequence[OverviewRow]) -> Iterator[OverviewRow]:
     """Yield the rows with drawings; of many rows, only the worst have drawings."""
-    worst = _SEVERITIES.index(PROBLEM)
+    worst = _SEVERITIES_WITH_FINDING.index(PROBLEM)
     for number, row in enumerate(rows):
-        is_bad = _SEVERITIES.index(row.severity) <= worst
-        if number < _MOST_DRAWN and (is_bad or len(rows) <= _MOST_DRAWN):
-            yield replace(row, drawing=_drawing(row))
+        is_bad = _SEVERITIES_WITH_FINDING.index(row.severity) <= worst
+        if number < _MOST_DRAWINGS and (is_bad or len(rows) <= _MOST_DRAWINGS):
+            yield replace(row, drawing=_drawing_of_machine(row))
         else:
             yield row
 
 
-def _drawing(row: OverviewRow) -> str:
+def _drawing_of_machine(row: OverviewRow) -> str:
     """Return the drawing of a row's machine; "" if a file that it needs is not readable."""
     if row.folder is None or not (row.folder / MEASUREMENTS_FILE).exists():
         return ""
-    with suppress(*_NO_TIDY_TABLE):
+    with suppress(*_ERRORS_OF_TIDY_TABLE):
         topology = read_topology(row.folder / "topology.json")
         table = Measurements.read(row.folder / MEASUREMENTS_FILE)
         anomalies = read_anomalies(row.folder)
@@ -458,13 +477,15 @@ def _drawing(row: OverviewRow) -> str:
     return ""
 
 
-def _sentence(rows: Iterable[OverviewRow]) -> str:
+def _worst_problem_sentence(rows: Iterable[OverviewRow]) -> str:
     """Return a sentence on the worst problem of all hosts; a skipped host is the worst problem."""
     wrong = sorted(
         (row for row in rows if row.skipped or row.severity != OK),
         key=lambda row: (row.summary.host, row.summary.configuration),
     )
     worst = min(
-        wrong, key=lambda row: (row.skipped is None, _SEVERITIES.index(row.severity)), default=None
+        wrong,
+        key=lambda row: (row.skipped is None, _SEVERITIES_WITH_FINDING.index(row.severity)),
+        default=None,
     )
     return text_of_macro("overview", "worst", row=worst)

@@ -24,7 +24,7 @@ from chaosity.figures.machine_parts import MachineParts
 from chaosity.health.check_history import LastingLoss, lasting_losses, read_series
 from chaosity.records.record_files import read_regular_file, write_atomically
 from chaosity.report.best_places_of_resources import (
-    LEVELS,
+    LEVEL_TEXTS,
     measured_place,
     resource_levels,
     resource_table_rows,
@@ -55,9 +55,9 @@ from chaosity.store.measurements import Measurements
 from chaosity.text_templates import texts_of_yaml_file
 
 FINDING = "finding"
-_MOST_LINES = 3
+_MOST_PROBLEM_LINES = 3
 # Levels at which a host has several places: several nodes, several drives.
-_REPEATED = (LEVELS["node"], LEVELS["drive"])
+_LEVELS_WITH_SEVERAL_PLACES = (LEVEL_TEXTS["node"], LEVEL_TEXTS["drive"])
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,12 @@ def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
 
 
 def _worst_problems(found: ProblemsSection) -> list[ProblemAndSeverity]:
-    """Return the worst findings and problems, at most `_MOST_LINES`, the worst first."""
+    """Return the worst findings and problems, at most `_MOST_PROBLEM_LINES`, the worst first."""
     lines = [ProblemAndSeverity(FINDING, finding.title) for finding in found.findings]
     lines += [
         ProblemAndSeverity(each.severity, f"{each.name}: {each.text}") for each in found.problems
     ]
-    return lines[:_MOST_LINES] or [ProblemAndSeverity(OK, found.no_problems)]
+    return lines[:_MOST_PROBLEM_LINES] or [ProblemAndSeverity(OK, found.no_problems)]
 
 
 def terminal_lines(run: Run, summary: ReportSummary) -> list[str]:
@@ -166,7 +166,7 @@ def _best_values(
 
 def _compared_levels(values: Mapping[str, BestValue]) -> Iterable[BestValue]:
     """Return the values at one node or drive and at the largest level, or else all values."""
-    repeated = next((name for name in _REPEATED if name in values), None)
+    repeated = next((name for name in _LEVELS_WITH_SEVERAL_PLACES if name in values), None)
     if repeated is None:
         return values.values()
     return [values[name] for name in dict.fromkeys([repeated, list(values)[-1]])]
@@ -247,11 +247,14 @@ def report_page(run: Run) -> ReportPage:
     shown = numbered_findings(run.findings.anomalies)
     host = MeasuredHost(run.folder, run.measurements, run.topology)
     problems = problems_section(run)
-    sections = (Section("problems", "Problems and findings", "problems", problems), *_sections(run))
+    sections = (
+        Section("problems", "Problems and findings", "problems", problems),
+        *_make_sections(run),
+    )
     return ReportPage(run, draw_machine(MachineParts(host, shown)), problems, sections)
 
 
-def _files(run: Run) -> Facts:
+def _links_to_files(run: Run) -> Facts:
     """Return description of a file -> path relative to the report, for existing files."""
     files = {
         name: path
@@ -264,8 +267,8 @@ def _files(run: Run) -> Facts:
 
 # Id, title and template of a section, and the function that returns the section's data. If the
 # function returns None, the section is omitted.
-_Row = tuple[str, str, str, Callable[[Run], Any]]
-_BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
+_SectionEntry = tuple[str, str, str, Callable[[Run], Any]]
+_SECTIONS_BEFORE_EXPERIMENTS: tuple[_SectionEntry, ...] = (
     (
         *("resources", "What can this machine do?", "resource_table"),
         lambda run: resource_table_rows(run.measurements, run.experiments),
@@ -280,11 +283,11 @@ _BEFORE_EXPERIMENTS: tuple[_Row, ...] = (
         lambda run: run.checks_figure and figure_section(run.checks_figure, run.figures_folder),
     ),
 )
-_AFTER_EXPERIMENTS: tuple[_Row, ...] = (
+_SECTIONS_AFTER_EXPERIMENTS: tuple[_SectionEntry, ...] = (
     ("failed", "Failed points", "failed_points", failed_points_section),
     ("parts", "What is in this machine?", "machine_section", machine_section),
     ("environment", "State of the host, and versions", "host_state", host_state_section),
-    ("data", "Data and citation", "result_files", _files),
+    ("data", "Data and citation", "result_files", _links_to_files),
     (
         *("methodology", "How were values measured and computed?", "methods"),
         methods_section,
@@ -292,16 +295,16 @@ _AFTER_EXPERIMENTS: tuple[_Row, ...] = (
 )
 
 
-def _sections(run: Run) -> Iterator[Section]:
+def _make_sections(run: Run) -> Iterator[Section]:
     """Yield all sections that have data, without the first section (problems)."""
-    for name, title, template, section in _BEFORE_EXPERIMENTS:
+    for name, title, template, section in _SECTIONS_BEFORE_EXPERIMENTS:
         if (data := section(run)) is not None:
             yield Section(name, title, template, data)
     for document in run.experiments:
         name, shown = document["experiment"], experiment_section(run, document)
         figures = tuple(shown["figures"])
         yield Section(f"experiment-{name}", shown["title"], "experiment", shown, figures)
-    for name, title, template, section in _AFTER_EXPERIMENTS:
+    for name, title, template, section in _SECTIONS_AFTER_EXPERIMENTS:
         if (data := section(run)) is not None:
             yield Section(name, title, template, data)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Anomaly, AnomalyKind, Findings, no_problems_text
-from chaosity.figures.figure_files import FigureFile
+from chaosity.figures.figure_files import FigureEntry
 from chaosity.place_names import access_in_words, node_name, place_in_words
 from chaosity.records.record_files import current_record_path
 from chaosity.report.measured_run import RecordSummary, Run, read_findings
@@ -27,16 +27,16 @@ PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
 # If a check fails in more than this share of the records, the result is a warning, otherwise a
 # note.
-_WARNING_SHARE = 0.2
+_LEAST_FAILED_SHARE_OF_WARNING = 0.2
 # The report warns if clocks of nodes differ by more than this share. Clocks of equal nodes differ
 # by 1 or 2 %, and a limit of power or temperature costs more.
-_CLOCK_DIFFERENCE = 0.03
+_LARGEST_CLOCK_DIFFERENCE_SHARE = 0.03
 # If a host has more nodes than this number, the report shows only the lowest and highest clock.
-_MOST_NODES = 8
+_MOST_NODES_WITH_CLOCK = 8
 # The report shows at most this many findings; findings.json has all findings.
 MOST_FINDINGS = 8
 # The report shows at most this many failed points; measurements.parquet has all failed points.
-_MOST_FAILED = 200
+_MOST_SHOWN_FAILED_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -59,25 +59,25 @@ def check_results(run: Run) -> list[ResultCheck]:
     usable = not found.unusable
     checks = [
         *([] if usable else [ResultCheck("Usability", PROBLEM, found.unusable)]),
-        _failed_points(rows),
-        _missing_points(rows),
-        *([_check("Figures", PROBLEM, problems=broken)] if broken else []),
-        _drives(rows),
+        _check_failed_points(rows),
+        _check_missing_points(rows),
+        *([_make_result_check("Figures", PROBLEM, problems=broken)] if broken else []),
+        _check_drives(rows),
         *(() if run.is_simulated else _setting_checks(run.system_facts, run.topology)),
-        *(() if run.is_simulated else _clocks(rows, run.record_summaries)),
-        *_replicates(rows),
+        *(() if run.is_simulated else _check_clocks(rows, run.record_summaries)),
+        *_check_replicates(rows),
         *_record_checks(run.record_summaries),
-        *([_anomaly_search(found)] if usable else []),
-        *_normal_values(run),
+        *([_check_anomaly_search(found)] if usable else []),
+        *_check_normal_values(run),
     ]
     return sorted(checks, key=lambda check: SEVERITIES.index(check.severity))
 
 
-def _normal_values(run: Run) -> list[ResultCheck]:
+def _check_normal_values(run: Run) -> list[ResultCheck]:
     """Return a check result for each comparable published value of the host's processor."""
     model = run.system_facts.get("cpu_model") or run.topology.cpu_model
     return [
-        _check(
+        _make_result_check(
             "Normal values",
             WARNING if each.is_clearly_worse else OK,
             text=text_of_macro("overview", "normal", each=each, hosts=0),
@@ -86,7 +86,7 @@ def _normal_values(run: Run) -> list[ResultCheck]:
     ]
 
 
-def _check(name: str, severity: str, **values: object) -> ResultCheck:
+def _make_result_check(name: str, severity: str, **values: object) -> ResultCheck:
     """Return a check result; its texts are in ``templates/texts/report.yaml``."""
     texts = texts_of_yaml_file("report")["checks"][name]
     wrong = severity in (PROBLEM, WARNING)
@@ -98,11 +98,11 @@ def _number_of_points(rows: pd.DataFrame) -> int:
     return len(rows[["experiment", "point"]].drop_duplicates())
 
 
-def _failed_points(rows: pd.DataFrame) -> ResultCheck:
+def _check_failed_points(rows: pd.DataFrame) -> ResultCheck:
     failed = rows[rows["status"] == "failed"]
     reasons = [str(reason) for reason in failed["reason"].dropna()]
     kinds = Counter(reason.split(":")[0] for reason in reasons)
-    return _check(
+    return _make_result_check(
         "Failed points",
         OK if failed.empty else PROBLEM,
         points=_number_of_points(rows),
@@ -114,10 +114,10 @@ def _failed_points(rows: pd.DataFrame) -> ResultCheck:
     )
 
 
-def _missing_points(rows: pd.DataFrame) -> ResultCheck:
+def _check_missing_points(rows: pd.DataFrame) -> ResultCheck:
     missing = rows[rows["status"] == "missing"]
     reasons = Counter(str(reason) for reason in missing["reason"].dropna())
-    return _check(
+    return _make_result_check(
         "Completeness",
         OK if missing.empty else PROBLEM,
         missing=_number_of_points(missing),
@@ -125,10 +125,10 @@ def _missing_points(rows: pd.DataFrame) -> ResultCheck:
     )
 
 
-def _drives(rows: pd.DataFrame) -> ResultCheck:
+def _check_drives(rows: pd.DataFrame) -> ResultCheck:
     storage = rows[rows["drives"].notna() & (rows["drives"] > 0)]
     file_backed = storage["file_backed"].any()
-    return _check("Drives", NOTE if storage.empty else WARNING if file_backed else OK)
+    return _make_result_check("Drives", NOTE if storage.empty else WARNING if file_backed else OK)
 
 
 def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultCheck]:
@@ -152,18 +152,18 @@ def _setting_checks(system: HostFacts, topology: Topology) -> Iterator[ResultChe
         if value is None:
             yield ResultCheck(name, UNKNOWN, "this machine does not report this setting")
         else:
-            yield _check(name, OK if good else WARNING, value=value)
+            yield _make_result_check(name, OK if good else WARNING, value=value)
 
 
-def _replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
+def _check_replicates(rows: pd.DataFrame) -> Iterator[ResultCheck]:
     most = rows.groupby("experiment", sort=False)["replicate"].max()
     # A cell with one replicate has an interval if the scatter of similar cells is known.
     known = set(rows.loc[rows.get("prior_cells", pd.Series(0, rows.index)) > 0, "experiment"])
     if single := [name for name in most.index[most == 1] if name not in known]:
-        yield _check("Replicates", WARNING, single=single, experiments=len(most))
+        yield _make_result_check("Replicates", WARNING, single=single, experiments=len(most))
 
 
-def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
+def _check_clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
     """Yield a result that compares the median clocks of nodes while all their cores run loads."""
     clocks = [clock for summary in summaries for clock in summary.clocks]
     of_node = rows["clock_hertz"].notna() & (rows["initiator_kind"] == "node")
@@ -171,19 +171,21 @@ def _clocks(rows: pd.DataFrame, summaries: Sequence[RecordSummary]) -> Iterator[
     if known.empty:
         reasons = [clock["reason"] for clock in clocks if "reason" in clock]
         if reasons:
-            yield _check("Clock under load", UNKNOWN, reason=reasons[0])
+            yield _make_result_check("Clock under load", UNKNOWN, reason=reasons[0])
         return
     found = known.groupby(known["initiator_nodes"].astype(int))["clock_hertz"]
     nodes = found.agg(["median", "size"]).sort_values("median", kind="stable")
     ends = nodes.iloc[[0, -1]]
     lower = 1 - ends["median"].iloc[0] / ends["median"].iloc[1]
-    yield _check(
+    yield _make_result_check(
         "Clock under load",
-        WARNING if lower > _CLOCK_DIFFERENCE else OK,
-        too_low=lower > _CLOCK_DIFFERENCE,
+        WARNING if lower > _LARGEST_CLOCK_DIFFERENCE_SHARE else OK,
+        too_low=lower > _LARGEST_CLOCK_DIFFERENCE_SHARE,
         lower=lower,
         ends=list(ends.index),
-        nodes=list((ends if len(nodes) > _MOST_NODES else nodes.sort_index()).itertuples()),
+        nodes=list(
+            (ends if len(nodes) > _MOST_NODES_WITH_CLOCK else nodes.sort_index()).itertuples()
+        ),
         sources=sorted({clock["source"] for clock in clocks if "source" in clock}),
     )
 
@@ -208,7 +210,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
             if examples
         ]
         if clauses:
-            severity = WARNING if len(failed) / total > _WARNING_SHARE else NOTE
+            severity = WARNING if len(failed) / total > _LEAST_FAILED_SHARE_OF_WARNING else NOTE
             yield ResultCheck(
                 name[:1].upper() + name[1:],
                 severity if failed else UNKNOWN,
@@ -217,7 +219,7 @@ def _record_checks(summaries: Sequence[RecordSummary]) -> Iterator[ResultCheck]:
             )
 
 
-def _anomaly_search(findings: Findings) -> ResultCheck:
+def _check_anomaly_search(findings: Findings) -> ResultCheck:
     """Return a result that says what was tested for anomalies, and what was not tested."""
     if not findings.checked:
         text = ". ".join((findings.verdict.rstrip("."), *findings.notes))
@@ -262,16 +264,16 @@ def problems_section(run: Run) -> ProblemsSection:
     found, checks = run.findings, check_results(run)
     text = no_problems_text(found.checked, found.untested, found.detectable_loss_percent)
     return ProblemsSection(
-        findings=tuple(_shown(found.anomalies, run)),
+        findings=tuple(_shown_findings(found.anomalies, run)),
         omitted=max(0, len(merge_similar_contention(found.anomalies)) - MOST_FINDINGS),
-        suspicions=tuple(_shown(found.suspicions, run)),
+        suspicions=tuple(_shown_findings(found.suspicions, run)),
         problems=tuple(check for check in checks if check.severity != OK),
         passed=tuple(check for check in checks if check.severity == OK),
         no_problems="" if found.unusable or found.anomalies else text,
     )
 
 
-def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
+def _shown_findings(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
     """Yield the first `MOST_FINDINGS` findings or suspicions, with the figures that show them."""
     for anomaly, similar in _first_findings_with_similar(anomalies):
         sentences = [anomaly.doubt] * bool(anomaly.doubt)
@@ -282,7 +284,7 @@ def _shown(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFinding]:
                 for each in similar
             )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
-        figure = _figure_of(anomaly, run)
+        figure = _figure_with_most_cells(anomaly, run)
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
 
 
@@ -328,14 +330,14 @@ def merge_similar_contention(anomalies: Sequence[Anomaly]) -> list[tuple[Anomaly
     return merged
 
 
-def _figure_of(anomaly: Anomaly, run: Run) -> str | None:
+def _figure_with_most_cells(anomaly: Anomaly, run: Run) -> str | None:
     """Return the name of the figure with most cells of an anomaly; None if no figure has any."""
     rows = anomaly.rows_of_cells(run.measurements)[["point", "initiator", "target"]]
     cells = set(rows.itertuples(index=False, name=None))
     places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
     names = {node_name(part) if isinstance(part, int) else part for part in places}
 
-    def shown(figure: FigureFile) -> tuple[int, int]:
+    def shown(figure: FigureEntry) -> tuple[int, int]:
         marks = [names <= {*place} for _, *place in figure.shown] if names else []
         return len(cells.intersection(figure.shown)), sum(marks)
 
@@ -379,5 +381,5 @@ def failed_points_section(run: Run) -> dict[str, Any] | None:
                 "repeat": shlex.join(["snakemake", f"{results}/{host}/{configuration}/{file}"]),
             }
         )
-    omitted = max(0, len(points) - _MOST_FAILED)
-    return {"points": points[:_MOST_FAILED], "omitted": omitted} if points else None
+    omitted = max(0, len(points) - _MOST_SHOWN_FAILED_POINTS)
+    return {"points": points[:_MOST_SHOWN_FAILED_POINTS], "omitted": omitted} if points else None

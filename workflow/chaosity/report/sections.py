@@ -31,10 +31,10 @@ from chaosity.components import (
 )
 from chaosity.cpusets import format_cpu_list
 from chaosity.errors import UserError
-from chaosity.figures.figure_files import FigureFile
+from chaosity.figures.figure_files import FigureEntry
 from chaosity.figures.marks import reasons_with_counts
 from chaosity.records.record_files import time_to_the_minute
-from chaosity.report.best_places_of_resources import DRIVES
+from chaosity.report.best_places_of_resources import DRIVE_SET_TEXTS
 from chaosity.report.measured_run import Run, unmet_note_sentences
 from chaosity.report.problems import load_in_words
 from chaosity.statistics.anova import (
@@ -69,21 +69,21 @@ _MOST_INLINE_MARKS = 3000
 # Pixels on a screen for a typographic point of a figure. The sizes of figures are made for paper.
 # On a screen, which is farther away, figures are 25 % larger.
 _PIXELS_PER_POINT = 4.0 / 3.0 * 1.25
-_CODE = re.compile(r"`([^`]+)`")
+_BACKTICKS_PATTERN = re.compile(r"`([^`]+)`")
 # Finds the third number in the view box of an SVG, which is the figure's width in points.
-_VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
+_WIDTH_IN_VIEW_BOX = re.compile(r'viewBox="[\d.-]+[ ,]+[\d.-]+[ ,]+([\d.]+)')
 
 
 @dataclass(frozen=True)
 class FigureSection:
     """A figure on a page."""
 
-    file: FigureFile  # the figure's files, title, caption and values
+    file: FigureEntry  # the figure's files, title, caption and values
     svg: str | None  # the drawing; None for a figure that consists of tables alone
     width_pixels: int  # width of the drawing on a screen
 
 
-def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
+def figure_section(figure: FigureEntry, folder: Path) -> FigureSection:
     """Return a figure for a page; `folder` has the files of the figure.
 
     The drawing is the SVG, or the PNG if the figure has very many marks.
@@ -91,10 +91,10 @@ def figure_section(figure: FigureFile, folder: Path) -> FigureSection:
     if not (figure.svg and figure.png):
         return FigureSection(figure, None, 0)
     text = (folder / figure.svg).read_text(encoding="utf-8")
-    found = _VIEW_BOX.search(text)
+    found = _WIDTH_IN_VIEW_BOX.search(text)
     width = round(float(found[1]) * _PIXELS_PER_POINT) if found else 0
     if text.count('class="mark"') > _MOST_INLINE_MARKS:
-        text = _image("image/png", (folder / figure.png).read_bytes(), "drawing of many marks")
+        text = _html_image("image/png", (folder / figure.png).read_bytes(), "drawing of many marks")
     return FigureSection(figure, text, width)
 
 
@@ -112,10 +112,10 @@ def svg_as_image(data: bytes, description: str, where: str) -> str:
     """
     if b"<svg" not in data or not data.rstrip().endswith(b"</svg>"):
         raise UserError("the file is not an SVG file", where)
-    return _image("image/svg+xml", data, description)
+    return _html_image("image/svg+xml", data, description)
 
 
-def _image(kind: str, data: bytes, description: str) -> str:
+def _html_image(kind: str, data: bytes, description: str) -> str:
     return f'<img alt="{escape(description)}" src="data:{kind};base64,{b64encode(data).decode()}">'
 
 
@@ -129,7 +129,7 @@ def text_as_html(value: object) -> object:
         return value
     text = str(escape(value)).replace(" %", "\N{NO-BREAK SPACE}%")
     text = text.replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
-    return Markup(_CODE.sub(r"<code>\1</code>", text))
+    return Markup(_BACKTICKS_PATTERN.sub(r"<code>\1</code>", text))
 
 
 def render_page(template: str, **values: object) -> str:
@@ -152,11 +152,11 @@ def _environment() -> Environment:
     return environment
 
 
-_TEXTS = "variance_analysis"
+_VARIANCE_ANALYSIS_TEXTS = "variance_analysis"
 # The text says how much of the variation the relation explains only from this percentage on.
-_RELATION_FROM_PERCENT = 50.0
+_LEAST_NAMED_RELATION_PERCENT = 50.0
 # If an interaction has more combinations of levels than this number, the page only counts them.
-_MOST_COMBINATIONS = 24
+_MOST_SHOWN_COMBINATIONS = 24
 
 
 def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
@@ -170,36 +170,42 @@ def analysis_sections(run: Run, experiment: str) -> Iterator[dict[str, Any]]:
     """
     for study, analysis in run.variance_analyses:
         if study.experiment == experiment:
-            yield _section(study, analysis)
+            yield _analysis_section(study, analysis)
 
 
-def _section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
-    factors = join_with_and(list(map(_words, study.factors)))
+def _analysis_section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any]:
+    factors = join_with_and(list(map(_words_of_column, study.factors)))
     significant = analysis.analysed.significant_below
     limits = {"significant": significant, "important": IMPORTANT_FROM_PERCENT}
     sentences = {"analysis": analysis, "left_out": study.left_out, **limits}
     return {
         "metric": study.metric,
-        "title": text_of_macro(_TEXTS, "title", study=study, factors=factors, drive_sets=DRIVES),
-        "sentence": _readable(analysis.conclusion, study),
-        "remote": _remote(study, analysis),
+        "title": text_of_macro(
+            _VARIANCE_ANALYSIS_TEXTS,
+            "title",
+            study=study,
+            factors=factors,
+            drive_sets=DRIVE_SET_TEXTS,
+        ),
+        "sentence": _with_words_for_factors(analysis.conclusion, study),
+        "remote": _remote_against_local_text(study, analysis),
         "terms": [
             replace(
                 term,
-                name=_readable(term.name, study),
-                sentence=_readable(term.sentence or "", study),
+                name=_with_words_for_factors(term.name, study),
+                sentence=_with_words_for_factors(term.sentence or "", study),
             )
             for term in analysis.terms
             if term.kind != "total"
         ],
         "levels": [_levels(study, analysis, factor) for factor in analysis.factors],
         "interactions": list(_interactions(study, analysis)),
-        "remarks": text_of_macro(_TEXTS, "remarks", **sentences),
+        "remarks": text_of_macro(_VARIANCE_ANALYSIS_TEXTS, "remarks", **sentences),
         "confidence": confidence_text(analysis.analysed.confidence),
     }
 
 
-def _words(name: str) -> str:
+def _words_of_column(name: str) -> str:
     """Return the words for a column: the title that its axis has, or else its name in words."""
     title = str(
         texts_of_yaml_file("axes")["titles"].get(name, name.replace("_", " ").replace(".", " "))
@@ -207,14 +213,14 @@ def _words(name: str) -> str:
     return title[:1].lower() + title[1:]
 
 
-def _readable(sentence: str, study: AnovaStudy) -> str:
+def _with_words_for_factors(sentence: str, study: AnovaStudy) -> str:
     """Return a sentence in which factors have words as names, and x is a multiplication sign."""
     for name in study.factors:
-        sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words(name), sentence)
+        sentence = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w])", _words_of_column(name), sentence)
     return sentence.replace(" x ", " \N{MULTIPLICATION SIGN} ").replace("_", " ")
 
 
-def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
+def _remote_against_local_text(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     """Return a text that compares remote with local values; None if the study lacks one of them."""
     contrast, share = (
         study.contrast_of_remote_against_local(analysis),
@@ -222,10 +228,10 @@ def _remote(study: AnovaStudy, analysis: AnovaResult) -> str | None:
     )
     if contrast is None:
         return None
-    large = share is not None and share >= _RELATION_FROM_PERCENT
+    large = share is not None and share >= _LEAST_NAMED_RELATION_PERCENT
     metric = metric_in_words(study.metric)
     return text_of_macro(
-        _TEXTS,
+        _VARIANCE_ANALYSIS_TEXTS,
         "remote",
         share=variation_percent_text(share) if share is not None and large else None,
         names=(f"{REMOTE} {metric}", f"{LOCAL} {metric}"),
@@ -239,7 +245,10 @@ def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str
     """Yield the significant or important interactions of two factors, with their rows."""
     for name in [term.name for term in analysis.terms if term.significant or term.important]:
         if own := [each for each in analysis.interactions if each.term == name]:
-            yield {"name": _readable(name, study), **_few(own, _MOST_COMBINATIONS)}
+            yield {
+                "name": _with_words_for_factors(name, study),
+                **_rows_if_few(own, _MOST_SHOWN_COMBINATIONS),
+            }
 
 
 def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
@@ -249,11 +258,17 @@ def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, 
     widest = max(pairs, key=lambda pair: abs(pair.difference.value), default=None)
     confidence = confidence_text(analysis.analysed.confidence)
     texts = {"pair": widest, "metric": study.metric, "confidence": confidence}
-    extremes = None if widest is None else text_of_macro(_TEXTS, "extremes", **texts)
-    return {"factor": _words(factor), "extremes": extremes, **_few(own, MOST_LEVELS_IN_PAIRS)}
+    extremes = (
+        None if widest is None else text_of_macro(_VARIANCE_ANALYSIS_TEXTS, "extremes", **texts)
+    )
+    return {
+        "factor": _words_of_column(factor),
+        "extremes": extremes,
+        **_rows_if_few(own, MOST_LEVELS_IN_PAIRS),
+    }
 
 
-def _few(rows: list[Any], most: int) -> dict[str, Any]:
+def _rows_if_few(rows: list[Any], most: int) -> dict[str, Any]:
     """Return `rows`, or if there are more than `most` rows, only their number as `omitted`."""
     few = len(rows) <= most
     return {"rows": rows if few else [], "omitted": 0 if few else len(rows)}
@@ -277,11 +292,11 @@ def experiment_section(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
         "without_points": [each.title for each in figures if not each.csv and not each.problem],
         "broken": {each.title: each.problem for each in figures if each.problem},
         "analysis": list(analysis_sections(run, name)),
-        "remarks": [*_unmeasured(rows), *unmet_note_sentences(summaries)],
+        "remarks": [*_lines_on_unmeasured_metrics(rows), *unmet_note_sentences(summaries)],
     }
 
 
-def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
+def _lines_on_unmeasured_metrics(rows: pd.DataFrame) -> Iterator[str]:
     """Yield a line for each load and each reason why metrics of valid rows have no value."""
     without = rows[(rows["status"] == "valid") & rows["value"].isna()]
     metrics: dict[tuple[str, str], list[str]] = {}  # (load, reason) -> metrics
@@ -298,7 +313,7 @@ def _unmeasured(rows: pd.DataFrame) -> Iterator[str]:
 Facts = dict[str, str]
 FactGroups = dict[str, Facts]
 # The report has the precision that at least this share of the cells reach, and the worst precision.
-_MOST_CELLS = 0.9
+_SHARE_OF_CELLS_WITH_PRECISION = 0.9
 
 
 def fill_fact_templates(templates: Mapping[str, str], **values: object) -> Facts:
@@ -341,7 +356,7 @@ def host_state_section(run: Run) -> FactGroups:
         elif key != "component":
             groups["general"][key] = value
     groups.pop("tools", None)
-    state = {"Programs": _programs(run)}
+    state = {"Programs": _versions_of_programs(run)}
     for key, values in groups.items():
         if values:
             title = key_as_words(key)
@@ -352,7 +367,7 @@ def host_state_section(run: Run) -> FactGroups:
     return state
 
 
-def _programs(run: Run) -> Facts:
+def _versions_of_programs(run: Run) -> Facts:
     """Return program -> its version, or several versions if records differ."""
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     for programs in (
@@ -390,7 +405,7 @@ def methods_section(run: Run) -> Facts:
             "intervals": len(known),
             "moderated": len(moderated),
             "median_precision": known["precision"].median(),
-            "precision_of_most": known["precision"].quantile(_MOST_CELLS),
+            "precision_of_most": known["precision"].quantile(_SHARE_OF_CELLS_WITH_PRECISION),
             "outliers": int(compute_outlier_mask(rows).sum()) if tested.any() else 0,
             "tested_for_outliers": int(cells.loc[tested, "n"].sum()),
         },
@@ -403,7 +418,7 @@ def methods_section(run: Run) -> Facts:
         ).iloc[0],
         similar_values=_range_text(moderated["prior_cells"]),
         more_replicates=_range_text(moderated["prior_freedom"].round()),
-        most_cells=_MOST_CELLS,
+        most_cells=_SHARE_OF_CELLS_WITH_PRECISION,
         worst=None if known.empty else cells.iloc[int(cells["precision"].argmax())],
         in_rounds=of_points.groupby("experiment").nunique().gt(1).any(),
     )
@@ -440,10 +455,10 @@ def _stopping_rules(run: Run) -> Facts:
 
 
 # The report shows at most this many changes, the newest first; the files of components have all.
-_MOST_CHANGES = 4
+_MOST_SHOWN_CHANGES = 4
 # The table of a change has at most this many points with the largest losses, and at most as many
 # with the largest gains.
-_MOST_POINTS = 6
+_MOST_SHOWN_LOSSES_OR_GAINS = 6
 # Component -> states of the component, see `components.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]
 
@@ -460,20 +475,24 @@ def component_changes_section(run: Run) -> dict[str, Any] | None:
     groups = [(json.loads(str(text)), rows) for text, rows in cells.groupby("changed", sort=False)]
     groups.sort(key=lambda item: max((at for _, at in item[0].values()), default=""), reverse=True)
     shown = [
-        _change(changed, rows, run.component_histories) for changed, rows in groups[:_MOST_CHANGES]
+        _change_of_components(changed, rows, run.component_histories)
+        for changed, rows in groups[:_MOST_SHOWN_CHANGES]
     ]
     return {"changes": shown, "omitted": len(groups) - len(shown)} if shown else None
 
 
-def _change(
+def _change_of_components(
     changed: Mapping[str, tuple[str | None, str | None]], rows: pd.DataFrame, histories: Histories
 ) -> dict[str, Any]:
     """Return a change: the components that changed together, and the points with new values."""
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
     lowest = list(map(_changed_point, comparable.to_dict("records")))
     number, highest = len(lowest), list[Any]()
-    if number > 2 * _MOST_POINTS:
-        lowest, highest = lowest[:_MOST_POINTS], lowest[: -_MOST_POINTS - 1 : -1]
+    if number > 2 * _MOST_SHOWN_LOSSES_OR_GAINS:
+        lowest, highest = (
+            lowest[:_MOST_SHOWN_LOSSES_OR_GAINS],
+            lowest[: -_MOST_SHOWN_LOSSES_OR_GAINS - 1 : -1],
+        )
     return {
         "components": [
             _changed_component(name, *moments, histories.get(name, ()))
