@@ -43,6 +43,54 @@ def test_a_partition_table_is_a_reason(tmp_path):
         assert any("PTTYPE=dos" in one for one in devices_of_point.reasons_against_writing(device))
 
 
+@pytest.mark.parametrize(
+    ("files", "swap", "expected"),
+    [
+        (["class/DRIVE/holders/md127"], "", ["it is held by md127"]),
+        (["block/DRIVE/DRIVEp1/partition"], "", ["it has partitions (DRIVEp1)"]),
+        (
+            ["block/DRIVE/DRIVEp1/partition", "class/DRIVEp1/holders/dm-0"],
+            "",
+            ["it is held by dm-0", "it has partitions (DRIVEp1)"],
+        ),
+        ([], "DRIVE", ["it is mounted at swap"]),
+        (
+            ["block/DRIVE/DRIVEp1/partition"],
+            "DRIVEp1",
+            ["it is mounted at swap", "it has partitions (DRIVEp1)"],
+        ),
+    ],
+)
+def test_what_the_kernel_says_of_a_blank_drive_is_a_reason(
+    tmp_path, monkeypatch, files, swap, expected
+):
+    """A drive that a RAID or LVM holds, or that has partitions or swap, can lack a signature."""
+    with loop_device(tmp_path / "image") as device:
+        for file in files:
+            path = tmp_path / file.replace("DRIVE", device.name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        line = f"/dev/{swap.replace('DRIVE', device.name)} partition 65532 0 -2\n" if swap else ""
+        kernel = {"/proc/swaps": f"Filename Type Size Used Priority\n{line}"}
+        monkeypatch.setattr(devices_of_point, "SYS_BLOCK", tmp_path / "block")
+        monkeypatch.setattr(devices_of_point, "SYS_CLASS_BLOCK", tmp_path / "class")
+        monkeypatch.setattr(devices_of_point, "read_file_if_present", kernel.get)
+        found = devices_of_point.reasons_against_writing(device)
+    assert found == [reason.replace("DRIVE", device.name) for reason in expected]
+
+
+def test_a_search_for_signatures_that_fails_is_a_reason(tmp_path, monkeypatch):
+    blkid = tmp_path / "blkid"
+    blkid.write_text("#!/bin/sh\necho broken >&2\nexit 8\n")  # 8: the signatures are ambivalent
+    blkid.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with loop_device(tmp_path / "image") as device:
+        assert devices_of_point.reasons_against_writing(device) == ["blkid cannot read it (broken)"]
+        monkeypatch.setattr(devices_of_point.shutil, "which", lambda *_, **__: None)
+        [reason] = devices_of_point.reasons_against_writing(device)
+    assert reason == "blkid, which finds file system signatures, is not installed"
+
+
 def test_a_mount_is_a_reason(tmp_path):
     with loop_device(tmp_path / "image", filesystem=True) as device:
         place = tmp_path / "mounted"

@@ -35,6 +35,8 @@ from chaosity.runner.describe_host import (
 from chaosity.runner.observed_state import read_file_if_present
 
 SYS_BLOCK = Path("/sys/block")
+# The kernel's folder with a link to each block device and to each partition.
+SYS_CLASS_BLOCK = Path("/sys/class/block")
 # Size in bytes of the blocks of random data that fill a file. The data is random, since a drive may
 # answer reads of zeros, or of blocks that were never written, without reading its flash.
 FILL_BLOCK_BYTES = 4 * 1024 * 1024
@@ -126,7 +128,7 @@ def reasons_against_writing(device: Path) -> list[str]:
         return ["it is not a block device"]
     reasons = [f"it is mounted at {place}" for place in _list_mounts(device)]
     names = [device.name, *_list_partitions(device.name)]
-    folders = [Path(f"/sys/class/block/{name}/holders") for name in names]
+    folders = [SYS_CLASS_BLOCK / name / "holders" for name in names]
     if holders := [holder.name for folder in folders for holder in folder.glob("*")]:
         reasons.append(f"it is held by {', '.join(holders)}")
     if len(names) > 1:
