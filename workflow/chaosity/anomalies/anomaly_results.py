@@ -294,13 +294,13 @@ def shorten_list(items: Sequence[str], most: int) -> list[str]:
 # expected value is that of a group of cells.
 _KINDS_COMPARED_WITH_ONE_CELL = (AnomalyKind.REMOTE_BETTER, AnomalyKind.ADDING_DRIVES)
 _KINDS_COMPARED_WITH_GROUP = (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH)
-# A cell is doubtful if at least this share of its replicates are disturbed or imprecise. If fewer
-# are, the good replicates decide the median.
+# Share of disturbed or imprecise replicates from which on a cell is doubtful. If fewer are, the
+# good replicates decide the median.
 _LEAST_SHARE_OF_DISTURBED_REPLICATES = 0.5
-# A loss of at least this share counts as a fault even in a single run, since other programs and
-# slow clocks cost a run at most half of its speed.
+# Least loss, as a share, that counts as a fault even in a single run, since other programs and slow
+# clocks cost a run at most half of its speed.
 _LOSS_ABOVE_ANY_DISTURBANCE = 0.6
-# An interval includes zero if half its width, as a share of the median, is at least this number.
+# Half the width of an interval, as a share of the median, from which on the interval includes zero.
 _HALF_WIDTH_OF_USELESS_INTERVAL = 1.0
 
 

@@ -44,14 +44,14 @@ from chaosity.statistics.estimates import lost_share
 from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import texts_of_yaml_file
 
-# In a group of at most this many initiators or targets, any of them can be the faulty one.
+# Largest number of initiators or targets of a group in which any of them can be the faulty one.
 _MOST_MEMBERS_OF_AMBIGUOUS_GROUP = 2
 # Fewest departing cells of a suspected component. A single departing cell is reported without a
 # suspected component.
 _FEWEST_DEPARTING_CELLS_OF_SUSPECT = 2
 SINGLE_CELL = "cell"  # a single cell as a suspect
-# At least this share of a suspect's cells must depart from their groups. Noise may hide the loss of
-# the other cells.
+# Least share of a suspect's cells that must depart from their groups, since noise may hide the loss
+# of the other cells.
 _LEAST_SHARE_OF_DEPARTING_CELLS = 0.75
 # Variance of the median of many values divided by the variance of their mean; used for more than
 # two values.

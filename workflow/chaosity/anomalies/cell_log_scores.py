@@ -44,8 +44,8 @@ ASSUMED_NOISE = 0.02
 # Assumed difference between equal components of a machine, as a share. The two sockets of the
 # published machines differ by up to 1.6 %.
 NATURAL_SCATTER = 0.01
-# If less than this share of the cells has replicates, or has values in a block, these cells were
-# chosen because of their earlier values. Cells that were chosen so do not represent all cells.
+# Least share of the cells that must have replicates, or values in a block, to represent all cells.
+# If fewer have, they were measured again because of their earlier values.
 _LEAST_SHARE_OF_REPRESENTATIVE_CELLS = 0.5
 # Degrees of freedom of an assumed noise: so many that the noise counts as certain.
 _FREEDOM_OF_ASSUMED_NOISE = 1e6

@@ -42,8 +42,8 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count
 
-# Two losses count as similar if the smaller loss is at least this share of the larger loss, since
-# both have noise.
+# Least ratio of the smaller to the larger of two losses that count as similar, since both losses
+# have noise.
 _LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
 _MOST_NAMED_INITIATORS = 8  # largest number of initiators that a sentence names
 _ADVICE_IF_DRIVES_ARE_FAST_ALONE = (

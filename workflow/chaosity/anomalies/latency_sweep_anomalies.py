@@ -39,7 +39,7 @@ from chaosity.text_templates import text_of_macro
 MODE_OF_SERIAL_LOADS = "serial"
 # Level of the factor `mode` whose loads run at the same time -> text for these loads.
 TEXT_OF_CONCURRENT_MODE = {"concurrent": "all", "all_cores": "all cores"}
-# An initiator counts as usually faster if it has a clear lead at this many sizes or more.
+# Least number of sizes with a clear lead at which an initiator counts as usually faster.
 _FEWEST_SIZES_WITH_CLEAR_LEAD = 3
 # Least lead, in either direction, that the noise of a single run does not explain; see
 # `_choose_inversion_of_each_node`.

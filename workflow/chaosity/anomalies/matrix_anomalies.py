@@ -60,10 +60,10 @@ TARGET, INITIATOR, INTO, OUT_OF = "target", "initiator", "into", "out_of"
 LINKS, BLOCK, LOCAL, PATH = "links", "block", "local", "path"
 PROCESSING_UNITS = "processing_units"  # some processing units of a node
 BOTH_WAYS = "both_ways"  # both paths between two nodes
-# A note lists at most this many cells.
+# Largest number of cells that a note lists.
 _MOST_CELLS_IN_A_NOTE = 8
-# A loss counts as similar to a second loss if it is at least this share of the second loss, since
-# noise makes equal losses different.
+# Least ratio of a loss to a second loss at which both count as similar, since noise makes equal
+# losses different.
 _LEAST_RATIO_OF_SIMILAR_LOSSES = 0.4
 
 

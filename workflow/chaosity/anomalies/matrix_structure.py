@@ -43,12 +43,12 @@ LARGEST_COST_OF_CELL = 9.0
 # Factor for the cost of a cell that is better than its group. Faults make values worse, so a better
 # cell counts twice as much against the hypothesis as a worse cell.
 COST_FACTOR_OF_BETTER_CELL = 2.0
-# Advantage of hypotheses from known packages, distances and hops. They are rejected only if more
-# than one pair of nodes departs in both directions. Hops count as known because nearest neighbours
-# determine their groups.
+# Advantage of hypotheses from known packages, distances and hops. A known structure is rejected
+# only if more than one pair of nodes departs in both directions. Hops count as known because
+# nearest neighbours determine their groups.
 COST_BONUS_OF_KNOWN_STRUCTURE = 2.0 * LARGEST_COST_OF_CELL + 2.0
-# The structure is learned only if at least this share of the cells was measured; some points may
-# have failed.
+# Least share of the cells that must be measured to learn the structure; some points may have
+# failed.
 LEAST_SHARE_OF_MEASURED_CELLS = 0.75
 # Smallest standard deviation of scores that is assumed, since differences of a few per cent are no
 # structure that matters.
@@ -429,8 +429,8 @@ def _masks_of_score_steps(
 
     A step ends at the first gap between sorted scores that is larger than `gap`. Each step has
     cells of all initiators and targets of `part`. A step that does not recur is joined to the next
-    worse step if `join_worse` is true. Otherwise it is joined to the next better step, since faults
-    make values worse.
+    worse step if `join_worse` is true. Without `join_worse`, it is joined to the next better step,
+    since faults make values worse.
     """
     values = np.sort(cells.log_score[part])[::-1]
     if not len(values):

@@ -25,20 +25,20 @@ from chaosity.place_names import (
 from chaosity.store.measurements import Measurements, less_is_better
 from chaosity.units import format_count, metric_in_words
 
-# Anomalies of one place by several kernels, metrics or experiments are merged into one anomaly,
-# which has at most this many sentences on the merged anomalies.
+# Largest number of sentences on merged anomalies. Anomalies of one place by several kernels,
+# metrics or experiments are merged into one anomaly.
 _MOST_MERGED_SENTENCES = 3
-# A path has a separate fault if it loses more than this many times the loss of its slow node.
+# Ratio of a path's loss to the loss of its slow node above which the path has a separate fault.
 _LOSS_RATIO_OF_OWN_FAULT = 1.5
-# A path has a separate fault if it gets less than this share of the rate that its slow link
-# carries. A slightly lower rate is normal for other kernels, and for data that fit into caches to a
-# smaller part.
+# Share of the rate of a slow link below which a path over this link has a separate fault. A
+# slightly lower rate is normal for other kernels, and for data that fit into caches to a smaller
+# part.
 _LEAST_SHARE_OF_LINK_RATE = 0.75
 # The rate of triad counts only three quarters of the moved bytes. The limit is below 0.75, since
 # rates have noise.
 _LEAST_SHARE_COUNTED_BY_TRIAD = 0.7
 # A node causes the loss of a link if the paths of the node lose as much as the link, or less by at
-# most this many percentage points.
+# most 5 percentage points.
 _LARGEST_DIFFERENCE_OF_EQUAL_LOSSES_PERCENT = 5.0
 # Kinds of anomalies that explain no other anomaly.
 _KINDS_THAT_EXPLAIN_NOTHING = (

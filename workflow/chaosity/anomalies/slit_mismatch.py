@@ -43,15 +43,15 @@ from chaosity.store.measurements import less_is_better
 from chaosity.text_templates import sentences_of_macro, text_of_macro
 from chaosity.units import format_quantity
 
-# The given packages are rejected if they cost this much more than the learned structure, which is
+# Difference of costs at which the given packages are rejected in favour of the learned structure:
 # about the cost of one more group and one departing cell.
 _COST_OF_REJECTED_PACKAGES = 20.0
 # Smallest difference between the scores of two groups that a SLIT can express, since SLIT entries
 # have steps of a tenth of the local distance.
 _LEAST_SCORE_DIFFERENCE_IN_SLIT = 0.1
-# A node is the cause of wrong pairs if its pairs with this many or more other nodes are wrong.
+# Least number of other nodes with which a node has wrong pairs if the node is the cause.
 _FEWEST_WRONG_PAIRS_OF_CAUSE = 3
-# A sentence names at most this many pairs.
+# Largest number of pairs that a sentence names.
 _MOST_NAMED_PAIRS = 6
 
 
@@ -194,8 +194,8 @@ def _make_slit_mismatch(
 def few_nodes_of_all_pairs(pairs: Sequence[NodePair]) -> list[int]:
     """Return a few nodes such that each pair has one of them; all nodes if any can be the cause.
 
-    If two nodes are interchanged, each wrong pair contains one of them. Each of the few nodes must
-    be in at least three pairs. Otherwise either node of a pair can be the cause.
+    If two nodes are interchanged, each wrong pair contains one of them. Each returned node must be
+    in at least three pairs. If no node is, either node of a pair can be the cause.
     """
     remaining = {frozenset(pair) for pair in pairs}
     found = []

@@ -107,7 +107,7 @@ def main() -> None:
     """Run the command line, and print each error that a user can fix as one sentence.
 
     An error that a user can fix is a `UserError`, or an error of a file that cannot be read or
-    written. The exit status of such a run is 2.
+    written. The exit status after a printed error is 2.
     """
     put_own_programs_first_in_path()
     try:

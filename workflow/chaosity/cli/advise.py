@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from chaosity.advice.requests import Request
 
 _SCHEMA = 1
-# If the upper end of an interval is below this multiple of the value, the text says "at most" and
-# the value.
+# The text for a value is "at most" and the value if the upper end of its interval is less than 1.02
+# times the value.
 _NOT_MORE = 1.02
 _BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chaosity.store.csv_tables import NodeMatrix
 
 
-# The terminal lists at most this many cells of a group; the JSON has all cells.
+# Largest number of cells of a group that the terminal lists; the JSON has all cells.
 _MOST_CELLS = 12
 
 

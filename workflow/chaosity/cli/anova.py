@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from chaosity.statistics.anova import AnovaResult
     from chaosity.statistics.linear_models import DifferenceWithInterval
 
-# The terminal shows at most this many lines of a table; the JSON has all lines.
+# Largest number of lines of a table that the terminal shows; the JSON has all lines.
 _MOST_LINES = 40
 
 

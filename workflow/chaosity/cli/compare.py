@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from chaosity.compare.two_sides import SelectionComparison
     from chaosity.report.configurations import CrossoverVerdict
 
-# At most this many rows are printed, so that the verdict and the rows fit on a terminal together.
+# Largest number of printed rows, so that the verdict and the rows fit on a terminal together.
 _MOST_ROWS = 15
-# The head of a column has the name of a selection only if the name has at most this many
-# characters.
+# Largest number of characters of a selection's name that can be the head of a column.
 _LONGEST_HEAD = 14
 _COLOURS = {"worse": "red", "better": "green"}
 

@@ -33,7 +33,7 @@ from chaosity.units import choose_scale, format_quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-# An error lists at most this many names.
+# Largest number of names that an error message lists.
 _SHOWN_NAMES = 12
 
 

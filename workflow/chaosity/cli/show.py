@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from chaosity.export.main_matrices import MainMatrix, MeasuredHost
     from chaosity.statistics.estimates import Estimate
 
-# At most this many missing values are listed with the reason.
+# Largest number of missing values that are listed with the reason.
 _MOST_MISSING = 3
 # (Least share of the best value of the matrix, colour of the cell). The numbers say the same to a
 # reader who sees no colours.

@@ -124,7 +124,7 @@ def _print_nodes(topology: Topology) -> None:
 
 
 def _print_distances(distances: SlitDistances) -> None:
-    """Print the firmware's distances, or if the matrix is too wide, their numbers."""
+    """Print the matrix of distances, or how often each distance occurs if it is too wide."""
     print_line("\nDistances (10 is local)", style="bold")
     nodes = distances.nodes
     if len(nodes) > _MOST_DISTANCES:

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from chaosity.twin.model_values import PredictedValue, ValueKey
 
 
-# The terminal lists at most this many medians that no parameter explains.
+# Largest number of medians that the terminal lists if no parameter explains them.
 _MOST_DEPARTURES = 10
-# The terminal lists at most this many surprising points; the JSON has all of them.
+# Largest number of surprising points that the terminal lists; the JSON has all of them.
 _MOST_POINTS = 12
-# An error message names at most this many points with similar names.
+# Largest number of points with similar names that an error message names.
 _NEAR_NAMES = 3
 
 

@@ -243,8 +243,8 @@ class HostVerdict:
     """The verdict on one host."""
 
     host: str  # name of the host
-    # Speed of the host divided by the other hosts' median speed; median over the host's cells.
-    # Below 1, the host is slower, also for latency. None if no cell was compared.
+    # Speed of the host divided by the other hosts' median speed; median over the host's cells. A
+    # number below 1 means that the host is slower, also for latency. None if no cell was compared.
     speed: float | None
     # low, high: 95 % interval of `speed`, from the scatter over the cells.
     low: float | None
@@ -270,7 +270,8 @@ class ResourceSpeeds:
     # text is "" for the resource that has all other loads.
     place: str
     # For each host, its speed in the most deviating cell of this resource, divided by the other
-    # hosts' median. Below 1, the host is slower, also for latency. None without a value.
+    # hosts' median. A number below 1 means that the host is slower, also for latency. None without
+    # a value.
     speeds: tuple[float | None, ...]
     # For each host, whether any cell of the resource has a large and significant deviation.
     clear: tuple[bool, ...]

@@ -159,8 +159,8 @@ def _columns_of_load(point: ExpandedPoint, load: Load) -> dict[str, str]:
 
 # Size of the file that replaces a drive on a host without NVMe drives.
 _DEFAULT_REPLACEMENT_FILE_BYTES = 1024 * 1024 * 1024
-# Folder of the file that replaces a drive on a remote host. This folder is in a file system on a
-# disk, and a reboot keeps its files (hier(7)).
+# Folder of the file that replaces a drive on a remote host. The folder /var/tmp is in a file system
+# on a disk, and a reboot keeps its files (hier(7)).
 _REMOTE_SCRATCH_FOLDER = Path("/var/tmp/chaosity")
 # Folder in which udev makes links that name a drive by its model and serial number.
 _DRIVE_LINKS = "/dev/disk/by-id"

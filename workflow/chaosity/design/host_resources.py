@@ -107,8 +107,8 @@ class HostResources:
     def _core_kind_name(self, kind: CoreKind) -> PlaceName:
         """Return the name of all cores of a kind."""
         # Of two kinds with different ranks, the names are efficiency and performance. More kinds,
-        # or kinds without a rank, are numbered. If there is only one kind, its name is that of the
-        # machine.
+        # or kinds without a rank, are numbered. If all cores are of one kind, the kind has the name
+        # of the machine.
         kinds = self.topology.core_kinds
         if len(kinds) == 1:
             return PlaceName("machine")

@@ -42,7 +42,7 @@ _START_AND_END_SECONDS = 0.3
 # Expected seconds of the search for the best placement, before the load is measured. A search takes
 # at most 60 seconds.
 _PLACEMENT_SEARCH_SECONDS = 10.0
-# A point that runs this many seconds longer than the longest time of its stopping rule is stopped.
+# Seconds beyond the longest time of its stopping rule after which a point is stopped.
 _EXTRA_SECONDS_UNTIL_TIMEOUT = 120.0
 # The size of an array is a multiple of a huge page, so that no two arrays share a page.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
@@ -301,9 +301,9 @@ class PointExpansion(LoadCombinations):
 
     def _array_bytes_beyond_caches(self, initiator: Initiator, memory: int, arrays: int) -> int:
         """Return the size of an array in bytes, a multiple of 2 MiB."""
-        # An array is always larger than all last-level caches of the initiator. If a node is too
-        # small for an array of this size, the point fails. An array has the size `at_least_bytes`
-        # of the config only if the node has enough memory.
+        # An array is always larger than all last-level caches of the initiator. If a node has too
+        # little memory for its array, the point fails. An array has the size `at_least_bytes` of
+        # the config only if the node has enough memory.
         rule = self.config["working_set"]
         caches = self.host.l3_bytes(initiator)
         room = rule["at_most_share_of_node"] * memory / arrays if memory else float("inf")

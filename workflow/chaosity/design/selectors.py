@@ -67,7 +67,7 @@ class LoadSelector:
         """Return the selected initiators without repetition, under their unique names.
 
         Raises:
-            UserError: this host has no such initiator, or a reference names no initiator.
+            UserError: this host lacks a selected initiator, or a reference names no initiator.
             CannotMeasureDesignError: the selectors compare SMT siblings, and this host has none.
         """
         host = self.host
@@ -126,7 +126,7 @@ class LoadSelector:
         """Return the selected targets of an initiator's load, without repetition.
 
         Raises:
-            UserError: this host has no such target, or a reference names no target.
+            UserError: this host lacks a selected target, or a reference names no target.
         """
         host = self.host
         memory = [host.target_of_nodes([node.os_index]) for node in host.topology.memory_nodes]
@@ -273,8 +273,8 @@ class LoadSelector:
             of_package = owner == "package"
             own = host.packages_of_initiator(initiator) if of_package else initiator.nodes
             near = {place: drives for place, drives in groups.items() if place in own}
-            # If no drive has a known node, no drive is known to be local. Then all drives are
-            # selected.
+            # If no drive has a known node, no drive is known to be local. If no drive is known to
+            # be local, all drives are selected.
             groups = near if near or set(groups) != {None} else groups
         if selector.get("one_of_each_relation"):
             sets = [host.drive_set_target(f"all_of_{owner}", group) for group in groups.values()]

@@ -253,11 +253,11 @@ def interleave_weights_of_host(host: MeasuredHost, dwp: float = 0.0) -> Interlea
     return InterleaveWeightsExport(host.origin("weights", *options), source, sets, left_out)
 
 
-# At most this share of healthy hosts may fail a check against the exported references. The findings
+# Largest share of healthy hosts that may fail a check against the exported references. The findings
 # of the report have the same limit.
 _FALSE_ALARM_RATE = 0.01
-# A reference with a lower or higher limit than these shares is left out, since a check against such
-# wide limits would find few faults.
+# Lowest and highest limit of a reference, as shares of its value. A reference with a wider limit is
+# left out, since a check against wide limits would find few faults.
 _LOWEST, _HIGHEST = -0.5, 1.0
 # Kinds of initiators on which programs run.
 _KINDS = ["pu", "l3", "node", "package", "machine"]

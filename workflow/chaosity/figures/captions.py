@@ -51,19 +51,20 @@ from chaosity.units import (
     metric_in_words,
 )
 
-# A caption names at most this many slow initiators or places; more are only counted.
+# Largest number of slow initiators or places that a caption names; more are only counted.
 _MOST_NAMED_CASES = 8
-# A caption lists at most this many ratios; of more ratios, it has the smallest and the largest.
+# Largest number of ratios that a caption lists; of more ratios, the caption has the smallest and
+# the largest.
 _MOST_LISTED_RATIOS = 4
 # A sum of loads counts as smaller than the larger load alone only if the interval of their ratio
-# ends below this number. Even if the sum and the load are equal, some of many intervals end
-# slightly below 1.
+# ends below 0.99. Even if the sum and the load are equal, some of many intervals end slightly below
+# 1.
 _RATIO_CLEARLY_BELOW_ONE = 0.99
-# A caption explains a mark above its bound only if mark divided by bound is above this number,
-# since both values scatter by a few per cent.
+# A caption explains a mark above its bound only if mark divided by bound is above 1.1, since both
+# values scatter by a few per cent.
 _RATIO_CLEARLY_ABOVE_BOUND = 1.1
-# A relation is compared only if at least this share of its targets have values; some may have
-# failed.
+# Least share of a relation's targets that must have values if the relation is compared; some
+# targets may have failed.
 _LEAST_SHARE_OF_TARGETS = 0.8
 # Relations from near to far. Each relation is compared with the nearest measured relation.
 _RELATION_TEXTS = {

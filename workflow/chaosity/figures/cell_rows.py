@@ -37,9 +37,9 @@ from chaosity.figures.marks import (
 from chaosity.figures.vega_lite import FIGURE_WIDTH_POINTS, Row, text_width_points
 from chaosity.units import UnitScale
 
-# If a heat map has more columns than this number, and more columns than rows, its columns run down
-# the page. If more values than this number are across the page, the heat map is not divided into
-# blocks.
+# Largest number of columns across the page. If a heat map has more columns than that, and more
+# columns than rows, its columns run down the page. If rows and columns both exceed that number, the
+# heat map is not divided into blocks.
 _MOST_COLUMNS_BEFORE_TURN = 32
 _MOST_ROWS_ON_A_PAGE = 72  # most rows on a page with legible labels
 _TALLEST, _TALLEST_WITH_NOTE, _LOWEST = 22.0, 29.0, 7.6

@@ -481,7 +481,7 @@ def best_mark(data: FigureData) -> FigureMark | None:
     return next(iter(marks_of_table(data.valid_marks_best_first.head(1))), None)
 
 
-# A colour scale spans at least this share of its largest value, so that scatter of a few per cent
+# Least range of a colour scale as a share of its largest value, so that scatter of a few per cent
 # does not look like a difference.
 LEAST_SPAN_OF_COLOUR_SCALE = 0.25
 

@@ -232,9 +232,9 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 _NAME, _TITLE = "checks_over_time", "Checks over time"
-# The figure of checks has at most this many changed values and changes of components, the newest.
+# Largest numbers of changed values and of changed components in the figure of nightly checks.
 _MOST_PANELS, _MOST_COMPONENTS = 6, 6
-# A panel of nightly checks shows at least this many per cent above and below the first level.
+# Least range of a panel of nightly checks, in per cent above and below the first level.
 _LEAST_PERCENT_AROUND_FIRST_LEVEL = 5.0
 _MOST_AXIS_TEXT_CHARACTERS = 100
 _DAY_MILLISECONDS = 86_400_000.0  # a day in milliseconds, which is Vega-Lite's unit of dates
@@ -347,7 +347,7 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
 # highest residual are always shown.
 _MOST_RESIDUAL_MARKS = 300
 # In a plot of an analysis of logarithms, the axis is logarithmic if the highest fitted value is
-# more than this many times the lowest.
+# more than 20 times the lowest.
 _VALUE_RATIO_FOR_LOG_AXIS = 20.0
 _RESIDUAL_PLOTS_TITLE = "Residuals against fitted values and against normal quantiles"
 

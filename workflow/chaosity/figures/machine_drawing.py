@@ -37,8 +37,8 @@ _TITLE_HEIGHT, LINE_HEIGHT = 26.0, 19.0
 # Width and height of the space between two packages, with arrows and values of their link.
 _LINK_WIDTH, _LINK_HEIGHT = 128.0, 76.0
 _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
-# If a machine has more packages than this number, a table shows the reads between packages, since
-# arrows would cross each other.
+# Largest number of packages with arrows between them; if there are more packages, a table shows the
+# reads between packages, since arrows would cross each other.
 _MOST_PACKAGES_WITH_ARROWS = 4
 _NOT_MEASURED_TEXT = "not measured"
 # Pixels in a small drawing: width of a node, height of its memory, height of its drives, width of

@@ -33,7 +33,7 @@ from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_w
 
 # Most columns that are legible on an A4 page; a table with more columns is split.
 MOST_TABLE_COLUMNS = 24
-# A table with more rows than this number is not on the page, since the CSV file is easier to read.
+# Largest number of rows of a table on the page, since a CSV file with more rows is easier to read.
 _MOST_TABLE_ROWS = 320
 _LATENCY_QUANTITIES = (
     "unloaded",

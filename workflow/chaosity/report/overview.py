@@ -74,11 +74,11 @@ class HostStatement:
     is_problem: bool = False
 
 
-# The table of hosts shows only deviations of at least this share, since equal hosts often differ by
-# 2 % at some place.
+# Least deviation, as a share, that the table of hosts shows, since equal hosts often differ by 2 %
+# at some place.
 LEAST_SHOWN_DEVIATION = 0.03
-# At least this many hosts have a row in the table of hosts; each further host has a row only if it
-# deviates.
+# Least number of hosts that have a row in the table of hosts; each further host has a row only if
+# it deviates.
 _FEWEST_HOST_ROWS = 24
 
 
@@ -275,7 +275,7 @@ def _statements_on_pair(tables: Mapping[str, Measurements]) -> Iterator[HostStat
 def _statements_on_outliers(
     found: OutlierHosts, heat: HostsByResources, histories: Mapping[str, NightlyChecks | None]
 ) -> Iterator[HostStatement]:
-    """Yield the sentences of a comparison; first, with details, the sentences on outlier hosts."""
+    """Yield the sentences of a comparison; sentences on outlier hosts come first, with details."""
     outliers = [host for host in found.hosts if host.differs]
     for host, text in zip(outliers, found.sentences, strict=False):
         slow = heat.deviating_resources(host.host)
@@ -286,8 +286,8 @@ def _statements_on_outliers(
 
 
 _SEVERITIES_WITH_FINDING = (FINDING, *SEVERITIES)
-# The page has at most this many drawings. If the page has more rows, only the worst hosts have
-# drawings.
+# Largest number of drawings on the page of all hosts. If the page has more rows, only the worst
+# hosts have drawings.
 _MOST_DRAWINGS = 24
 
 

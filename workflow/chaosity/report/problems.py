@@ -25,17 +25,17 @@ from chaosity.units import format_count, format_percent, join_with_and
 
 PROBLEM, WARNING, NOTE, UNKNOWN, OK = "problem", "warning", "note", "unknown", "ok"
 SEVERITIES = (PROBLEM, WARNING, NOTE, UNKNOWN, OK)
-# If a check fails in more than this share of the records, the result is a warning, otherwise a
-# note.
+# Share of the records above which failures of a check are a warning; fewer failures are a note.
 _LEAST_FAILED_SHARE_OF_WARNING = 0.2
-# The report warns if clocks of nodes differ by more than this share. Clocks of equal nodes differ
-# by 1 or 2 %, and a limit of power or temperature costs more.
+# Largest difference between clocks of nodes, as a share, without a warning in the report. Clocks of
+# equal nodes differ by 1 or 2 %, and a limit of power or temperature costs more.
 _LARGEST_CLOCK_DIFFERENCE_SHARE = 0.03
-# If a host has more nodes than this number, the report shows only the lowest and highest clock.
+# Largest number of nodes whose clocks the report shows; of more nodes, it shows only the lowest and
+# the highest clock.
 _MOST_NODES_WITH_CLOCK = 8
-# The report shows at most this many findings; findings.json has all findings.
+# Largest number of findings that the report shows; findings.json has all findings.
 MOST_FINDINGS = 8
-# The report shows at most this many failed points; measurements.parquet has all failed points.
+# Largest number of failed points that the report shows; measurements.parquet has all failed points.
 _MOST_SHOWN_FAILED_POINTS = 200
 
 

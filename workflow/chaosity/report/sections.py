@@ -63,8 +63,8 @@ from chaosity.text_templates import (
 from chaosity.topology.devices import accelerator_texts
 from chaosity.units import format_count, group_thousands, join_with_and, metric_in_words
 
-# A figure with more marks than this number is shown as PNG. To show an SVG with more marks takes a
-# browser about a second, and the SVG makes the page a megabyte larger.
+# Largest number of marks of a figure that the page shows as SVG. A figure with more marks is shown
+# as PNG, since an SVG of it takes a browser about a second and makes the page a megabyte larger.
 _MOST_INLINE_MARKS = 3000
 # Pixels on a screen for a typographic point of a figure. The sizes of figures are made for paper.
 # On a screen, which is farther away, figures are 25 % larger.
@@ -153,9 +153,10 @@ def _environment() -> Environment:
 
 
 _VARIANCE_ANALYSIS_TEXTS = "variance_analysis"
-# The text says how much of the variation the relation explains only from this percentage on.
+# Least percentage of the variation at which the text says how much of it the relation explains.
 _LEAST_NAMED_RELATION_PERCENT = 50.0
-# If an interaction has more combinations of levels than this number, the page only counts them.
+# Largest number of combinations of levels of an interaction that the page lists; more are only
+# counted.
 _MOST_SHOWN_COMBINATIONS = 24
 
 
@@ -312,7 +313,7 @@ def _lines_on_unmeasured_metrics(rows: pd.DataFrame) -> Iterator[str]:
 # `Facts` maps a name to a value. `FactGroups` maps a part of the host to its facts.
 Facts = dict[str, str]
 FactGroups = dict[str, Facts]
-# The report has the precision that at least this share of the cells reach, and the worst precision.
+# The report says which precision at least 90 % of the cells reach, and the worst precision.
 _SHARE_OF_CELLS_WITH_PRECISION = 0.9
 
 
@@ -454,10 +455,10 @@ def _stopping_rules(run: Run) -> Facts:
     }
 
 
-# The report shows at most this many changes, the newest first; the files of components have all.
+# Largest number of changes that the report shows, the newest first; the files of components have
+# all changes.
 _MOST_SHOWN_CHANGES = 4
-# The table of a change has at most this many points with the largest losses, and at most as many
-# with the largest gains.
+# Largest number of points with losses in the table of a change, and also of points with gains.
 _MOST_SHOWN_LOSSES_OR_GAINS = 6
 # Component -> states of the component, see `components.read_component_histories`.
 Histories = Mapping[str, Sequence[ComponentState]]

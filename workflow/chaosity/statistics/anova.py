@@ -13,9 +13,9 @@ the initiator.
 
 An experiment often has several designs, such as a matrix of nodes with one kernel, and all kernels
 on local memory. In one table with all factors crossed, most combinations would be empty. So if too
-few combinations have a value, rows that share one level of a column become a smaller table. The
-first smaller table is the one with most rows. Each next table is the one with most rows that no
-earlier table has. There are up to `MOST_TABLES_OF_EXPERIMENT` tables.
+few combinations have a value, rows that share one level of a column become a smaller table. Of all
+smaller tables, the one with most rows is taken first, and then repeatedly the one with most rows
+that no earlier table has. The number of tables is at most `MOST_TABLES_OF_EXPERIMENT` tables.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ from chaosity.text_templates import sentences_of_macro, text_of_macro
 
 _TEXTS_TEMPLATE = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
-# Relative rounding error of a value. A residual below this share of the value counts as zero.
+# Relative rounding error of a value. A residual counts as zero if its share of the value is below
+# the rounding error.
 _RELATIVE_ROUNDING_ERROR = 8.0 * float(np.finfo(float).eps)
-# Logarithms are clearly better than plain values if they raise the log likelihood by more than this
-# limit. Then the 95 % interval of the power transform does not contain the plain values (Box and
-# Cox, "An Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The
-# limit is half the 95 % point of chi square with one degree of freedom.
+# Gain of log likelihood above which logarithms are clearly better than plain values. With a larger
+# gain, the 95 % interval of the power transform does not contain the plain values (Box and Cox, "An
+# Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is
+# half the 95 % point of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
-# A note reports a trend of the residuals if the p-value of the trend is below this level. Then one
-# of a hundred tables without a trend has a note. With a level of 5 %, one of twenty would.
+# A note reports a trend of the residuals if the p-value of the trend is below this level. With the
+# level of 1 %, one of a hundred tables without a trend has a note. With a level of 5 %, one of
+# twenty would.
 _TREND_SIGNIFICANCE_LEVEL = 0.01
 # The smallest correlation of residuals that counts as a trend. With thousands of values even a
 # faint trend is significant. But a correlation below Cohen's "medium" (Statistical Power Analysis,
@@ -372,7 +374,7 @@ _COLUMNS_OF_EVERY_LOAD = ("initiator", "target", "kernel", "benchmark")
 # Rows with different values in these columns are analysed separately, for example rows of single
 # drives and rows of drive sets.
 _COLUMNS_ANALYSED_SEPARATELY = ("initiator_kind", "target_kind")
-# At least this share of a table's combinations of levels must have a value. Empty combinations cost
+# Least share of a table's combinations of levels that must have a value. Empty combinations cost
 # degrees of freedom, and the shares of variation of several factors then overlap. A core-to-core
 # matrix has no values on its diagonal, but with three or more cores at least 2/3 of its
 # combinations have a value.
@@ -464,7 +466,8 @@ def _comparable_parts(
     All rows of a part have the same kinds of initiator and target, and a replicate has each
     combination of levels once. If points differ only in their co-running loads, the columns of the
     co-running loads become candidates too. These columns come from `everyone`, the rows of all
-    loads. Points with a single load lack these columns, so such points are analysed separately.
+    loads. Points with a single load lack the columns of co-running loads, so these points are
+    analysed separately.
     """
     kinds = [kind for kind in _COLUMNS_ANALYSED_SEPARATELY if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]

@@ -192,8 +192,8 @@ def _replicates_of_cells(tidy: pd.DataFrame, by: Sequence[str]) -> _ReplicatesOf
     own, scaled = codes[valid], values[valid]
     is_positive = np.bincount(own, minlength=number) > 0
     is_positive[own[scaled <= 0.0]] = False
-    # A ratio that is 1 in each replicate is a value divided by itself. Such a ratio does not
-    # scatter, so it gets no prior.
+    # A ratio that is 1 in each replicate is a value divided by itself. The ratio of a value to
+    # itself does not scatter, so it gets no prior.
     moderable = is_positive & (np.bincount(own, scaled != 1.0, number) > 0)
     if not set(CELL_COLUMNS) <= set(by) and set(CELL_COLUMNS) <= set(
         tidy.columns
@@ -285,7 +285,7 @@ def summarise_cell_ratios_paired_by_block(
 
 
 def estimate_group_ratio_paired_by_block(numerator: Table, denominator: Table) -> Estimate:
-    """Return the typical value of one group of cells divided by that of another group.
+    """Return the typical value of one group of cells divided by the typical value of another.
 
     For example, the numerator has cells with memory of another package, and the denominator has
     cells with local memory. The typical value of a block is the geometric mean over the group's

@@ -14,11 +14,11 @@ servers. After saturation, one bandwidth can have two latencies, and the curve h
 latency. Between two points the curve is a straight line. The peak is the largest of several noisy
 values, so on average it is slightly too high.
 
-**The knee** is the bandwidth at which latency is twice the unloaded latency. This bandwidth depends
-only on two neighbouring points. Other definitions of a knee (tangents, the largest curvature)
-depend on the scales of the axes. On a curve that bends slowly, other definitions also depend on the
-noise of two or three points. If latency does not double before the peak, the knee is the peak, and
-a note says so.
+**The knee** is the bandwidth at which latency is twice the unloaded latency. The bandwidth of the
+knee depends only on two neighbouring points. Other definitions of a knee (tangents, the largest
+curvature) depend on the scales of the axes. On a curve that bends slowly, other definitions also
+depend on the noise of two or three points. If latency does not double before the peak, the knee is
+the peak, and a note says so.
 
 **A crossover** is the bandwidth above which the other one of two configurations of a host has the
 lower latency. Configurations are compared at equal bandwidth in GB/s, not at equal shares of their
@@ -38,8 +38,8 @@ each doubling of the size. Neighbouring rises form one step. But a much smaller 
 larger rises separates two steps, since two caches can have similar sizes. The latencies between two
 steps are a level. Latency rises slowly at the end of a cache: some lines are evicted before the
 cache is full, and a cache that is too small still holds some lines. So the end of a cache is the
-size at which latency is the geometric mean of both levels. In the published sweep (document 003)
-this size is 35 MiB for an L3 cache of 32 MiB.
+size at which latency is the geometric mean of both levels. In the published sweep (document 003),
+the end of an L3 cache of 32 MiB is at 35 MiB.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ CURVE_QUANTITIES = (
     *(f"latency_at_{share}" for share in PERCENTAGES_OF_PEAK),
 )
 REASON_FOR_NO_KNEE = "latency did not double"
-# A bandwidth below this share of the peak counts as no load, since some tools can measure latency
-# only with other load. At bandwidths below 5 % of the peak, the published curves (Intel MLC on
-# seven servers) are within 7 % of their lowest latency.
+# Share of the peak bandwidth below which a load counts as no load, since some tools can measure
+# latency only with other load. At bandwidths below 5 % of the peak, the published curves (Intel MLC
+# on seven servers) are within 7 % of their lowest latency.
 _MOST_IDLE_SHARE_OF_PEAK = 0.05
-# If two neighbouring points are farther apart than this share of the peak, the curve between them
-# is unknown.
+# Largest distance between neighbouring points, as a share of the peak; between points that are
+# farther apart, the curve is unknown.
 _WIDEST_GAP_SHARE = 0.6
 # Columns whose values together identify one point of a curve.
 _POINT_OF_CURVE_COLUMNS = ("experiment", "point", "load", "initiator", "target")
@@ -82,10 +82,11 @@ _POINT_OF_CURVE_COLUMNS = ("experiment", "point", "load", "initiator", "target")
 # wider gap, interpolation is too uncertain.
 _WIDEST_GAP_SHARE_AT_CROSSOVER = 0.25
 _COMPARED_BANDWIDTHS_COUNT = 2001  # number of bandwidths at which two curves are compared
-# Latency rises if its ratio for each doubling of the size is above this limit. Near the end of a
-# cache, latency grows by up to 11 % for each doubling even without a step.
+# Ratio of latencies for each doubling of the size from which on latency counts as rising. Near the
+# end of a cache, latency grows by up to 11 % for each doubling even without a step.
 RISE_PER_DOUBLING = 1.2
-# A rise that is smaller than this share of a larger rise on each side separates two steps.
+# A rise separates two steps if on each side there is a larger rise, and its share of both larger
+# rises is below this limit.
 _LEAST_RISE_WITHIN_STEP = 0.7
 # The least ratio of the latencies after and before a step. Page tables or full memory can cause
 # smaller steps, which are no ends of caches.
@@ -364,9 +365,9 @@ class LatencyStep:
     # lower_ns, upper_ns: latency of the levels before and after the step.
     lower_ns: float
     upper_ns: float
-    # is_open_below: whether the level before the step has only the smallest size. Then the true
-    # level may be lower. is_open_above: whether the level after the step has only the largest size.
-    # Then the true level may be higher.
+    # is_open_below: whether the level before the step has only the smallest size, so that the true
+    # level may be lower. is_open_above: whether the level after the step has only the largest size,
+    # so that the true level may be higher.
     is_open_below: bool
     is_open_above: bool
 

@@ -8,16 +8,18 @@ genes on a few arrays instead of cells with a few replicates.
 
 A disturbed replicate does not count for the interval. A replicate is disturbed if the other
 replicates of its cell agree, and if by the noise of the kind a replicate so far from the others is
-improbable. If the other replicates do not agree either, nobody knows which replicate is right. Then
-all replicates count, and the variance of the cell is not moved. In a cell without other cells of
-its kind all replicates count too, since three replicates alone do not show how far apart replicates
-should be. bench/interval_coverage.py simulates the limits that this module uses.
+improbable. If the other replicates do not agree either, nobody knows which replicate is right. If
+nobody knows which replicate is right, all replicates count, and the variance of the cell is not
+moved. In a cell without other cells of its kind all replicates count too, since three replicates
+alone do not show how far apart replicates should be. bench/interval_coverage.py simulates the
+limits that this module uses.
 
 Intervals are computed by Student's t from the noise of a sample alone, or from the noise of a cell
 among cells of its kind (see `cell_summary`). Order statistics would fit the median better. But the
-widest interval of order statistics goes from the smallest to the largest replicate. It contains the
-median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n = 5. So below n = 6,
-order statistics have no 95 % interval, and machines rarely have six replicates.
+widest interval of order statistics goes from the smallest to the largest replicate. This widest
+interval contains the median with probability 1 - 2^(1 - n), which is 75 % at n = 3 and 93.8 % at n
+= 5. So below n = 6, order statistics have no 95 % interval, and machines rarely have six
+replicates.
 
 Positive quantities are analysed as logarithms, for three reasons. Disturbances multiply values: a
 disturbance costs a share of the bandwidth, not a fixed number of bytes. An interval of a difference
@@ -51,17 +53,17 @@ from chaosity.units import UnitScale
 FEWEST_CELLS_FOR_PRIOR = 10
 # Share of ordinary cells whose variance is called improbable by mistake.
 _SHARE_OF_CONTRADICTING_CELLS = 0.05
-# A replicate counts as disturbed if its p-value is below this limit. So a replicate is called
-# disturbed by mistake in 0.3 % of the cells. If some cells scatter 5 times as much as others, a
-# limit of 1 % would reduce the coverage of intervals from 94 % to 92 %.
+# The p-value below which a replicate counts as disturbed. So a replicate is called disturbed by
+# mistake in 0.3 % of the cells. If some cells scatter 5 times as much as others, a limit of 1 %
+# would reduce the coverage of intervals from 94 % to 92 %.
 _MOST_P_OF_DISTURBED_REPLICATE = 0.003
 # Fewest replicates of a cell in which one can count as disturbed: two replicates do not show which
 # of them is wrong.
 FEWEST_REPLICATES_TO_FIND_DISTURBED = 3
 # Largest variance of a cell from which the prior is estimated, as a multiple of the typical
-# variance. A larger variance is reduced to this limit. Without the limit, the worst disturbances
-# would enlarge the prior so much that they would seem probable. Cells that scatter 5 times as much
-# as others are below this limit.
+# variance. A larger variance is reduced to the largest variance. Without the limit, the worst
+# disturbances would enlarge the prior so much that they would seem probable. Variances of cells
+# that scatter 5 times as much as others are smaller than the largest variance.
 _MOST_VARIANCE_RATIO = 10.0**2
 # Real measurements do not have a relative standard deviation below 1e-4. The logarithm of a smaller
 # variance would lower the typical variance of all cells.
@@ -547,7 +549,7 @@ def t_interval(
 
     `is_positive` says which samples have only values above 0; mean and variance of these samples
     are those of logarithms. In an asymmetric sample the median can lie outside the interval of the
-    mean. Then the interval is widened to include the median.
+    mean. If the median lies outside, the interval is widened to include the median.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = stats.t.ppf(0.5 + _confidence_of_intervals.get() / 2.0, np.asarray(freedom, float))
@@ -581,8 +583,8 @@ def lost_share(log_loss: float, metric: str) -> float:
 def adjust_family_wise_error(p_values: ArrayLike) -> NDArray[np.float64]:
     """Return p-values, adjusted so that a test level limits the chance of any false positive.
 
-    This is the step-down method of Holm (1979). The smallest of m p-values is multiplied by m, the
-    next one by m - 1, and so on. No result is below the previous result or above 1.
+    The function uses the step-down method of Holm (1979). The smallest of m p-values is multiplied
+    by m, the next one by m - 1, and so on. No result is below the previous result or above 1.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")

@@ -38,8 +38,8 @@ MOST_FACTORS_INTERACTING = 3
 # The largest number of effects for which a model of unbalanced data is solved. To solve a model
 # with more effects would take seconds.
 _MOST_EFFECTS = 300
-# Indicator columns are either independent or exactly dependent. So an eigenvalue that is below this
-# share of the largest eigenvalue, or of the largest count of rows, is a rounding error.
+# Indicator columns are either independent or exactly dependent. So an eigenvalue is a rounding
+# error if its share of the largest eigenvalue, or of the largest count of rows, is below 1e-9.
 _EIGENVALUE_ROUNDING_ERROR = 1e-9
 
 
@@ -297,8 +297,9 @@ def _means_by_code(codes: NDArray[np.intp], values: Values) -> Values:
     return found
 
 
-# With up to this many levels, the differences of all pairs of levels are reported (66 pairs for
-# twelve levels). With more levels only the pair with the largest difference is reported.
+# Largest number of levels of a factor for which the differences of all pairs of levels are reported
+# (66 pairs for twelve levels). With more levels only the pair with the largest difference is
+# reported.
 MOST_LEVELS_IN_PAIRS = 12
 # With more levels no pair is reported: the studentized range takes seconds to compute, and its
 # interval is too wide.
@@ -373,8 +374,8 @@ class ValuesAndError:
     logs: bool  # whether the values are logarithms
     variance: float | None  # mean square of the error; None if no error is left
     freedom: int  # degrees of freedom of the error
-    # Confidence of the intervals and tests, 0 to 1. Both have the same confidence, so a test is
-    # significant if the interval excludes zero.
+    # Confidence of the intervals and tests, 0 to 1. Tests and intervals have the same confidence,
+    # so a test is significant if the interval excludes zero.
     confidence: float
 
     @property

@@ -2,9 +2,9 @@
 
 Texts such as the serial of a drive come from devices, inventories and files that others wrote.
 Spreadsheets evaluate a cell that begins with ``=``, ``+``, ``-`` or ``@``. An apostrophe is written
-in front of a text that begins with one of these signs, as OWASP recommends (CSV Injection). A
-number gets no apostrophe, even in a column that also has texts. Control characters are written as
-numbers, since a carriage return in a text would begin a new row.
+in front of a text that spreadsheets would evaluate, as OWASP recommends (CSV Injection). A number
+gets no apostrophe, even in a column that also has texts. Control characters are written as numbers,
+since a carriage return in a text would begin a new row.
 
 The first column of a matrix file has the initiator nodes; each further column is a target node. A
 node's number is at the end of its name (`3`, `mem_3`, `node3`). A matrix in the output of Intel MLC
@@ -172,8 +172,8 @@ UNIT_FACTORS: dict[str, dict[str, float]] = {
     LATENCY: {"ns": 1.0, "us": 1e3},
 }
 # The fastest memory nodes today (HBM3) move 4 to 8 TB/s. A hit in the first-level cache takes about
-# 1 ns, and an access over a fabric takes a few microseconds. So a value far outside these limits is
-# a typing error or has another unit.
+# 1 ns, and an access over a fabric takes a few microseconds. So a value far outside of its limits
+# is a typing error or has another unit.
 _IMPLAUSIBLE_VALUES = {
     BANDWIDTH: (
         (1e3, "below the bandwidth of any memory"),

@@ -177,7 +177,7 @@ class Measurements:
         return Measurements(rows)
 
     def with_columns(self, **columns: object) -> Measurements:
-        """Return these rows with further columns."""
+        """Return the rows with further columns."""
         return Measurements(self.rows.assign(**columns))  # type: ignore[arg-type] # stub is narrow
 
     def valid_rows(self) -> Measurements:
@@ -301,7 +301,7 @@ class Measurements:
                 yield where, part.node_matrix()
 
     def node_matrix(self, metric: str | None = None, source: str | None = None) -> NodeMatrix:
-        """Return the matrix of these rows; each cell has all its replicates in order.
+        """Return the matrix of the rows; each cell has all its replicates in order.
 
         The rows must be from `node_to_node_rows`. `source` is the origin of the values. By default
         `metric` and `source` are the metric and the experiment of the first row.

@@ -180,9 +180,9 @@ def find_profiles(database: Path, **query: str | None) -> list[Row]:
     """Return the profiles that match a query, sorted by host and configuration.
 
     `query` maps a key of PROFILE_FILTERS to the wanted value; the value None matches all profiles.
-    A returned profile has all columns of the table but topology and fingerprint. It also has
-    `drives` (model -> number of drives) and `measured`. `measured` has, for each category and
-    metric, the number of cells, and the median, lowest and highest value in the metric's unit.
+    A returned profile has all columns of the table but topology and fingerprint. A returned profile
+    also has `drives` (model -> number of drives) and `measured`. `measured` has, for each category
+    and metric, the number of cells, and the median, lowest and highest value in the metric's unit.
     """
     given = {name: value for name, value in query.items() if value is not None}
     conditions = " AND ".join(PROFILE_FILTERS[name] for name in given) or "true"

@@ -8,8 +8,9 @@ are read again.
 
 Points that were measured again after a component changed are in a second table, the history. An
 attempt belongs to the state that the components of its point had at the end of the attempt. The
-module `components` says when each state begins. Snakemake compares the same times to decide what to
-measure again. A period of a point is a series of attempts in one state of the components.
+module `components` says when each state begins. Snakemake compares the starts of states with the
+ends of attempts to decide what to measure again. A period of a point is a series of attempts in one
+state of the components.
 """
 
 from __future__ import annotations
@@ -505,8 +506,8 @@ def build_tidy_table(points: Path, results: Path, *, writes: bool = True) -> pd.
 # start of its state in this period. `asked` is a fingerprint of the request, without serial numbers
 # of drives.
 HISTORY_COLUMNS = {**COLUMN_TYPES, "era": "Int64", "components": "string", "asked": "string"}
-# Number of newest periods that are read. To read the attempts of years takes longer than to
-# measure.
+# Number of periods in the history, the newest ones. To read the attempts of years would take longer
+# than to measure.
 _NEWEST_PERIODS_READ = 4
 _VALID_ATTEMPT_FILE_NAME = re.compile(r"rep(\d+)\.(\d{8}T\d{6}\.\d{3}Z)\.valid\.json")
 _Histories = Mapping[str, Sequence[ComponentState]]

@@ -106,7 +106,7 @@ def compare_with_other_profiles(
 ) -> list[ValueComparedWithNormal]:
     """Return each value of a host together with the median of other hosts' profiles in a database.
 
-    Only profiles with this processor model and configuration count, without profiles of `host`.
+    Only profiles with the given processor model and configuration count; profiles of `host` do not.
     """
     profiles = find_profiles(database, cpu=model, configuration=configuration)
     others = [

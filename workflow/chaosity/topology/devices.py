@@ -1,7 +1,7 @@
 """Make the drives, GPUs, OpenCL devices, accelerators and NICs of the topology model.
 
-Each device has its nearest node. hwloc may attach a device to the machine instead of a node. Then
-the node of the device is None, unless the machine has only one node with processors.
+Each device has its nearest node. hwloc may attach a device to the machine instead of a node. A
+device of the machine has the node None, unless the machine has only one node with processors.
 
 Each file in templates/accelerators describes one kind of accelerators. An accelerator of no
 described kind is named after its PCI class.
@@ -130,8 +130,8 @@ _BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display
 # The PCI vendors NVIDIA, AMD and Intel make GPUs. Display devices of other vendors (ASPEED, Matrox)
 # serve a remote console.
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
-# PCI vendor and class of newer AMD Instinct GPUs. Their class is that of accelerators, which
-# Intel's NPUs also have.
+# PCI vendor and class of newer AMD Instinct GPUs. Newer AMD Instinct GPUs have the PCI class of
+# accelerators, like Intel's NPUs.
 _AMD_INSTINCT = ("1002", "1200")
 _OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC = "123"
 # PCI class of a network controller -> kind of the controller. A controller of another class, or
@@ -328,8 +328,9 @@ def make_opencl_devices(
     """Return all OpenCL devices in a fixed order, with the names `opencl0`, `opencl1`, ...
 
     `listed` has the devices that the program chaosity-opencl lists on the host. `listed` is None if
-    this program is not installed or if the source is an XML file. Then the OpenCL devices in
-    hwloc's `tree` are used. An OpenCL device at the PCI address of a GPU gets the node of this GPU.
+    this program is not installed or if the source is an XML file. If `listed` is None, the OpenCL
+    devices in hwloc's `tree` are used. An OpenCL device at the PCI address of a GPU gets the node
+    of this GPU.
     """
     devices = (
         _opencl_of_tree(tree)

@@ -1,7 +1,7 @@
 """Read facts about a host that affect all results: firmware, processor, memory modules, settings.
 
-A reboot does not change these facts. Load, temperature, free memory and current frequency are not
-read. Values are plain JSON; None means that the source lacks the value.
+A reboot does not change facts about a host. Load, temperature, free memory and current frequency
+are not read. Values are plain JSON; None means that the source lacks the value.
 """
 
 from __future__ import annotations

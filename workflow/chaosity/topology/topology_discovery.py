@@ -56,7 +56,7 @@ _RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU
 # The possible values of `Node.kind` for a node with memory.
 MEMORY_KINDS = (*_RANKS, UNKNOWN)
 _NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
-# CPU-less memory counts as HBM if its bandwidth in the HMAT is above this multiple of DRAM's. In
+# CPU-less memory counts as HBM if its bandwidth in the HMAT is more than 1.5 times that of DRAM. In
 # the HMAT, nodes of one memory technology differ by a few per cent in bandwidth, and nodes of
 # different technologies differ far more.
 _CLEARLY_FASTER = 1.5
@@ -235,7 +235,7 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
-    """Return node -> kind of the node's memory.
+    """Return OS index of a node -> kind of the node's memory.
 
     Special memory has the kind that hwloc states. A node with processors has DRAM. The memory of a
     node without processors is CPU-less, or DRAM if the nearby processors have no other memory. The

@@ -24,8 +24,8 @@ from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
 
 _KIB = 1024
-# Linux gives sizes of block devices in sectors of this size, even if the sectors of the device have
-# another size (block/blk.h).
+# Linux gives the size of a block device in sectors of 512 bytes, even if the sectors of the device
+# have another size (block/blk.h).
 _SECTOR_BYTES = 512
 # Transfer rate of a PCIe lane in GT/s -> share of the transferred bits that are payload. The
 # encoding is 8b/10b up to generation 2 and 128b/130b up to generation 5. From generation 6 on, 242
