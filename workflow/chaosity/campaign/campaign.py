@@ -324,7 +324,8 @@ class Campaign:
         plan = replace(plan, notes=(*plan.notes, *missing))
         rounds: PlannedRounds | None = None
         if has_budget_or_precision(self.config):
-            from chaosity.campaign.measured_rounds import RoundChooser  # this module imports pandas
+            # `measured_rounds` imports pandas, which takes long.
+            from chaosity.campaign.measured_rounds import RoundChooser
 
             # The first round is chosen during planning, so that a dry run lists its measurements.
             rounds, text = RoundChooser(

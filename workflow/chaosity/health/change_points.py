@@ -1,9 +1,9 @@
 """Find the nights at which a series of values changes, and how certain each date is.
 
-A series is divided into segments. Each segment is a level or a straight line (a drift). The
-division has the smallest sum of squared distances plus a penalty for each segment. The method is
-optimal partitioning (Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is
-the exact minimum, and does not depend on chance. PELT (Killick and others, 2012) finds the same
+A series is divided into segments. A segment is a level or a straight line (a drift). The division
+has the smallest sum of squared distances plus a penalty for each segment. The method is optimal
+partitioning (Jackson and others, IEEE Signal Processing Letters 12(2), 2005). The result is the
+exact minimum, and does not depend on chance. PELT (Killick and others, 2012) finds the same
 minimum, but is faster only if a series has many changes. Libraries with PELT allow only one kind of
 segment, so they would show a drift as a staircase of changes.
 """

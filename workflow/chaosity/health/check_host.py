@@ -102,7 +102,7 @@ class HostCheckResult:
     """The result of a check of a host."""
 
     host: str  # name of the host
-    moment: str  # when the check began, in UTC
+    moment: str  # UTC time at which the check began
     seconds: float = 0.0  # duration of the check
     values: list[CheckedValue] = field(default_factory=list)  # all measured values
     # points that were not measured, because the time was too short

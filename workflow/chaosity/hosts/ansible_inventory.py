@@ -37,10 +37,11 @@ _OWN_FOLDER = "chaosity_directory"
 Variable = str | int | float | bool
 # In `chaosity_topology` of a simulated host, this text stands for the configuration of the run.
 CONFIGURATION = "{configuration}"
-# The name of a host is also the name of a folder, and a part of commands and of Snakemake's rules.
+# Pattern of the names of hosts. A name is also the name of a folder, and a part of commands and of
+# Snakemake's rules.
 _HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
-# A parent process shares Ansible's answer with its child processes as a file in memory. The two
-# values are the environment variable with the path of this file, and the name of the file.
+# A parent process shares Ansible's answer with its child processes as a file in memory. The
+# environment variable contains the path of this file; the second constant is the name of the file.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
 
 
@@ -106,8 +107,8 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     command = [
         *(*ansible_command("ansible"), "--inventory", inventory, "--playbook-dir", str(ROOT)),
         # The action `debug` connects to no host. The action runs for a host of the inventory, since
-        # only then does Ansible evaluate connections that depend on variables such as
-        # `inventory_dir`.
+        # Ansible evaluates connections that depend on variables such as `inventory_dir` only for a
+        # host.
         *("all[0]", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": expression})),
     ]
     # Ansible's answer may contain passwords, so Ansible must not write it to a log.
@@ -139,8 +140,8 @@ def _unreadable(errors: str, inventory: str) -> UserError:
     """Return the error for an inventory that Ansible could not read, from what Ansible printed."""
     # The last line that Ansible prints on a value names the place of this value. Ansible tries to
     # read a file with several plugins, and prints for each plugin why the plugin failed. Only the
-    # reason of the plugin for the file's format helps. Ansible gives no line numbers for a JSON
-    # file.
+    # reason of the plugin for the file's format helps the user. Ansible gives no line numbers for a
+    # JSON file.
     values = re.findall(r"^(.+)\nOrigin: ([^<\n].*?)(?::(\d+):\d+)?$", errors, re.M)
     if "Task failed" in errors and values:
         reason, source, line = values[-1]
@@ -170,7 +171,7 @@ def share_inventory_with_child_processes(inventory: str) -> None:
     """Give the evaluated inventory of this process to its child processes and their children.
 
     The inventory can contain decrypted passwords, so it is shared as a file in memory. Only
-    processes of this user can open this file, and the file vanishes when this process ends.
+    processes of this user can open the shared file, which vanishes when this process ends.
 
     Raises:
         UserError: the inventory is missing, or Ansible cannot read it.

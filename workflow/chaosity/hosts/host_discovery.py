@@ -71,7 +71,7 @@ from chaosity.topology.topology_sources import LIVE, read_description
 T = TypeVar("T")
 _DESCRIPTION_FILE = "description.json"
 # Longest time in which a host describes itself. lstopo may take two minutes on a host with a slow
-# driver; printing the versions of the tools takes seconds.
+# driver; the versions of the tools take seconds.
 _DESCRIBE_SECONDS = 180
 # Number of hosts that are discovered at the same time. For each of these hosts, one process waits
 # on the controller.

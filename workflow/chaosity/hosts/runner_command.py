@@ -34,7 +34,7 @@ REQUIRED_OPTIONS = {
 }
 # Options of OpenSSH that the inventory may overrule.
 DEFAULT_OPTIONS = {
-    "BatchMode": "yes",  # never ask for a password, since nobody watches a run
+    "BatchMode": "yes",  # OpenSSH never asks for a password, since nobody watches a run
     "ConnectTimeout": "10",
     # A dead host is noticed after 15 s, even if its network address still answers.
     "ServerAliveInterval": "5",
@@ -43,7 +43,8 @@ DEFAULT_OPTIONS = {
 # Exit status of OpenSSH after a connection error; other statuses are from the remote program.
 CONNECTION_FAILED = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
-# Text in OpenSSH's messages -> cause of the error. In each cause, "it" means the host.
+# Text in OpenSSH's messages -> cause of the error. In each of these causes, the word "it" means the
+# host.
 ERROR_CAUSES = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed. If you expect this, "
     "remove the old key from the known hosts. If not, find out which machine answers",

@@ -1,7 +1,7 @@
 """Make system calls for memory policies by ctypes, since the standard library lacks these calls.
 
-The numbers are from ``unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``, which later
-architectures share. The calls are explained in set_mempolicy(2), move_pages(2), prctl(2).
+The numbers of system calls are from ``unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``, which
+later architectures share. The calls are explained in set_mempolicy(2), move_pages(2), prctl(2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chaosity.errors import UserError
 # The numbers of the memory policies are from <linux/mempolicy.h>.
 DEFAULT, INTERLEAVE, WEIGHTED_INTERLEAVE = 0, 3, 6
 _MOVE = 1 << 1  # MPOL_MF_MOVE moves only pages that no other process uses
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _GENERIC = {"set_mempolicy": 237, "move_pages": 239}
 _NUMBERS = {
     "x86_64": {"set_mempolicy": 238, "move_pages": 279},

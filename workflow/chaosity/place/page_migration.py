@@ -1,4 +1,4 @@
-"""Find where a running program's pages are, and move them until each node has its share.
+"""Find the nodes of a running program's pages, and move pages until each node has its share.
 
 Only the program's own memory is counted and moved: anonymous mappings and huge pages. Memory that a
 file backs, such as libraries, and mappings below `SMALLEST_BYTES` stay where they are.

@@ -1,8 +1,8 @@
 """Plan a placement of pages: its policy, the share of each node, and the method of the kernel.
 
 docs/how-to/place-a-program.md explains each policy. The functions of this module read and write
-shares as text, shift them to other nodes, and convert them to whole numbers or weights. Hosts get a
-copy of this module.
+shares as text, shift shares to other nodes, and convert shares to whole numbers or weights. Hosts
+get a copy of this module.
 
 A memory policy (`set_mempolicy(2)`) says on which nodes newly touched pages are placed. If a memory
 policy cannot express the wanted shares, pages are moved after they were touched (`move_pages(2)`).
@@ -33,12 +33,12 @@ class PlacementPolicy:
     """A policy says on which nodes pages may lie, by which shares, and whether pages move later."""
 
     uses_all_nodes: (
-        bool  # whether pages may lie on every memory node, not only on the workers' nodes
+        bool  # says whether pages may lie on every memory node, not only on the workers' nodes
     )
     shares: str | None  # "uniform", the name of measured weights, or None if the kernel decides
     # Says whether pages move while the program runs, to nodes that are not known in advance.
     settles: bool = False
-    searched: bool = False  # whether a search moves the pages
+    searched: bool = False  # says whether a search moves the pages
 
 
 UNIFORM = "uniform"
@@ -115,7 +115,7 @@ def apportion_whole_numbers(count: int, amounts: Mapping[int, float]) -> dict[in
     """Return whole numbers that add up to `count`, close to the proportions of the amounts.
 
     The function uses the method of largest remainders. No amount may be below 0;
-    `attainable_amounts` makes such amounts.
+    `attainable_amounts` returns amounts that are not below 0.
     """
     total = sum(amounts.values()) or 1.0
     exact = {node: count * value / total for node, value in amounts.items()}
@@ -201,7 +201,7 @@ def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]
 
 
 def _largest_error(wanted: Mapping[int, float], weights: Mapping[int, int]) -> float:
-    """Return the largest relative error of a node's share."""
+    """Return the largest relative error of the share of a node that weights give."""
     all_wanted, all_weights = sum(wanted.values()), sum(weights.values())
     return max(
         abs(weights[node] / all_weights * all_wanted / share - 1.0)
@@ -219,8 +219,8 @@ def largest_share_deviation(wanted: Mapping[int, float], seen: Mapping[int, floa
 KERNEL_DECIDES, INTERLEAVE = "kernel", "interleave"
 WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "auto"
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
-# If the largest share exceeds the smallest share by less than this number, interleaving without
-# weights enforces the shares.
+# Shares that differ by less than this number count as equal, so that interleaving without weights
+# enforces them.
 _EQUAL = 1e-3
 
 
@@ -260,7 +260,7 @@ class PlacementPlan:
     settings: dict[str, str]  # kernel settings to change, see `runner.linux_settings`
     search: bool
     settle: bool
-    moves: bool  # whether pages on a wrong node are moved
+    moves: bool  # says whether pages on a wrong node are moved
 
 
 def plan_placement(request: PlacementRequest) -> PlacementPlan:

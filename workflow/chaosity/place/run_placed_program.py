@@ -359,7 +359,7 @@ class _PlacementSession:
         return self._seen_shares
 
     def _observe_and_move(self) -> None:
-        """Observe where the pages are, and move misplaced pages."""
+        """Observe the nodes of the pages, and move pages that are on wrong nodes."""
         began = time.thread_time()
         pid = self.program.process.pid
         self.resident = page_migration.resident_bytes(pid)
@@ -521,8 +521,9 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
     if plan.search or request.rate != placement_search.INSTRUCTIONS:
         placement_search.check_rate_source(request.rate)
     # The process that starts the program first moves to the processing units of the program, and
-    # the program inherits these units. On other units, this process would disturb co-running loads,
-    # and the runner requires that all processes of a load stay on the load's units.
+    # the program inherits these units. On other units, the starting process would disturb
+    # co-running loads, and the runner requires that all processes of a load stay on the load's
+    # units.
     os.sched_setaffinity(0, plan.cpus)
     # During a search, the kernel's weights change with the shares, so that memory that is touched
     # later follows the same shares.

@@ -289,7 +289,8 @@ def _is_pair_of_first_cores(load: Load, topology: Topology) -> bool:
 def _is_of_packages(loads: list[Load]) -> bool:
     """Return whether all cores of a package or machine access the memory of several nodes.
 
-    Few points are of this kind, and no other points use the full bandwidth between packages.
+    Few points measure complete packages, and no other points use the full bandwidth between
+    packages.
     """
     [load, *others] = loads
     return (

@@ -122,9 +122,9 @@ class MachineSoFar:
     def cells_with_known_values(self) -> pd.DataFrame:
         """The summary of the measured cells, with the columns `known_median`, `known_variance`.
 
-        These two columns have values of earlier runs, and NaN for cells that earlier runs lack. The
-        column `own_variance` is the variance of the logarithm over the replicates of the cell in
-        this run. The variance is NaN for a single replicate.
+        The columns `known_median` and `known_variance` have values of earlier runs, and NaN for
+        cells that earlier runs lack. The column `own_variance` is the variance of the logarithm
+        over the replicates of the cell in this run. The variance is NaN for a single replicate.
         """
         cells, known = _quiet_cells(self.measured, CELL_COLUMNS), self.earlier_cells
         cells["own_variance"] = (cells["standard_deviation"] / cells["median"]) ** 2

@@ -42,7 +42,7 @@ from chaosity.statistics.estimates import FEWEST_CELLS_FOR_PRIOR
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_count, format_duration
 
-Replicate = tuple[PointKey, int]  # point and number of the replicate, from 1
+Replicate = tuple[PointKey, int]  # a replicate: its point and its number, from 1
 
 
 class RecordState(NamedTuple):
@@ -67,8 +67,8 @@ class ResumedRounds:
     """The rounds of earlier runs, without the measurements for which there is no time."""
 
     rounds: list[Round]
-    lacking_measurements: list[Replicate]  # measurements of these rounds without a usable record
-    lacking_seconds: float  # expected time of these measurements
+    lacking_measurements: list[Replicate]  # measurements of the rounds that lack a usable record
+    lacking_seconds: float  # expected time of these missing measurements
     outdated_count: int  # number of these missing measurements that have an outdated record
     left_out_count: int  # number of outdated measurements that do not fit into the budget
 
@@ -117,10 +117,10 @@ def resume_rounds(
 ) -> ResumedRounds:
     """Return the rounds with as many of the missing measurements as fit into the budget.
 
-    Earlier rounds come first. Within a round, the measurements that show most of the machine come
-    first. Records that are older than the first round used no time of the budget, so a missing one
-    is not measured again. `points` is the complete plan of the host. Points that the complete plan
-    lacks keep their records, but are not measured again.
+    The missing measurements of earlier rounds come first. Within a round, the measurements that
+    show most of the machine come first. Records that are older than the first round used no time of
+    the budget, so a missing one is not measured again. `points` is the complete plan of the host.
+    Points that the complete plan lacks keep their records, but are not measured again.
     """
     planned, priorities = set(map(point_key, points)), point_priorities(points, topology)
     durations: dict[PointKey, list[float]] = {}

@@ -40,7 +40,8 @@ LSTOPO_REDIRECTIONS = (
     "HWLOC_COMPONENTS",
     "HWLOC_THISSYSTEM",
 )
-# Without this variable, hwloc hides GPU memory that the kernel shows as NUMA nodes.
+# Without HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES, hwloc hides GPU memory that the kernel shows as NUMA
+# nodes.
 LSTOPO_SETTINGS = {"HWLOC_KEEP_NVIDIA_GPU_NUMA_NODES": "1", "HWLOC_XML_VERBOSE": "1"}
 # Longest time that lstopo may take. lstopo needs milliseconds, or seconds if it loads CUDA; it
 # reaches this limit only if a driver hangs.
@@ -150,7 +151,7 @@ def _run_program(
 
 
 def _run_and_read(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str | None:
-    """Run a program and return output and errors as one text; None if `_run_program` does."""
+    """Run a program and return its output and errors as one text; None if it cannot run."""
     outputs = _run_program(command, seconds)
     return outputs and "".join(outputs).strip()
 
@@ -219,7 +220,7 @@ def read_machine_facts() -> dict[str, object]:
     listed = list_opencl_devices()
     return {
         "architecture": platform.machine(),
-        "memory_modules": read_dmidecode_output(),  # output of dmidecode
+        "memory_modules": read_dmidecode_output(),  # the output of dmidecode on memory modules
         "module_table": read_memory_modules(),
         "opencl_devices": listed and listed["devices"],
     }
@@ -240,8 +241,8 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
     `needs` are the tools to look for, as benchmark files name them.
 
     Raises:
-        DescriptionError: hwloc is missing or fails, or memory policies are forbidden. Nothing is
-            written in these cases.
+        DescriptionError: hwloc is missing or fails, or memory policies are forbidden. After an
+            error, nothing is written.
     """
     try:
         check_memory_policies()  # if the check fails, nearly all points would fail
@@ -292,9 +293,9 @@ def read_memory_modules() -> list[MemoryModule] | str:
 def parse_memory_modules(table: bytes) -> list[MemoryModule] | str:
     """Return the memory modules in an SMBIOS table, or why they are unknown, as a text.
 
-    A structure of the table has fields, then texts, then a zero byte. The header of the structure
-    has the length of the fields. Each text ends with a zero byte. A table without its end marker
-    counts as damaged.
+    A structure of an SMBIOS table has fields, then texts, then a zero byte. The header of the
+    structure has the length of the fields. Each text of a structure ends with a zero byte. A table
+    without its end marker counts as damaged.
     """
     modules, at = list[MemoryModule](), 0
     while table[at : at + 1] != _END_OF_TABLE:

@@ -195,8 +195,8 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
     if handle < 0:
         code = ctypes.get_errno()
         # Counts on a unit include other users' programs, so kernel.perf_event_paranoid must be
-        # below 1. For a process of the same user, it must be below 3 (some distributions add the
-        # value 3).
+        # below 1. For counts of a process of the same user, this setting must be below 3 (some
+        # distributions add the value 3).
         limit = 1 if pid == ANY else 3
         reason = REASONS.get(code, os.strerror(code)).format(limit=limit)
         raise CounterError(f"{reason} ({errno.errorcode.get(code, str(code))})")

@@ -54,10 +54,10 @@ VERSION_SECONDS = 10.0
 # Largest output of a tool in characters; a tool that prints more has a fault and is killed.
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 # Prefixes of environment variables that a tool gets only if its benchmark file sets them. A site
-# may set such variables for its users. Variables of OpenMP runtimes (the standard, GCC, LLVM and
-# Intel) bind threads and limit their number. Variables of the loader and of malloc put other code
-# or other pages into a tool. LD_LIBRARY_PATH stays, since tools of environment modules need this
-# variable.
+# may set these variables for all its users. Variables of OpenMP runtimes (the standard, GCC, LLVM
+# and Intel) bind threads and limit their number. Variables of the loader and of malloc put other
+# code or other pages into a tool. LD_LIBRARY_PATH stays, since tools of environment modules need
+# this variable.
 SITE_VARIABLES = (
     *("OMP_", "GOMP_", "LIBOMP_", "KMP_"),
     *("LD_PRELOAD", "LD_AUDIT", "LD_PROFILE", "LD_DEBUG", "LD_BIND_NOW"),
@@ -423,7 +423,7 @@ def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
 
 
 def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
-    """Start a process that prints the tool's version; None without a command for the version."""
+    """Start a process that prints the tool's version; None if no process can be started."""
     if "version" not in need:
         return None
     with contextlib.suppress(OSError):  # the values are valid without the version
@@ -433,6 +433,7 @@ def _start_version_query(need: RequiredProgram) -> subprocess.Popen[str] | None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,  # so a slow query can be killed with its children
+            # In a new session, a slow query can be killed with its children.
+            start_new_session=True,
         )
     return None

@@ -201,9 +201,9 @@ class MemoryMapping:
     """A memory mapping that has pages: one line of ``numa_maps``."""
 
     address: str  # first address, written as in ``numa_maps``
-    of_file: bool  # whether a file backs the mapping
-    private: bool  # whether the mapping has private data of the process (``anon``) or huge pages
-    page_bytes: int  # size of the pages that the kernel counts here
+    of_file: bool  # says whether a file backs the mapping
+    private: bool  # says whether the mapping has private data (``anon``) or huge pages
+    page_bytes: int  # size of the pages that the kernel counts in this mapping
     bytes_by_node: dict[int, int]  # node -> bytes of the mapping
 
 

@@ -40,7 +40,7 @@ from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACK
 
 KIND = "simulated_machine"
 # Name of the file with the checked description in the results of a host. The simulation of a record
-# reads this file, and reads no YAML file.
+# reads only this file, and no YAML file.
 MACHINE_FILE = "machine.json"
 
 _ALWAYS = "0001-01-01"  # the start of a fault without `since`: before any record

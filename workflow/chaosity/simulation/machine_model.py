@@ -76,7 +76,7 @@ class NoiselessLoadResult:
 
 @dataclass(frozen=True)
 class Routes:
-    """How loads use the parts of a machine while all these loads run.
+    """How loads use the parts of a machine while all loads of a point run.
 
     Routes depend on the speed of cores and drives, and not on the capacities of resources that
     loads share.
@@ -259,11 +259,11 @@ TrueValues = Mapping[str, float | dict[str, float]]
 
 
 class UnknownMetricError(Exception):
-    """The simulation has no value for a metric; the text names it."""
+    """The simulation has no value for a metric; the text names the metric."""
 
 
 class UnknownProgramError(UnknownMetricError):
-    """The simulation does not know how fast a program is; the text names it."""
+    """The simulation does not know the speed of a program; the text names the program."""
 
 
 def true_values(point: Point, model: MachineModel) -> dict[str, TrueValues]:

@@ -5,8 +5,8 @@ says where each value is in the tool's output, so the same file says where to wr
 code in this module belongs to a single tool.
 
 The raw output has the form in which the benchmark's tool prints. The code for measured records
-computes values and checks from this output. Time is virtual: the time stamps of a record say how
-long the measurement would have taken.
+computes values and checks from the simulated output. Time is virtual: the time stamps of a record
+say how long the measurement would have taken.
 """
 
 from __future__ import annotations

@@ -210,9 +210,10 @@ class _Fit:
         return float(np.sum(2 * (np.sqrt(1 + ((now.logs - self.logs) / self.scale) ** 2) - 1)))
 
     def start(self) -> Values:
-        """Return the start values: the least capacities, and usual latencies.
+        """Return the values at which the fit starts: least capacities and usual latencies.
 
-        A part that reaches as much as other parts of its kind is not slow, and has no factor.
+        A part with a rate as high as that of other parts of its kind is not slow, and gets no
+        factor.
         """
         values: Values = {}
         for parameter in (*PARAMETERS, *self.kinds):
@@ -307,8 +308,8 @@ class _Fit:
         The distance is the larger of two estimates, from the median difference and from the 95th
         percentile. So outliers count if more than one value in 20 is an outlier. A value that was
         not fitted is further from the model than values to which the parameters were fitted, so the
-        distance is enlarged. The interval of a median is never narrower than the scatter of its
-        replicates allows.
+        distance is enlarged. The distance is never below the scatter of replicates, so no interval
+        is narrower than that.
 
         Returns:
             Kind of value -> distance of medians, and kind of value -> the model's error. The error
@@ -339,11 +340,11 @@ class _Fit:
         return misfits, errors
 
     def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values that the data determine, and alternatives to capacities.
+        """Return the values that the data determine, and values that replace capacities.
 
-        `_explained` describes the alternatives. In the result, no part with a factor is faster than
-        other parts of its kind. A part keeps its factor if the data determine the capacity of this
-        part, even if they do not determine the capacity of the other parts.
+        `_explained` describes the values that replace capacities. In the result, no part with a
+        factor is faster than other parts of its kind. A part keeps its factor if the data determine
+        the capacity of this part, even if they do not determine the capacity of the other parts.
         """
         while needed := self._without_unneeded(values):
             values = self.refined(needed)
@@ -366,10 +367,11 @@ class _Fit:
         return (values, others) if sure == values else self._determined(self.refined(sure))
 
     def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
-        """Return the values without needless capacities, and alternatives to other capacities.
+        """Return the values without needless capacities, and values that replace other capacities.
 
         The data do not determine a capacity that other capacities can replace. The second result
-        maps each such capacity to values that explain the data equally well without this capacity.
+        maps each capacity that can be replaced to values that explain the data equally well without
+        this capacity.
         """
         others = {
             parameter: adapted
@@ -440,7 +442,7 @@ class _Fit:
         slope = float(np.mean((1 + residuals**2) ** -1.5))
         freedom = max(1, len(self.keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
-        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give a variance of 0
+        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give the variance 0
         usual = np.diag([parameter.spread**-2 for parameter in now.values])
         inverse = np.linalg.inv(jacobian.T @ jacobian / variance + usual)
         # All metrics of a load come from the same runs, so together they count as one value.

@@ -1,9 +1,9 @@
 """Fit the model to the results and findings of a host, or read the description of a machine.
 
-Each fault concerns one part. A finding names the initiators and targets of the slow cells. The
-faulty part is the part of the model that all these cells use: the controllers of a node, a core, a
-drive, a link between packages, or a path from drives to the memory of a package. The fit determines
-which share of the part's capacity remains.
+A fault concerns one part of the machine. A finding names the initiators and targets of the slow
+cells. The faulty part is the part of the model that all these cells use: the controllers of a node,
+a core, a drive, a link between packages, or a path from drives to the memory of a package. The fit
+determines which share of the part's capacity remains.
 """
 
 from __future__ import annotations

@@ -115,14 +115,14 @@ class FittedMachine:
 def named_description(
     fitted: FittedMachine, name: str, host: str, configuration: str, *, simulated: bool
 ) -> MachineDescription:
-    """Return the description of a fitted machine with all keys that a file with a name needs.
+    """Return the description of a fitted machine, with all keys of a file of descriptions.
 
     Args:
         fitted: the fitted machine.
         name: name of the file without its suffix.
         host: the host that was measured.
         configuration: the configuration in which the host was measured.
-        simulated: whether the host was a simulated one.
+        simulated: says whether the host was simulated.
     """
     certainty: dict[str, ParameterCertainty] = {}
     for each in fitted.parameters:
@@ -217,7 +217,7 @@ def _numbers_of_description(
 ) -> dict[Parameter, float | None]:
     """Return parameter of a machine -> number in a description, or None without a number.
 
-    Only faults whose names are in `fitted` count.
+    A fault is only included if its name is in the key `fitted`.
     """
     sections = cast(dict[str, Any], description)
     found: dict[Parameter, float | None] = {

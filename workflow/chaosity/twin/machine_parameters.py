@@ -38,7 +38,7 @@ class Parameter:
     # section, key: the place of the number in the description.
     section: str
     key: str
-    # Pattern of the names of resources with this capacity; empty if it is no capacity.
+    # Pattern of the names of resources with this capacity; empty if the number is no capacity.
     resources: str = ""
     # Start value of a parameter that is no capacity; also its value if no data determine the
     # parameter.

@@ -54,8 +54,9 @@ _BUSY = 0.01
 Row = tuple[int, int, str]
 RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
 METRICS = (*RATES, "latency_ns")
-# A cell departs from the model if the logarithms differ by more than `LEAST_REPORTED_DIFFERENCE`
-# and by more than this many standard deviations. By chance, one cell in two million departs.
+# A cell departs from the model if the logarithms of cell and model differ by more than
+# `LEAST_REPORTED_DIFFERENCE` and by more than this number of standard deviations. By chance, one
+# cell in two million departs.
 _DEPARTS_SIGMAS = 5.0
 
 # The name for values of all kinds together, see `kind_of_value`.
@@ -107,7 +108,7 @@ def departs(difference: float, scale: float) -> bool:
 
     Args:
         difference: difference of the logarithms of value and model.
-        scale: standard deviation of such differences, `FittedMachine.scale`.
+        scale: standard deviation of these differences, `FittedMachine.scale`.
     """
     return abs(difference) > max(LEAST_REPORTED_DIFFERENCE, _DEPARTS_SIGMAS * scale)
 
@@ -157,7 +158,8 @@ class ModelOfPoints:
             for number, loads in self._loads.items()
             if any("latency_ns" in load["metrics"] for load in loads)
         }
-        # Points whose values can depend on a capacity even while its resource is not full.
+        # Points whose values can depend on the capacity of a resource even while this resource is
+        # not full.
         self._sensitive = self._chases | {
             number
             for number, loads in self._loads.items()
@@ -382,8 +384,8 @@ def predict_loads(
 def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[float, float]:
     """Return the 95 % interval of a value; draws, `centre` and `misfit` are logarithms.
 
-    Draws and misfit are independent. The misfit is not drawn, so it adds no random scatter to the
-    ends.
+    The draws and the misfit of the model are independent. The misfit is not drawn, so that it adds
+    no random scatter to the ends of the interval.
     """
     low, high = np.quantile(logs, (0.025, 0.975)) - centre
     own = float(stats.norm.ppf(0.975)) * misfit
