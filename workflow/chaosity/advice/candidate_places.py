@@ -163,7 +163,7 @@ class CandidatePlaces:
     ) -> Iterator[dict[int, float]]:
         """Yield node -> share of the pages, for each placement to try with cores on `nodes`.
 
-        All pages on a single node of `further` are tried, too.
+        Placements with all pages on a single node of `further` are also tried.
         """
         memory = [*self._memory_kind_by_node]
         here = [node for node in nodes if node in memory]

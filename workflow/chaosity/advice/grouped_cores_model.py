@@ -5,9 +5,9 @@ computed only once, since these routes do not depend on the place of the program
 
 Cores are alike if they run one load, are on one node, share one L3 cache and have the same speed.
 Alike cores use the same parts of the machine equally, so one flow represents the flows of all alike
-cores. The rate of this flow grows as fast as the rates of all these flows together. The flow uses
-one core as much as each single flow uses its core. So the rates are the same as with one flow for
-each core, see `access_paths.max_min_fair_rates`.
+cores. The rate of the representing flow grows as fast as the rates of all represented flows
+together. The representing flow uses one core as much as each represented flow uses its core. So the
+rates are the same as with one flow for each core, see `access_paths.max_min_fair_rates`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GroupedCoresModel:
     """Predicts rates and latencies of loads in many places while the same other loads run.
 
     A core may run two loads only if one of them reads drives on exactly the cores of the other.
-    `same_routes` is another model whose routes are used. The two models may differ only in
+    `same_routes` is another model whose routes are used. This other model may differ only in
     capacities that change no route.
     """
 

@@ -197,7 +197,7 @@ class MachineMap:
         """Return the loads of the programs that run on the machine.
 
         Raises:
-            UserError: the machine has no such drive.
+            UserError: the machine lacks a named drive.
         """
         return [
             load
@@ -229,7 +229,7 @@ class MachineMap:
             percent: share of its peak rate to which a load limits itself, in per cent.
 
         Raises:
-            UserError: the machine has no such drive.
+            UserError: the machine lacks a named drive.
         """
         for drive in place.drives:
             check_name_is_allowed(drive, self.drives, f"there is no drive {drive!r}", "drives")

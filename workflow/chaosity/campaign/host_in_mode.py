@@ -320,7 +320,7 @@ def lock_results(results: Path) -> int:
     stay after a crash, so profiles/default turns off Snakemake's lock.
 
     Raises:
-        UserError: another run holds the lock.
+        UserError: another run has locked the results.
     """
     results.mkdir(parents=True, exist_ok=True)
     handle = os.open(results / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -138,10 +138,10 @@ class Progress(OutputName, total=False):
     clock: Literal["monotonic", "realtime"]
     """Clock of the times; default: monotonic."""
     pauses: Literal[True]
-    """The tool pauses between its samples.
+    """Says whether the tool pauses between its samples.
 
-    Then only the time counts in which all loads with pauses measured. The record notes this time as
-    a share of the common window.
+    If it does, only the time counts in which all loads with pauses measured. The record notes this
+    time as a share of the common window.
     """
 
 
@@ -220,7 +220,7 @@ class Remark(OutputName, total=False):
     json: str
     """Path of the value in a JSON document."""
     event: str
-    """Name of the JSON line with the value."""
+    """Value of the key `event` in the JSON line that contains the remark."""
     key: str
     """Key of the value in the JSON line that `event` names."""
 
@@ -256,14 +256,15 @@ class Placement(TypedDict):
     launcher: NotRequired[Literal[True]]
     """Says whether the command starts with chaosity-place, whose own memory is not checked."""
     mapping: NotRequired[str]
-    """Key of the program's "ready" line that has the address of its memory, or several addresses.
+    """Key in the program's "ready" line; its value is the address (or a list) of its memory.
 
-    With this key, only pages of this memory are checked, so even some KiB can be checked.
+    If this key exists, only pages of the memory at this address are checked, so that even some KiB
+    can be checked.
     """
 
 
 class BenchmarkDocument(TypedDict):
-    """A file of templates/benchmarks. Its texts are templates, filled in for each load."""
+    """A file of templates/benchmarks; its texts are templates that are filled in for each load."""
 
     benchmark: Name
     """Name of the file, without .yaml."""

@@ -83,7 +83,7 @@ def _check_yaml_text(text: str, where: str) -> None:
     """Check that a YAML text is not too long, and not so deeply nested that the parser crashes."""
     if len(text) > _MOST_YAML_CHARACTERS:
         raise UserError(f"the file has more than {_MOST_YAML_CHARACTERS} characters", where)
-    # A text needs at least one of these signs for each level of nesting.
+    # A YAML text needs at least one of the signs below for each level of nesting.
     if sum(map(text.count, "[{-?:")) < _MOST_UNCHECKED_NESTING_SIGNS:
         return
     depth = 0

@@ -90,15 +90,15 @@ class InitiatorSelector(TypedDict, total=False):
     The relations are: the same node, another node of the package, a node of another package.
     """
     by: Literal["l3_domain"]
-    """With `one_of_each_relation_to`: take cores instead of nodes.
+    """With `one_of_each_relation_to`: cores instead of nodes are selected.
 
-    Then another core of the same L3 domain is a further relation.
+    For cores, another core of the same L3 domain is also a relation.
     """
     threads: Literal["one_per_core", "all"]
     """One thread on each core, or one on each SMT sibling; default: as the config says.
 
     If a load has initiators of both kinds, the factor `smt` has both as levels. The plan of a host
-    without SMT leaves such a design out.
+    without SMT leaves out a design with both levels.
     """
 
 

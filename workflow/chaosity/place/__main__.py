@@ -78,7 +78,7 @@ def request_from_arguments(arguments: argparse.Namespace) -> PlacementRequest:
     """Return the placement request that a parsed command line describes.
 
     Raises:
-        UserError: a list has the wrong form.
+        UserError: a list of nodes, units or shares has the wrong form.
     """
     cpus, command = arguments.cpus, arguments.command
     parsed = {

@@ -158,7 +158,7 @@ class ResultsToFit:
 
     @classmethod
     def read(cls, folder: Path) -> ResultsToFit:
-        """Return the results in a folder.
+        """Return the results of a host that are in a folder.
 
         Raises:
             UserError: the folder has no results of a run.

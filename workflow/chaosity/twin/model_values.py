@@ -179,7 +179,7 @@ class ModelOfPoints:
         return self._last
 
     def values_without_limit(self, now: ModelValues, parameter: Parameter) -> ModelValues:
-        """Return the values without the limit of a capacity."""
+        """Return the values of the model if one capacity sets no limit."""
         left = {each: value for each, value in now.values.items() if each is not parameter}
         changed = ModelValues(left, now.logs, now.utilisation)
         return self._evaluated(changed, self._affected(now, parameter, 0.0))

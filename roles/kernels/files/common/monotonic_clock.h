@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds of CLOCK_MONOTONIC. All processes of a machine read the same clock, which is never
- * set back. So samples of programs that run together can be compared over the same window of
- * time. */
+/* Returns the time of CLOCK_MONOTONIC in nanoseconds. All processes of a machine read the same
+ * clock, which is never set back. So samples of programs that run together can be compared over the
+ * same window of time. */
 static inline uint64_t monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

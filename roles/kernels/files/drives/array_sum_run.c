@@ -111,7 +111,7 @@ static void sum_chunk(struct state *state, struct thread *thread) {
     atomic_store(&state->stop, true);
 }
 
-/* One step of a thread: sums a piece of its part, or a chunk if one has arrived. */
+/* Does one step of a thread: sums a piece of its part, or a chunk if one has arrived. */
 static void go_on(struct state *state, struct thread *thread) {
     if (on_drives(state))
         sum_chunk(state, thread);
