@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from chaosity.errors import UserError
 from chaosity.records.record_format import point_key
-from chaosity.rounds.budget import Budget
+from chaosity.rounds.budget import Budget, replicate_counts
 from chaosity.rounds.machine_so_far import MachineSoFar, cells_of_earlier_runs
 from chaosity.rounds.next_round import next_round
 from machines import SimulatedHost, planned
@@ -78,6 +80,38 @@ def test_a_cell_that_scattered_in_earlier_runs_is_repeated_first(healthy, known)
         chosen = next_round(replace(so_far, earlier_cells=other), budget, 2)
         assert chosen is not None
         assert (key in chosen.measurements) == again
+
+
+def test_what_only_differs_from_earlier_runs_is_measured_again(healthy, known):
+    """Nothing is slow within this host, so only the earlier runs tell of a change."""
+    so_far = first_round(healthy, 2)
+    changed = {key for key in so_far.rounds[0].measurements if key[0] == "latency_matrix"}
+    changed = set(sorted(changed)[:3])
+    of_changed = pd.MultiIndex.from_frame(known[["experiment", "point"]]).isin(changed)
+    other = known.assign(median=known["median"].mask(of_changed, 1.5 * known["median"]))
+    chosen = next_round(replace(so_far, earlier_cells=other), BUDGET, 2)
+    assert chosen is not None
+    assert f"3 measurements {REASON}" in chosen.reason
+    assert changed <= set(chosen.measurements)
+
+
+def test_a_third_replicate_needs_three_times_the_variance_of_a_second(healthy, known):
+    """A second replicate removes 1/2 of a variance, and a third 1/6."""
+    rounds = simulate_rounds(healthy, Budget(200.0), seed=2)
+    next(rounds)
+    so_far = next(rounds)
+    budget = Budget(so_far.spent_seconds + 20.0)
+    counts = replicate_counts(so_far.rounds)
+    of_memory = [key for key in counts if key[0] == "memory_bandwidth"]
+    # Two replicates that hardly differ count like a fifth of what earlier runs tell.
+    for times, expected in ((2.5, 1), (3.5, 2)):
+        variances = {key: (1.0, 1.25 * times)[counts[key] - 1] * 0.1 for key in of_memory}
+        places = pd.MultiIndex.from_frame(known[["experiment", "point"]])
+        own = known.assign(variance=[variances.get(place, 1e-10) for place in places])
+        chosen = next_round(replace(so_far, earlier_cells=own), budget, 2)
+        assert chosen is not None
+        [(count, _), *_] = Counter(counts[key] for key in chosen.measurements).most_common()
+        assert count == expected
 
 
 def test_a_machine_with_other_combinations_is_refused(healthy, earlier):
