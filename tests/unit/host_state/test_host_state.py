@@ -267,7 +267,7 @@ def test_nothing_changes_under_a_measurement(tried: Try, lock: str) -> None:
     before, path = tried.kernel.tree(), tried.kernel.root / lock
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(held, fcntl.LOCK_SH)  # two changes at once would save each other's values
         with pytest.raises(settings.StateError, match=f"/{lock} is held.*measuring|is measuring"):
             tried.configure(numa_balancing=0)
         assert not tried.file.exists()

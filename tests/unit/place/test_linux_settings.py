@@ -137,6 +137,22 @@ def test_weights_are_set_and_the_automatic_mode_is_restored_last(kernel):
     )
 
 
+def test_after_a_killed_run_the_automatic_mode_is_restored_after_the_weights(kernel, monkeypatch):
+    """The kernel ends the automatic mode at each written weight."""
+    former = {f"{linux_settings.WEIGHTS}/auto": "yes", f"{WEIGHTS}0": "5"}
+    document = {"boot_id": kernel.get(linux_settings.BOOT_ID), "former": former}
+    kernel.set(linux_settings.FORMER_VALUES, json.dumps(document))
+    written, opened = [], os.open
+
+    def note(path, flags, *mode):
+        written.extend([Path(path).name] if flags & os.O_WRONLY else [])
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(linux_settings.os, "open", note)
+    linux_settings.restore_leftover_kernel_settings(kernel.root)
+    assert written == ["node0", "auto"]
+
+
 def test_weights_varied_by_a_search_are_guarded_from_the_start(kernel):
     wanted = {f"{WEIGHTS}0": "7"}
     with linux_settings.hold_kernel_settings(wanted, kernel.root, [*wanted]) as held:

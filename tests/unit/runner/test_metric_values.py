@@ -315,6 +315,20 @@ def test_a_record_has_a_value_for_each_node(point):
     assert all(c["passed"] for c in checks)
 
 
+def test_loads_that_run_together_have_the_rates_of_the_time_in_which_both_ran(point):
+    """Each load moves 100 bytes in its first second, then 300. One second is common to both."""
+    [load] = point["loads"]
+    load["metrics"] = {"bandwidth_bytes_per_second": {"progress": True}}
+    loads = []
+    for name, begin in (("early", 0), ("late", 1)):
+        seconds = enumerate((100, 300), start=begin)
+        text = lines(*((at, at + 1, {"0": moved}, {"0": 1}) for at, moved in seconds))
+        loads.append({**load, "name": name, "outputs": {"stdout": text}})
+    found = metric_values.metric_values_or_reasons({**record(point), "loads": loads})
+    rates = {name: own["bandwidth_bytes_per_second"][0] for name, own in found.items()}
+    assert rates == pytest.approx({"early": 300.0, "late": 100.0})
+
+
 def test_each_node_is_checked_against_the_bound(point):
     [load] = point["loads"]
     load["metrics"] = {METRIC: {**SOURCE, "at_most": 100.0}}

@@ -30,6 +30,15 @@ def test_private_pages_are_counted_in_their_own_size():
     assert found == {0: 3 * 4096, 1: 1000 * 4096 + 3 * 2097152, 3: 24 * 4096}
 
 
+def test_available_memory_is_free_memory_with_the_cache_of_files_in_bytes(monkeypatch):
+    node = (("MemTotal", 64), ("MemFree", 10), ("Active(file)", 3), ("Inactive(file)", 2))
+    text = "".join(f"Node 0 {name}: {number} kB\n" for name, number in node)
+    monkeypatch.setattr(
+        observed_state, "read_file_if_present", lambda _: f"{text}MemAvailable: 15 kB\n"
+    )
+    assert set(observed_state.available_memory_bytes().values()) == {15 * 1024}
+
+
 def test_this_process_is_observed_on_its_units():
     seen = observed_state.read_process_threads(os.getpid())
     allowed = {cpu for t in seen for cpu in parse_cpu_list(t["cpus_allowed"])}

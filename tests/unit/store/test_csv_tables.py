@@ -38,6 +38,7 @@ def write(tmp_path):
     [
         ("bandwidth", "m_MBps.csv", None, "40000", 40e9, "MB/s, by the file name"),
         ("bandwidth", "m_GiBps.csv", None, "40", 40 * 2**30, "GiB/s, by the file name"),
+        ("bandwidth", "m_MiBps.csv", None, "40000", 40000 * 2**20, "MiB/s, by the file name"),
         ("bandwidth", "m_Bps.csv", None, "40000000", 40e6, "B/s, by the file name"),
         ("bandwidth", "m.csv", None, "40", 40e9, "GB/s, by the magnitude of the numbers"),
         ("bandwidth", "m.csv", None, "40000", 40e9, "MB/s, by the magnitude of the numbers"),
