@@ -178,7 +178,7 @@ DRIVES = {"category": "storage_bandwidth", "target": {"drives": {"each": "drive"
         ({"buffers": {"each": "node"}}, "only loads on drives"),
         (
             {**DRIVES, "vary": {"buffers": ["own"]}, "buffers": {"each": "node"}},
-            "vary also has the key buffers",
+            "the key vary also has the key buffers",
         ),
         ({**DRIVES, "buffers": {"names": ["node9"]}}, "no memory node 'node9'"),
     ],

@@ -123,7 +123,7 @@ def test_a_template_draws_another_kind_of_figure(drawn, tmp_path):
     assert marks(tmp_path, "dots").keys() == marks(folder, "kernels").keys()
     assert rows(tmp_path, "dots") == rows(folder, "kernels")
     [file] = draw(tmp_path, {**KERNELS, "name": "unknown", "template": "unknown"})
-    assert "no template unknown" in str(file.problem)
+    assert "there is no template unknown" in str(file.problem)
 
 
 def test_unchanged_data_gives_equal_files_that_need_nothing_from_outside(drawn, tmp_path):

@@ -272,7 +272,7 @@ def test_a_unit_can_be_given_where_the_file_has_none(write):
     file = write("node,0,1\n0,30,10\n1,10,30\n")
     table = read_published_csv(file, "bandwidth_matrix", "theirs", "GiB/s")
     assert table["value"].iloc[0] == 30 * 2**30
-    with pytest.raises(UserError, match="has a unit of its own"):
+    with pytest.raises(UserError, match="already gives the unit"):
         read_published_csv(file, "fio_numa", "theirs", "GiB/s")
 
 

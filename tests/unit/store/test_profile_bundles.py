@@ -299,13 +299,16 @@ def test_a_file_that_is_not_a_bundle_is_refused(bundle, tmp_path):
     ("change", "words"),
     [
         ({"manifest": {"bundle": "photos"}}, "the kind 'photos', not 'chaosity profiles'"),
-        ({"manifest": {"schema_version": float("inf")}}, "has a broken manifest"),
+        ({"manifest": {"schema_version": float("inf")}}, "the manifest of the bundle is broken"),
         (
             {"manifest": {"schema_version": 2}},
             r"\(schema 2; supported: 1\); install a newer version",
         ),
         ({"manifest": {"schema_version": 0}}, "the manifest of the bundle does not fit its parts"),
-        ({"manifest": {"provenance": {"contact": "\ud800"}}}, "has a broken manifest"),
+        (
+            {"manifest": {"provenance": {"contact": "\ud800"}}},
+            "the manifest of the bundle is broken",
+        ),
         ({"manifest": {"profiles": "two"}}, "profiles: the value 'two' is not of type integer"),
         ({"manifest": {"parts": {}}}, "the manifest of the bundle does not fit its parts"),
         ({"manifest": {"provenance": {"published_on": "soon"}}}, "published_on: 'soon' is not a"),

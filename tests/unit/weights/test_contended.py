@@ -152,5 +152,5 @@ def test_the_command_takes_a_table_and_compares_both_weights(folder):
     assert "Largest difference: node" in run_chaosity(*command)
     measured(folder, alone())
     assert json.loads(run_chaosity(*command, "--json"))["contended"] is None
-    with pytest.raises(UserError, match="a tidy table has units of its own"):
+    with pytest.raises(UserError, match="a tidy table already gives the units"):
         chaosity.main(["weights", path, "--workers=0", "--unit=MB/s"], standalone_mode=False)

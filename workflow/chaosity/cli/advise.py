@@ -139,7 +139,7 @@ def advise_command(
         refuse_options_without_effect("without --machine", "topology")
     elif folder or not topology:
         remedy = f"chaosity advise --machine {machine} --topology FILE.xml"
-        raise UserError("--machine needs --topology, and no RESULTS", remedy=remedy)
+        raise UserError("--machine needs --topology, and RESULTS is not allowed", remedy=remedy)
     if drives is not None:
         refuse_options_without_effect("with --drives", "goal", "kernel", "partitioned")
     check_kernel(kernel, "--kernel")

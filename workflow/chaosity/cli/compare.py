@@ -70,7 +70,7 @@ def compare_command(
     ]
     if len(selected) < 2:
         remedy = "name a second folder of results, or two more to find the outlier of three hosts"
-        raise UserError("comparing needs two selections", selected[0].name, remedy)
+        raise UserError("a comparison needs two selections", selected[0].name, remedy)
     result: SelectionComparison | OutlierHosts
     crossovers: list[CrossoverVerdict] = []
     if len(selected) == 2:

@@ -205,7 +205,9 @@ class _DesignedLoad:
         if not chosen.target.is_drive_set:
             raise UserError("only loads on drives have buffers", where, "remove the key buffers")
         if "buffers" in spec.get("vary", {}):
-            raise UserError("vary also has the key buffers", where, "remove one key buffers")
+            raise UserError(
+                "the key vary also has the key buffers", where, "remove one key buffers"
+            )
         if not any("target.page_nodes" in word for word in self.benchmark.document["command"]):
             wrong = f"{self.benchmark.name} does not place its buffers"
             raise CannotMeasureDesignError(wrong, where, "choose another benchmark")

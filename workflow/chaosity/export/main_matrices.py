@@ -308,7 +308,9 @@ def read_bandwidths_alone_and_contended(
     if path.is_file() and path.name != MEASUREMENTS_FILE:
         raise UserError("the file is not the tidy table", str(path), f"name {MEASUREMENTS_FILE}")
     if unit:
-        raise UserError("a tidy table has units of its own", "--unit", "remove the option --unit")
+        raise UserError(
+            "a tidy table already gives the units", "--unit", "remove the option --unit"
+        )
     host = read_measured_host(path if path.is_dir() else path.parent)
     contended = find_contended_bandwidth_matrix(host.measurements, workers)
     return node_bandwidths_and_source(host)[0], contended

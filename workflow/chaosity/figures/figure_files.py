@@ -102,7 +102,7 @@ def draw_figures(
     """
     if len(measurements.rows[["host", "configuration"]].drop_duplicates()) > 1:
         raise UserError(
-            "the table holds several hosts or configurations",
+            "the table has several hosts or configurations",
             "figures",
             "draw one host in one configuration at a time",
         )

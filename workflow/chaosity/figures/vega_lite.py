@@ -80,7 +80,9 @@ def figure_template(name: str) -> VegaLiteSpec:
     if not path.exists():
         known = ", ".join(sorted(each.stem for each in FIGURE_TEMPLATES_FOLDER.glob("*.yaml")))
         raise UserError(
-            f"no template {name} of a figure", str(FIGURE_TEMPLATES_FOLDER), f"templates: {known}"
+            f"there is no template {name} of a figure",
+            str(FIGURE_TEMPLATES_FOLDER),
+            f"templates: {known}",
         )
     read: VegaLiteSpec = read_yaml(path)
     return read
@@ -149,7 +151,8 @@ def _layers_with_rows(entries: Any, drawing: Drawing, values: Mapping[str, Any])
     for entry in entries:
         if isinstance(entry, str) and entry not in shared:
             raise UserError(
-                f"no layer {entry}", str(FIGURE_TEMPLATES_FOLDER / f"{drawing.template_name}.yaml")
+                f"there is no layer {entry}",
+                str(FIGURE_TEMPLATES_FOLDER / f"{drawing.template_name}.yaml"),
             )
         layer = _fill_template(shared[entry] if isinstance(entry, str) else entry, drawing, values)
         roles = layer.pop("role", None)

@@ -86,7 +86,7 @@ _COMPARED_BANDWIDTHS_COUNT = 2001  # number of bandwidths at which two curves ar
 # end of a cache, latency grows by up to 11 % for each doubling even without a step.
 RISE_PER_DOUBLING = 1.2
 # A rise separates two steps if on each side there is a larger rise, and its share of both larger
-# rises is below this limit.
+# rises is below 0.7.
 _LEAST_RISE_WITHIN_STEP = 0.7
 # The least ratio of the latencies after and before a step. Page tables or full memory can cause
 # smaller steps, which are no ends of caches.

@@ -398,7 +398,7 @@ def read_published_csv(path: Path, form: str, host: str, unit: str | None = None
         problem = f"the tidy table has no column {name!r}"
         check_name_is_allowed(name, COLUMN_TYPES, problem, f"the form {form}, columns")
     if unit and "matrix" not in document:
-        raise UserError(f"the form {form} has a unit of its own", "--unit", "remove the option")
+        raise UserError(f"the form {form} already gives the unit", "--unit", "remove the option")
     common = {"host": host, "configuration": "published", "replicate": 1, "status": VALID}
     common |= {name: document[name] for name in ("experiment", "load", "metric")}
     rows = (

@@ -221,7 +221,7 @@ def _read_manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
         kind, version = document["bundle"], int(document["schema_version"])
         json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except ERRORS_OF_MALFORMED_DOCUMENTS as error:
-        raise UserError("the bundle has a broken manifest", where) from error
+        raise UserError("the manifest of the bundle is broken", where) from error
     if kind != BUNDLE_KIND:
         raise UserError(f"the bundle is of the kind {kind!r}, not {BUNDLE_KIND!r}", where)
     if version > SCHEMA_VERSION:

@@ -207,7 +207,7 @@ def read_points(folder: Path) -> Iterator[Point]:
             point: Point = json.loads(read_regular_file(path))
             found = point_key(point)
         if found != (path.parent.name, path.stem):
-            what = f"the file has the point {'/'.join(map(str, found))}, which is not its name"
+            what = f"the file has another point, {'/'.join(map(str, found))}, than its name says"
             raise UserError(what, str(path))
         yield point
 
