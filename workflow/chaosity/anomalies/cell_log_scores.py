@@ -45,7 +45,7 @@ ASSUMED_NOISE = 0.02
 # published machines differ by up to 1.6 %.
 NATURAL_SCATTER = 0.01
 # Least share of the cells that must have replicates, or values in a block, to represent all cells.
-# If fewer have, they were measured again because of their earlier values.
+# If fewer cells have replicates, these cells were measured again because of their earlier values.
 _LEAST_SHARE_OF_REPRESENTATIVE_CELLS = 0.5
 # Degrees of freedom of an assumed noise: so many that the noise counts as certain.
 _FREEDOM_OF_ASSUMED_NOISE = 1e6

@@ -57,8 +57,8 @@ LEAST_STANDARD_DEVIATION = 0.03
 # differ by 13 %. On all published machines, nodes of one group differ by less than 6 %. Several
 # gaps are tried, because the score of a faulty cell can lie in a small gap.
 SCORE_GAPS_BETWEEN_GROUPS = (0.06, 0.1, 0.2)
-# Most pairs of nodes without any measurement that are tried as neighbours. Each pair doubles the
-# number of hypotheses, so if there are more pairs, none of them is tried.
+# Largest number of pairs of nodes without any measurement that are tried as neighbours. Each pair
+# doubles the number of hypotheses, so if there are more pairs, none of them is tried.
 _MOST_UNMEASURED_PAIRS_TO_TRY = 2
 
 

@@ -97,8 +97,8 @@ def merge_findings_of_one_place(found: Iterable[Anomaly]) -> list[Anomaly]:
 def _merge_rank(anomaly: Anomaly) -> tuple[bool, bool, float, int, bool, float, float]:
     """Return a sort key: first anomalies without doubt, then L3 domain links, then most cells.
 
-    Nodes come before parts of nodes. Of paths to drives, the largest loss comes first, since sets
-    of drives show more of the loss than single drives.
+    Anomalies of nodes come before anomalies of parts of nodes. Of paths to drives, the largest loss
+    comes first, since sets of drives show more of the loss than single drives.
     """
     by_units = isinstance(anomaly.initiator, str)
     on_path_to_drives = anomaly.kind == AnomalyKind.SLOW_PATH and anomaly.is_on_drives

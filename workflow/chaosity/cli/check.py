@@ -152,8 +152,8 @@ def _print_missing_experiments(host: str, missing: Mapping[str, str]) -> None:
 def _findings_of_the_map(folder: Path) -> tuple[str, str]:
     """Return a clause on the findings in the map of a check, and why the map is unusable.
 
-    The clause is empty without findings, and the reason is empty if the map is usable. A check does
-    not report a component that was slow in the map already, so the clause reports it.
+    The clause is empty if the map has no findings. The reason is empty if the map is usable. A
+    check does not report a component that was slow in the map already, so the clause reports it.
     """
     from chaosity.report.measured_run import read_findings
 

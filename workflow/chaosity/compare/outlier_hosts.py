@@ -229,12 +229,12 @@ def _find_cells_where_hosts_differ(
     return found.iloc[order]
 
 
-# Most hosts in one comparison. A comparison of 200 hosts with eight nodes and 30 drives takes a
-# minute of processor time and 1.3 GB of memory.
+# Largest number of hosts in one comparison. A comparison of 200 hosts with eight nodes and 30
+# drives takes a minute of processor time and 1.3 GB of memory.
 MAX_HOSTS = 1000
 _OTHER_LOADS_TEXT = "all other loads"
-# Most columns for places of one kind in the table of hosts. If there are more places, they are
-# grouped by node, or else by package, so that a row fits on a page.
+# Largest number of columns for places of one kind in the table of hosts. If there are more places,
+# they are grouped by node, or else by package, so that a row fits on a page.
 _MOST_PLACES_IN_A_ROW = 16
 
 

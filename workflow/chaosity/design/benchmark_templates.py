@@ -42,7 +42,7 @@ JINJA_ENVIRONMENT = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-# Signs that begin an expression of Jinja2. A text without these signs is constant.
+# Signs that begin an expression of Jinja2. A text in which no expression begins is constant.
 _JINJA_MARKS = ("{{", "{%", "{#")
 
 

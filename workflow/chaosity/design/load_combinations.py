@@ -406,7 +406,8 @@ def _why_pages_are_missing(
     topology: Topology, pages: Level | None, nodes: Iterable[int]
 ) -> tuple[str, list[int]] | None:
     """Return why a host lacks a kind of pages, and on which nodes; None if it has the pages."""
-    # Reserved huge pages may be in use. If too few are free when the point runs, the point fails.
+    # Reserved huge pages may be in use. If too few huge pages are free when the point runs, the
+    # point fails.
     settings = topology.host.get("memory_settings") or {}
     if pages == "thp" and settings.get("transparent_huge_pages") == "never":
         return "transparent huge pages are switched off (never)", []

@@ -521,8 +521,8 @@ def find_round_value_limits(
     if top <= 0.0:
         return ShownValueRange(float(values.min()) - 1.0, 1.0, scale)
     bottom = min(float(values.min()), (1.0 - LEAST_SPAN_OF_COLOUR_SCALE) * top)
-    # The ends are multiples of a width: the smallest number 1, 2 or 5 times a power of ten that is
-    # at least a tenth of the range.
+    # The ends of the range are multiples of a step. The step is the smallest number that is at
+    # least a tenth of the range and is 1, 2 or 5 times a power of ten.
     width = (top - bottom) / 10.0
     power = 10.0 ** math.floor(math.log10(width))
     step = next(n * power for n in (1.0, 2.0, 5.0, 10.0) if n * power >= width * 0.999)

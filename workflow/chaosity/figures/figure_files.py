@@ -78,7 +78,7 @@ class FigureEntry:
     tables: tuple[TextTable, ...] = ()  # tables of text below the drawing or instead of it
     unmeasured: tuple[str, ...] = ()  # reasons why marks that did not fail have no value
     # values: a table with the values of the drawing in words. shown: (point, initiator, target) of
-    # the measurements of the marks. The file `figures.json` has neither of them.
+    # the measurements of the marks. The file `figures.json` contains neither `values` nor `shown`.
     values: TextTable | None = None
     shown: tuple[tuple[str, str, str], ...] = ()
 
@@ -343,8 +343,8 @@ def _rows_of_others(series: Sequence[ValueSeries]) -> Iterator[Row]:
         yield {"role": "band", "panel": panel, "x": _milliseconds(time), **ends}
 
 
-# Most marks in a plot of residuals, since more marks only make the file larger. The lowest and the
-# highest residual are always shown.
+# Largest number of marks in a plot of residuals, since more marks only make the file larger. The
+# lowest and the highest residual are always shown.
 _MOST_RESIDUAL_MARKS = 300
 # In a plot of an analysis of logarithms, the axis is logarithmic if the highest fitted value is
 # more than 20 times the lowest.

@@ -386,8 +386,8 @@ def _summarised_cells(rows: Measurements) -> list[dict[str, Any]]:
     """Return a mapping for each cell of `rows`, see `summarise_cells`.
 
     The value `pairs` of a cell is the number of pairs of initiator and target in the cell's group
-    of comparable rows. Cells of groups with more pairs come later. So if several groups have a
-    pair, the last cell of this pair is from the group with the most pairs.
+    of comparable rows. Cells of groups with more pairs come later. So if several groups have the
+    same pair, the last cell of the pair is from the group with the most pairs.
     """
     found = []
     for _, part in rows.comparable_slices():

@@ -31,7 +31,7 @@ from chaosity.statistics.estimates import Estimate
 from chaosity.store.measurements import PREDICTED, PREDICTION_NUMBERS, parse_nodes
 from chaosity.units import UnitScale, choose_scale, format_quantity, metric_in_words
 
-# Most columns that are legible on an A4 page; a table with more columns is split.
+# Largest number of columns that are legible on an A4 page; a table with more columns is split.
 MOST_TABLE_COLUMNS = 24
 # Largest number of rows of a table on the page, since a CSV file with more rows is easier to read.
 _MOST_TABLE_ROWS = 320

@@ -31,7 +31,7 @@ FIGURE_WIDTH_POINTS = 540.0
 PNG_SCALE = 2.0  # pixels per point
 _VEGA_LITE_SCHEMA_URL = "https://vega.github.io/schema/vega-lite/v5.json"
 _VEGA_LITE_VERSION = "5.20"
-# Most letters in a line of the title, and in a line of the subtitle.
+# Largest number of letters in a line of the title, and in a line of the subtitle.
 _TITLE_LETTERS, _SUBTITLE_LETTERS = 88, 140
 _SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$")
@@ -39,8 +39,8 @@ _NAME, _WHOLE_NAME = re.compile(r"\$([a-z_0-9]+)"), re.compile(r"\$([a-z_0-9]+)$
 _CHANNELS_THAT_NEED_VALUES = ("x", "x2", "y", "y2", "text")
 _ID_IN_URL_PATTERN = re.compile(r"(?<=url\(#)[^)]+")
 _LONG_NUMBER_PATTERN = re.compile(r"(\d\.\d{2})\d+")
-# Attributes that are removed from the SVG. Vega writes them for its scripts and for screen readers.
-# A screen reader would read every line of a grid.
+# Attributes that are removed from the SVG. Vega writes these attributes for its scripts and for
+# screen readers. A screen reader would read every line of a grid.
 _REMOVED_SVG_ATTRIBUTES = (
     "class",
     "role",

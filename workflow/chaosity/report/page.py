@@ -310,10 +310,7 @@ def _make_sections(run: Run) -> Iterator[Section]:
 
 
 def write_report(run: Run) -> list[str]:
-    """Write page, figures and ``summary.json`` of a run; return the lines of `terminal_lines`.
-
-    See `terminal_lines` for the lines.
-    """
+    """Write page, figures and ``summary.json`` of a run; return the lines of `terminal_lines`."""
     page = report_page(run)
     write_atomically(run.figures_folder / "machine.svg", page.machine_drawing)
     write_atomically(run.output, page.to_html())

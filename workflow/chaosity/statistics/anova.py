@@ -15,7 +15,7 @@ An experiment often has several designs, such as a matrix of nodes with one kern
 on local memory. In one table with all factors crossed, most combinations would be empty. So if too
 few combinations have a value, rows that share one level of a column become a smaller table. Of all
 smaller tables, the one with most rows is taken first, and then repeatedly the one with most rows
-that no earlier table has. The number of tables is at most `MOST_TABLES_OF_EXPERIMENT` tables.
+that no earlier table has. The analysis has at most `MOST_TABLES_OF_EXPERIMENT` tables.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _RELATIVE_ROUNDING_ERROR = 8.0 * float(np.finfo(float).eps)
 # Analysis of Transformations", Journal of the Royal Statistical Society B 26, 1964). The limit is
 # half the 95 % point of chi square with one degree of freedom.
 _CLEAR_LIKELIHOOD_GAIN = float(stats.chi2.ppf(0.95, 1)) / 2.0
-# A note reports a trend of the residuals if the p-value of the trend is below this level. With the
-# level of 1 %, one of a hundred tables without a trend has a note. With a level of 5 %, one of
-# twenty would.
+# A note reports a trend of the residuals if the p-value of the trend is below 0.01. With the level
+# of 1 %, one of a hundred tables without a trend has a note. With a level of 5 %, one of twenty
+# would.
 _TREND_SIGNIFICANCE_LEVEL = 0.01
 # The smallest correlation of residuals that counts as a trend. With thousands of values even a
 # faint trend is significant. But a correlation below Cohen's "medium" (Statistical Power Analysis,
@@ -465,9 +465,9 @@ def _comparable_parts(
 
     All rows of a part have the same kinds of initiator and target, and a replicate has each
     combination of levels once. If points differ only in their co-running loads, the columns of the
-    co-running loads become candidates too. These columns come from `everyone`, the rows of all
-    loads. Points with a single load lack the columns of co-running loads, so these points are
-    analysed separately.
+    co-running loads become candidates too. The columns of co-running loads come from `everyone`,
+    the rows of all loads. Points with a single load lack the columns of co-running loads, so these
+    points are analysed separately.
     """
     kinds = [kind for kind in _COLUMNS_ANALYSED_SEPARATELY if own[kind].nunique(dropna=False) > 1]
     groups = own.groupby(kinds, sort=False, dropna=False) if kinds else [((), own)]

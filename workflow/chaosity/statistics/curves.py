@@ -36,7 +36,7 @@ the tests is divided by the number of measured points (Bonferroni).
 neighbouring sizes are a rise when latency grows between them by more than RISE_PER_DOUBLING for
 each doubling of the size. Neighbouring rises form one step. But a much smaller rise between two
 larger rises separates two steps, since two caches can have similar sizes. The latencies between two
-steps are a level. Latency rises slowly at the end of a cache: some lines are evicted before the
+steps form a level. Latency rises slowly at the end of a cache: some lines are evicted before the
 cache is full, and a cache that is too small still holds some lines. So the end of a cache is the
 size at which latency is the geometric mean of both levels. In the published sweep (document 003),
 the end of an L3 cache of 32 MiB is at 35 MiB.

@@ -74,8 +74,8 @@ _VARIANCE_BY_ROUNDING = 1e-13**2
 _FEWEST_VARIANCES = 5
 # The median of variances is as precise as the mean of about half as many variances.
 _INFORMATION_OF_MEDIAN = 0.5
-# Most passes of the search for disturbed replicates. Each pass can find replicates that earlier
-# passes could not find. No search has needed more than 3 passes.
+# Largest number of passes of the search for disturbed replicates. Each pass can find replicates
+# that earlier passes could not find. No search has needed more than 3 passes.
 _MOST_SEARCHES_FOR_DISTURBED = 10
 _Mask = NDArray[np.bool_]
 
@@ -549,7 +549,7 @@ def t_interval(
 
     `is_positive` says which samples have only values above 0; mean and variance of these samples
     are those of logarithms. In an asymmetric sample the median can lie outside the interval of the
-    mean. If the median lies outside, the interval is widened to include the median.
+    mean. If the median lies outside of the interval, the interval is widened to include the median.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         errors = stats.t.ppf(0.5 + _confidence_of_intervals.get() / 2.0, np.asarray(freedom, float))

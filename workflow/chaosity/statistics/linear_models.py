@@ -32,8 +32,8 @@ from chaosity.place_names import natural_sort_key
 Values = NDArray[np.float64]
 # A term is given by the numbers of the columns of its factors; () is the grand mean.
 Term = tuple[int, ...]
-# Most factors in one interaction. An interaction of four factors has hundreds of effects, which
-# nobody can interpret.
+# Largest number of factors in one interaction. An interaction of four factors has hundreds of
+# effects, which nobody can interpret.
 MOST_FACTORS_INTERACTING = 3
 # The largest number of effects for which a model of unbalanced data is solved. To solve a model
 # with more effects would take seconds.
@@ -304,7 +304,8 @@ MOST_LEVELS_IN_PAIRS = 12
 # With more levels no pair is reported: the studentized range takes seconds to compute, and its
 # interval is too wide.
 _MOST_LEVELS = 128
-# Most columns of a model. Inverting the normal equations of a larger model takes seconds.
+# Largest number of columns of a model. Inverting the normal equations of a larger model takes
+# seconds.
 _MOST_COLUMNS = 1000
 
 

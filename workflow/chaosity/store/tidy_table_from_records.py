@@ -220,7 +220,7 @@ class ReplicateOutcome:
     reason: str | None = None  # why the replicate is not valid
     order: int | None = None  # position of the replicate in the random order of measurements
     measured_at: str | None = None  # time when the replicate ended, in UTC
-    # Name of the load -> metric -> value or reason; empty unless valid.
+    # Name of the load -> metric -> value or reason; empty unless the replicate is valid.
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict)
     # Name of the load -> nodes on which the kernel saw the load's pages, such as 0-1.
     seen_nodes: Mapping[str, str | None] = field(default_factory=dict)
