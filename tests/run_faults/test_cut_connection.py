@@ -90,6 +90,17 @@ def test_the_connection_is_cut_in_the_middle_of_a_record(far: FarHost, what: str
     assert far.record in record_files(far.results.results)
 
 
+def test_a_point_of_another_firmware_mode_is_not_measured(results: ResultsFolder):
+    host_file = results.folder.parent / "host.json"
+    host = json.loads(host_file.read_text())
+    host_file.write_text(json.dumps(host | {"configuration": "nps4"}))
+    kept = record_files(results.results)
+    done = results.measure(results.points[0])
+    assert done.returncode == 1
+    assert "the host is in configuration nps4, not" in done.stdout
+    assert record_files(results.results) == kept
+
+
 def test_a_host_that_has_booted_again_is_skipped_until_it_is_discovered_again(
     results: ResultsFolder,
 ):

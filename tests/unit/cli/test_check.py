@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from chaosity.cli.check import print_check_result
 from chaosity.components import COMPONENTS_SEEN_BY_CHECKS_FILE
 from chaosity.documents.shipped_documents import EXPERIMENTS_FOLDER, yaml_file_names
 from chaosity.errors import UserError
+from chaosity.health import check_host
 from chaosity.health.check_host import HostCheck, HostCheckResult, refuse_busy_host
 from chaosity.health.check_points import CheckedValue, CheckPoint
 from chaosity.hosts.runner_command import SSH
@@ -158,6 +160,19 @@ def test_a_running_measurement_is_not_disturbed(tmp_path: Path):
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="measures on this host; check it later"):
             refuse_busy_host(lock, 0.0)
+
+
+@pytest.mark.parametrize(("busy", "is_refused"), [(2.0, False), (60.0, True)])
+def test_only_the_use_of_processors_during_the_look_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float, is_refused: bool
+):
+    """Since its boot, the host was busy for half of the time."""
+    before = {"user": 5e4, "idle": 5e4, "iowait": 0.0}
+    looks = iter([before, {**before, "user": 5e4 + busy, "idle": 5e4 + 100.0 - busy}])
+    monkeypatch.setattr(check_host, "read_processor_seconds", lambda: next(looks))
+    refused = pytest.raises(UserError, match=f"other programs use {busy:.0f} % of the processors")
+    with refused if is_refused else nullcontext():
+        refuse_busy_host(tmp_path / "measuring.lock", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,14 @@ def test_pairs_of_cores_have_three_factors(config, paper_host):
     assert {"package0", "package1"} <= set(far["components"])
 
 
+def test_within_an_l3_domain_its_second_core_responds_to_its_first(config, paper_host):
+    topology = paper_host.topology
+    plan = plan_of(topology, config, "core_to_core_same_l3")
+    loads = [p["loads"][0] for p in plan.points]
+    pairs = {tuple(parse_cpu_list(load["placement"]["cpus"])) for load in loads}
+    assert pairs == {tuple(domain.cpus[:2]) for domain in topology.l3_domains}
+
+
 def test_added_and_renamed_metrics_keep_definitions(config):
     """The expected definitions are those of records without these metrics, which count."""
     simulated = {"chaosity_simulated": "epyc_7413_nps4"}

@@ -139,6 +139,14 @@ def test_an_inline_vault_value_is_decrypted_with_the_password_of_the_vault(
     assert host.connection_variables["ansible_user"] == "secret"
 
 
+def test_no_log_of_ansible_has_what_the_inventory_holds(tmp_path, monkeypatch):
+    log = tmp_path / "ansible.log"
+    monkeypatch.setenv("ANSIBLE_LOG_PATH", str(log))
+    [host] = read_inventory(inventory(tmp_path, "all: {hosts: {far: {ansible_password: secret}}}"))
+    assert host.connection_variables["ansible_password"] == "secret"
+    assert not log.exists()
+
+
 def run_ansible(*, user: int, home: str) -> str:
     """What is said before a playbook of a user starts."""
     code = (

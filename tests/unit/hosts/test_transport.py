@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chaosity.errors import UserError
 from chaosity.hosts.runner_command import (
     LOCAL,
     SSH,
@@ -108,9 +109,10 @@ def test_the_socket_folder_is_closed_to_other_users(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = control_socket_folder()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    folder.chmod(0o755)
-    with pytest.raises(Exception, match="other users can access the folder"):
-        control_socket_folder()
+    for mode in (0o750, 0o705):
+        folder.chmod(mode)
+        with pytest.raises(UserError, match="other users can access the folder"):
+            control_socket_folder()
 
 
 @pytest.mark.parametrize(

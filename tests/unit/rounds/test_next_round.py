@@ -139,6 +139,8 @@ def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
     assert early and early <= set(first.measurements)
     # A few cores alone and loads of each kind of contention tell what shared resources give.
     kinds = {point_key(p): kind_of_contention(p, full.topology) for p in full.points}
+    of_one_core = [p for p in full.points if kinds[point_key(p)] == frozenset({"one core"})]
+    assert all("latency_ns" not in p["loads"][0]["metrics"] for p in of_one_core)
     planned = {kind for kind in kinds.values() if kind is not None}
     measured = Counter(kinds[key] for key in first.measurements)
     assert len(planned) == 8

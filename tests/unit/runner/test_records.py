@@ -7,6 +7,8 @@ import pytest
 from chaosity.records.record_files import (
     RUN_BEGAN,
     SCHEMA_VERSION,
+    current_record_path,
+    has_valid_record,
     link_current_record,
     newest_attempt_file_of_run,
     save_record,
@@ -93,3 +95,17 @@ def test_neither_an_incomplete_record_is_reused_nor_one_outside_a_run(tmp_path, 
     [attempt] = (tmp_path / "attempts").glob("*.json")
     attempt.write_text(attempt.read_text()[:40])
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
+
+
+@pytest.mark.parametrize(
+    ("definition", "status", "is_kept"),
+    [("d", "valid", True), ("d", "failed", False), ("e", "valid", False)],
+)
+def test_only_a_valid_record_of_the_same_definition_needs_no_measurement(
+    tmp_path, definition, status, is_kept
+):
+    point = {"experiment": "memory", "point": "one", "definition": "d"}
+    assert not has_valid_record(tmp_path, point, 1)
+    saved = {**record(LATER, definition), "verdict": {"status": status}}
+    save_record(saved, tmp_path / current_record_path("memory", "one", 1))
+    assert has_valid_record(tmp_path, point, 1) is is_kept

@@ -71,6 +71,7 @@ def test_a_rate_has_at_most_three_digits_before_the_point(value):
         (format_duration, (250,), "4 min 10 s"),
         (format_duration, (3599.7,), "1 h 00 min"),
         (format_duration, (11100,), "3 h 05 min"),
+        (format_duration, (11140,), "3 h 06 min"),
         (format_duration, (187200,), "2 d 04 h"),
         (format_duration, (None,), "unknown"),
         (format_count, (1, "point"), "1 point"),
