@@ -41,28 +41,10 @@ def test_rows_of_fio_become_bytes_on_the_monotonic_clock():
     assert series[1] == pytest.approx((0.9, 1.0, 204800.0), rel=1e-6)
 
 
-def test_one_series_per_drive():
-    outputs = {"rate_bw.1.log": "1000, 10, 0", "rate_bw.2.log": "1000, 30, 0", "stdout": ""}
-    series = metric_values.progress_series({**FIO_LOG, "clock": "monotonic"}, outputs, 0.0)
-    assert metric_values.rate_in_window(series, 0.9, 1.0) == pytest.approx(40 * 1024)
-
-
 @pytest.mark.parametrize("log", ["", "1000", "x, y", "1000, fast"])
 def test_a_log_with_another_form_is_an_error(log):
     with pytest.raises(ExtractionError):
         metric_values.progress_series(FIO_LOG, {"rate_bw.1.log": log}, 0.0)
-
-
-def test_only_the_common_window_counts():
-    # 10 units a second while alone, 4 while the other runs: from 2 to 3.
-    series = [[(0.0, 1.0, 10.0), (1.0, 2.0, 10.0), (2.0, 3.0, 4.0), (3.0, 4.0, 10.0)]]
-    assert metric_values.rate_in_window(series, 2.0, 3.0) == pytest.approx(4.0)
-    assert metric_values.rate_in_window(series, 1.5, 2.5) == pytest.approx(7.0)
-
-
-def test_no_common_time_is_an_error():
-    with pytest.raises(ExtractionError, match="did not run at the same time"):
-        metric_values.rate_in_window([[(0.0, 1.0, 1.0)]], 2.0, 2.0)
 
 
 @given(

@@ -31,22 +31,6 @@ Triad:          45165.4     0.054779     0.053138     0.059605
 KERNEL = '{"event":"ready","kernel":"triad"}\nnoise\n{"event":"done","valid":true,"passes":7}\n'
 
 
-TRIAD = r"^Triad:\s+([0-9.]+)"
-TIME = r"^Triad:\s+[0-9.]+\s+([0-9.]+)"
-
-
-@pytest.mark.parametrize(
-    ("source", "text", "number"),
-    [
-        ({"json": "jobs[*].read.bw_bytes", "combine": "sum"}, FIO, 350),
-        ({"regex": TRIAD, "scale": 1e6}, STREAM, 45165.4e6),
-        ({"regex": TIME, "amount": "240000000"}, STREAM, 240e6 / 0.054779),  # an amount and a time
-    ],
-)
-def test_numbers(source, text, number):
-    assert extract_number(source, {"stdout": text}) == pytest.approx(number)
-
-
 @pytest.mark.parametrize(
     ("source", "text", "values"),
     [

@@ -13,10 +13,8 @@ from chaosity.records.record_files import save_record
 from chaosity.records.record_format import make_check, make_verdict
 from chaosity.store.measurements import Measurements, equals_or_in_list
 from chaosity.store.tidy_table_from_records import (
-    HISTORY_COLUMNS,
     split_measurements_at_component_changes,
 )
-from chaosity.store.tidy_table_parquet import read_parquet_table, write_parquet_table
 from records_by_hand import load, record, write_point
 from table_rows import rows, table
 
@@ -201,12 +199,3 @@ def test_without_any_history_nothing_is_read(tmp_path):
     results = Results(tmp_path)
     results.attempt(DAYS[1], 1000.0)
     assert results.history().empty
-
-
-def test_a_table_written_as_parquet_is_read_back(results, tmp_path):
-    results.attempt(DAYS[1], 1000.0)
-    results.attempt(DAYS[5], 5000.0)
-    written = results.history()
-    write_parquet_table(written, tmp_path / "history.parquet", HISTORY_COLUMNS)
-    read = read_parquet_table(tmp_path / "history.parquet", HISTORY_COLUMNS)
-    pd.testing.assert_frame_equal(read, written)
