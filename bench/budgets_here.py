@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from chaosity.statistics.cell_summary import CELL, summarise_cells, with_variance_priors
-from chaosity.store.measurements import Measurements
+from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
+from chaosity.store.measurements import CELL_COLUMNS, Measurements
 
 FOLDER = Path("build/budgets_here")
 COMPLETE = "complete"
@@ -44,7 +44,7 @@ def cells_of_run(results: Path) -> pd.DataFrame:
     table = next(results.glob("*/*/measurements.parquet"))
     cells = summarise_cells(with_variance_priors(Measurements.read(table).performance_rows()))
     cells = cells[cells["status"] == "valid"]
-    return cells.astype(dict.fromkeys(CELL, str)).set_index(list(CELL))
+    return cells.astype(dict.fromkeys(CELL_COLUMNS, str)).set_index(list(CELL_COLUMNS))
 
 
 def compared(folder: Path) -> pd.DataFrame:
