@@ -58,6 +58,9 @@ PREPARED: dict[str, Callable[[], Path]] = {
     },
     "one_node": partial(simulated, "one_node", MAP),
     "two_packages": partial(simulated, "two_packages", MAP, SLOW_PARTS),
+    "packages": partial(
+        simulated, "two_packages", ["memory_bandwidth", "package_bandwidth"], replicates=2
+    ),
     "slow_parts": partial(simulated, WITH_PATHS, MAP, SLOW_NODE_AND_PATH),
     "sweeps": partial(simulated, "one_node", SWEEPS, levels=FEW_LEVELS),
     "loads": partial(simulated, "two_packages", LOADS),

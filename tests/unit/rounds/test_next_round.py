@@ -27,6 +27,7 @@ from chaosity.rounds.budget import (
     budget_of_config,
     kind_of_contention,
     least_budget_seconds,
+    must_choose_rounds,
     point_priorities,
     read_round_choices,
     replicate_counts,
@@ -266,6 +267,15 @@ def test_auto_is_half_an_hour_or_what_the_node_matrices_need(
     least = least_budget_seconds(plan.points, plan.host.topology)
     assert (1.25 * least > 1800.0) == nodes_take_longer
     assert budget_of_config(config, plan).seconds == max(1.25 * least, 1800.0)
+
+
+@pytest.mark.parametrize(("seconds", "in_rounds"), [(None, True), (1800.0, True), (1801.0, False)])
+def test_a_plan_that_fits_into_the_budget_is_measured_without_rounds(
+    seconds: float | None, in_rounds: bool
+):
+    plan = plan_of("epyc_7413_nps4", *FEW)
+    times = {"used_seconds": 800.0, "missing_seconds": 1000.5, "is_new": True}
+    assert must_choose_rounds(plan, Budget(seconds), **times) is in_rounds
 
 
 # All faults of the paper's server are found within an hour, whatever is measured by chance.
