@@ -24,7 +24,7 @@ from chaosity.documents.config import read_config
 from chaosity.documents.machines import Fault
 from chaosity.documents.shipped_documents import ROOT
 from chaosity.place_names import node_name
-from chaosity.rounds.budget import OVERHEAD_SECONDS, Budget, least_budget_seconds
+from chaosity.rounds.budget import OVERHEAD_SECONDS_OF_MEASUREMENT, Budget, least_budget_seconds
 from chaosity.store.measurements import CELL_COLUMNS, Measurements, is_percentile
 from chaosity.topology.topology_model import Topology
 from chaosity.units import format_duration
@@ -193,7 +193,7 @@ def planned(machine: Machine, config_file: Path | None = None) -> SimulatedHost:
 def planned_seconds(host: SimulatedHost) -> float:
     """Return the planned time of a complete plan in seconds."""
     return sum(
-        len(point["orders"]) * (point["estimated_seconds"] + OVERHEAD_SECONDS)
+        len(point["orders"]) * (point["estimated_seconds"] + OVERHEAD_SECONDS_OF_MEASUREMENT)
         for point in host.points
     )
 

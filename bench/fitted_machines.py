@@ -24,7 +24,7 @@ from chaosity.simulation.machine_model import MachineModel, true_values
 from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.machine_parameters import can_be_fitted
-from chaosity.twin.model_values import RATES, predict_loads
+from chaosity.twin.model_values import MODELLED_RATES, predict_loads
 from machines import TODAY, SimulatedHost, shipped_machine, shipped_topology
 
 # Topology, description: without faults, with bytes in flight, with faulty paths, with many nodes.
@@ -113,7 +113,7 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
                 own.append(each.low <= value <= each.high)
     for point in predicted:
         model, right = true_values(point, twin), true_values(point, truth)
-        for load, metric in ((load, metric) for load in right for metric in RATES):
+        for load, metric in ((load, metric) for load in right for metric in MODELLED_RATES):
             if (value := right[load].get(metric)) and metric in model[load]:
                 ratio = float(model[load][metric]) / float(value)  # type: ignore[arg-type]
                 found.misses.setdefault(point["experiment"], []).append(ratio - 1)

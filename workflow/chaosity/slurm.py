@@ -31,15 +31,20 @@ from chaosity.units import format_count
 
 # Longest time that this program waits for Slurm's programs, which usually answer at once. If
 # slurmctld is down, they try for minutes.
-ANSWER_SECONDS = 30
+MOST_SECONDS_FOR_ANSWER = 30
 # Time limit of the job in which a host describes itself; lstopo may take two minutes.
-DESCRIBE_MINUTES = 5
+TIME_LIMIT_MINUTES_OF_DESCRIPTION = 5
 # Environment variables that exclude hyper-threads from jobs without a message (sbatch(1)).
-HINTS = ("SLURM_HINT", "SBATCH_HINT", "SLURM_THREADS_PER_CORE", "SBATCH_THREADS_PER_CORE")
+HYPER_THREAD_HINT_VARIABLES = (
+    "SLURM_HINT",
+    "SBATCH_HINT",
+    "SLURM_THREADS_PER_CORE",
+    "SBATCH_THREADS_PER_CORE",
+)
 # States and flags of nodes on which no new job starts (sinfo(1), NODE STATE CODES), and the words
 # for them. POWERED_DOWN and POWERING_UP are absent, since Slurm wakes nodes in these states for a
 # job.
-UNUSABLE = {
+WORDS_OF_UNUSABLE_STATES = {
     "DOWN": "down",
     "DRAIN": "drained",
     "DRAINED": "drained",
@@ -71,7 +76,11 @@ class SlurmNode:
     @property
     def unusable_reason(self) -> str | None:
         """Return why no job can start on the node, as a clause; None if a job can start."""
-        words = dict.fromkeys(UNUSABLE[state] for state in self.states if state in UNUSABLE)
+        words = dict.fromkeys(
+            WORDS_OF_UNUSABLE_STATES[state]
+            for state in self.states
+            if state in WORDS_OF_UNUSABLE_STATES
+        )
         text = f"node {self.name} is {' and '.join(words)}: reason {self.reason or 'not given'}"
         return text if words else None
 
@@ -130,7 +139,7 @@ def run_slurm_command(*command: str) -> str:
             command,
             capture_output=True,
             text=True,
-            timeout=ANSWER_SECONDS,
+            timeout=MOST_SECONDS_FOR_ANSWER,
             check=False,
             # With this format Slurm prints times as seconds since 1970, whatever format and time
             # zone the site has.
@@ -140,7 +149,9 @@ def run_slurm_command(*command: str) -> str:
         remedy = "submit from a machine that has Slurm's programs"
         raise UserError("the program is not installed", command[0], remedy) from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} gave no answer in {ANSWER_SECONDS} s", "Slurm") from None
+        raise UserError(
+            f"{command[0]} gave no answer in {MOST_SECONDS_FOR_ANSWER} s", "Slurm"
+        ) from None
     if answer.returncode:
         message = (answer.stderr.strip() or "without a message").splitlines()[-1]
         raise UserError(f"{command[0]} failed: {message}", "Slurm")
@@ -169,7 +180,7 @@ def list_slurm_nodes() -> dict[str, SlurmNode]:
 
 def remove_hyper_thread_hint_variables(environment: MutableMapping[str, str]) -> None:
     """Remove the environment variables by which a site excludes hyper-threads from jobs."""
-    for name in HINTS:
+    for name in HYPER_THREAD_HINT_VARIABLES:
         environment.pop(name, None)
 
 
@@ -195,7 +206,7 @@ def srun_command_for_host_description(node: SlurmNode, slurm: SlurmConfig) -> li
         "--exclusive",
         # CPU binding is off, so that the program sees all processors that the job may use.
         "--cpu-bind=none",
-        f"--time={DESCRIBE_MINUTES}",
+        f"--time={TIME_LIMIT_MINUTES_OF_DESCRIPTION}",
         f"--immediate={60 * slurm['wait_minutes']}",
         *(f"--{name}={value}" for name, value in queue.items() if value),
     ]
@@ -224,17 +235,17 @@ def whole_node_job_resources(node: SlurmNode, slurm: SlurmConfig) -> dict[str, s
 SQUEUE_FORMAT = "%i|%T|%n|%V|%S|%e|%r|%j|%Z"
 # The executor plugin queries its jobs at least every 180 s. If a finished job vanishes from Slurm
 # between two queries, the plugin waits for ever.
-OLDEST_LOOK_SECONDS = 200
+LEAST_SECONDS_JOBS_STAY_VISIBLE = 200
 # Final states of jobs that Slurm or a person ended, which says nothing about the measurements of
 # the job.
-CUT_SHORT = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
-CUT_SHORT |= {"PREEMPTED", "TIMEOUT"}
-FINISHED = CUT_SHORT | {"COMPLETED", "FAILED"}
+STATES_OF_ABORTED_JOBS = {"BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY"}
+STATES_OF_ABORTED_JOBS |= {"PREEMPTED", "TIMEOUT"}
+STATES_OF_FINISHED_JOBS = STATES_OF_ABORTED_JOBS | {"COMPLETED", "FAILED"}
 # Seconds between two queries of jobs and nodes; each time, two short queries are made.
-LOOK_SECONDS = 15.0
+WATCH_INTERVAL_SECONDS = 15.0
 # Number of consecutive queries in which a node must be unusable before its jobs are cancelled. One
 # query is too few, since a node may answer late.
-LOOKS_IN_TROUBLE = 2
+LOOKS_BEFORE_NODE_IS_GIVEN_UP = 2
 
 
 @dataclass(frozen=True)
@@ -272,7 +283,7 @@ def parse_slurm_jobs_of_run(
             node,
             submitted=submitted or 0.0,
             started=started if state != "PENDING" else None,
-            ended=ended if state in FINISHED else None,
+            ended=ended if state in STATES_OF_FINISHED_JOBS else None,
         )
         if job.submitted >= since and node in nodes:
             found[job.number] = job
@@ -288,14 +299,14 @@ def check_finished_jobs_stay_visible(configuration: str) -> None:
     """
     age = re.search(r"^MinJobAge\s*=\s*(\d{1,9})\b", configuration, re.MULTILINE)
     storage = re.search(r"^AccountingStorageType\s*=\s*(\S+)", configuration, re.MULTILINE)
-    if age is None or int(age[1]) >= OLDEST_LOOK_SECONDS:
+    if age is None or int(age[1]) >= LEAST_SECONDS_JOBS_STAY_VISIBLE:
         return
     if storage is None or storage[1].endswith("/none"):
         raise UserError(
             f"Slurm forgets finished jobs after {age[1]} s (MinJobAge) and has no accounting, so"
             " the end of a job could be missed",
             "Slurm",
-            f"set MinJobAge to {OLDEST_LOOK_SECONDS} or more, or set up accounting",
+            f"set MinJobAge to {LEAST_SECONDS_JOBS_STAY_VISIBLE} or more, or set up accounting",
         )
 
 
@@ -352,7 +363,9 @@ class SlurmJobAndNodeWatch:
         self._reported: set[str] = set()
         self._looks_in_trouble: Counter[str] = Counter()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name="slurm-watch")
+        self._thread = threading.Thread(
+            target=self._watch_until_stopped, daemon=True, name="slurm-watch"
+        )
 
     def start_watching(self) -> None:
         """Start a thread that queries jobs and nodes at intervals."""
@@ -362,13 +375,13 @@ class SlurmJobAndNodeWatch:
         """Query jobs and nodes once more, then stop the thread."""
         self._ended.set()
         self._thread.join()
-        self._look()
+        self._look_at_jobs_and_nodes()
 
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
-            self._look()
+    def _watch_until_stopped(self) -> None:
+        while not self._ended.wait(WATCH_INTERVAL_SECONDS):
+            self._look_at_jobs_and_nodes()
 
-    def _look(self) -> None:
+    def _look_at_jobs_and_nodes(self) -> None:
         """Query jobs and nodes once. If Slurm does not answer, the next query tries again."""
         try:
             text = run_slurm_command(
@@ -381,16 +394,16 @@ class SlurmJobAndNodeWatch:
         except UserError:
             return
         for job in self.jobs.values():
-            self._report_cut_short(job)
+            self._report_aborted_job(job)
         for node in self.hosts:
             reason = nodes[node].unusable_reason if node in nodes else None
             self._looks_in_trouble[node] = self._looks_in_trouble[node] + 1 if reason else 0
-            if reason and self._looks_in_trouble[node] >= LOOKS_IN_TROUBLE:
-                self._give_up(node, reason)
+            if reason and self._looks_in_trouble[node] >= LOOKS_BEFORE_NODE_IS_GIVEN_UP:
+                self._give_up_node(node, reason)
 
-    def _report_cut_short(self, job: SlurmJob) -> None:
+    def _report_aborted_job(self, job: SlurmJob) -> None:
         """Report once that a job ended too early, so that its points do not count as failed."""
-        if job.state not in CUT_SHORT or job.number in self._reported:
+        if job.state not in STATES_OF_ABORTED_JOBS or job.number in self._reported:
             return
         self._reported.add(job.number)
         ran = f"after {job.ended - job.started:.0f} s" if job.started and job.ended else "unstarted"
@@ -399,7 +412,7 @@ class SlurmJobAndNodeWatch:
             f" {job.state}; its finished measurements are kept"
         )
 
-    def _give_up(self, node: str, reason: str) -> None:
+    def _give_up_node(self, node: str, reason: str) -> None:
         """Cancel the pending jobs of a node on which no job can start."""
         waiting = [
             job.number for job in self.jobs.values() if job.node == node and job.state == "PENDING"

@@ -13,26 +13,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # Decimal prefixes for rates and for sizes of drives, the largest first.
-_SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
+_SI_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_BINARY_PREFIXES = (
+    (2.0**50, "Pi"),
+    (2.0**40, "Ti"),
+    (2.0**30, "Gi"),
+    (2.0**20, "Mi"),
+    (2.0**10, "Ki"),
+)
 
 # Suffix of a metric's name -> scales of its unit, the largest first. If several suffixes match, the
 # longest one counts.
-_SCALES: Mapping[str, tuple[tuple[float, str], ...]] = {
-    "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI),
-    "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI),
-    "_reads_per_second": tuple((factor, f"{prefix} reads/s".strip()) for factor, prefix in _SI),
-    "elements_per_second": tuple((factor, f"{prefix}elem/s") for factor, prefix in _SI),
-    "_bits_per_second": tuple((factor, f"{prefix}bit/s") for factor, prefix in _SI),
-    "_hertz": tuple((factor, f"{prefix}Hz") for factor, prefix in _SI),
-    "_bytes": (*((factor, f"{prefix}B") for factor, prefix in _BINARY), (1.0, "B")),
+_SCALES_OF_UNIT_SUFFIX: Mapping[str, tuple[tuple[float, str], ...]] = {
+    "_bytes_per_second": tuple((factor, f"{prefix}B/s") for factor, prefix in _SI_PREFIXES),
+    "_operations_per_second": tuple((factor, f"{prefix}op/s") for factor, prefix in _SI_PREFIXES),
+    "_reads_per_second": tuple(
+        (factor, f"{prefix} reads/s".strip()) for factor, prefix in _SI_PREFIXES
+    ),
+    "elements_per_second": tuple((factor, f"{prefix}elem/s") for factor, prefix in _SI_PREFIXES),
+    "_bits_per_second": tuple((factor, f"{prefix}bit/s") for factor, prefix in _SI_PREFIXES),
+    "_hertz": tuple((factor, f"{prefix}Hz") for factor, prefix in _SI_PREFIXES),
+    "_bytes": (*((factor, f"{prefix}B") for factor, prefix in _BINARY_PREFIXES), (1.0, "B")),
     "_seconds": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
     "_ns": ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")),
     "_percent": ((1.0, "%"),),
     "_ratio": ((1.0, ""),),
     "_count": ((1.0, ""),),
 }
-_NO_UNIT = ((1.0, ""),)
+_SCALES_WITHOUT_UNIT = ((1.0, ""),)
 
 
 @dataclass(frozen=True)
@@ -52,15 +60,15 @@ class UnitScale:
         return f"{self.number(value)} {self.symbol}".rstrip()
 
 
-def _suffix(metric: str) -> str | None:
+def _unit_suffix(metric: str) -> str | None:
     """Return the suffix of a metric's name that is a unit; None if the name has no unit."""
-    matching = [suffix for suffix in _SCALES if metric.endswith(suffix)]
+    matching = [suffix for suffix in _SCALES_OF_UNIT_SUFFIX if metric.endswith(suffix)]
     return max(matching, key=len, default=None)
 
 
 def metric_has_unit(metric: str) -> bool:
     """Return whether a metric's name ends with a unit; other metrics are numbers or ratios."""
-    return _suffix(metric) not in (None, "_ratio")
+    return _unit_suffix(metric) not in (None, "_ratio")
 
 
 def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
@@ -74,15 +82,15 @@ def choose_scale(metric: str, values: Iterable[float]) -> UnitScale:
         values: values in the unit of the metric; NaN is ignored.
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
-    steps = _SCALES.get(_suffix(metric) or "", _NO_UNIT)
+    steps = _SCALES_OF_UNIT_SUFFIX.get(_unit_suffix(metric) or "", _SCALES_WITHOUT_UNIT)
     if largest == 0.0:  # zero fits every prefix, so the unit without a prefix is used
         factor, symbol = next(step for step in steps if step[0] == 1.0)
     else:  # 999.7 would be shown as "1000", so the next prefix starts where rounding reaches 1000
         factor, symbol = next((step for step in steps if largest >= step[0] * 0.9995), steps[-1])
-    return UnitScale(factor, symbol, _decimals(largest / factor))
+    return UnitScale(factor, symbol, _decimals_for_three_digits(largest / factor))
 
 
-def _decimals(largest: float) -> int:
+def _decimals_for_three_digits(largest: float) -> int:
     """Return the number of decimals that gives the largest shown value three significant digits."""
     if largest <= 0.0 or largest >= 99.95:
         return 0
@@ -121,7 +129,7 @@ def metric_in_words(metric: str) -> str:
 
     If the name is only a unit (`elements_per_second`), return "speed".
     """
-    suffix = _suffix(metric)
+    suffix = _unit_suffix(metric)
     words = metric.removesuffix(suffix) if suffix else metric
     return words.replace("_", " ").strip() or "speed"
 
@@ -137,7 +145,7 @@ def format_binary_bytes(value: float | None) -> str:
 
 def format_exact_bytes(value: int) -> str:
     """Return an exact size as text in the largest unit that divides the size: "64MiB", "48KiB"."""
-    factor, prefix = next((step for step in _BINARY if value % step[0] == 0), (1.0, ""))
+    factor, prefix = next((step for step in _BINARY_PREFIXES if value % step[0] == 0), (1.0, ""))
     return f"{value // int(factor)}{prefix}B"
 
 
@@ -145,10 +153,12 @@ def format_decimal_bytes(value: float | None) -> str:
     """Return a drive's size in powers of 1000, as vendors state sizes: "1.92 TB"."""
     if value is None or not math.isfinite(value):
         return "unknown"
-    factor, prefix = next((step for step in _SI if value >= step[0] * 0.9995), _SI[-1])
-    return UnitScale(factor, f"{prefix}B", _decimals(value / factor) if factor > 1.0 else 0).text(
-        value
+    factor, prefix = next(
+        (step for step in _SI_PREFIXES if value >= step[0] * 0.9995), _SI_PREFIXES[-1]
     )
+    return UnitScale(
+        factor, f"{prefix}B", _decimals_for_three_digits(value / factor) if factor > 1.0 else 0
+    ).text(value)
 
 
 def format_duration(seconds: float | None) -> str:

@@ -193,10 +193,10 @@ def compare_alone_and_contended_weights(
     )
 
 
-_SYSFS = "/sys/kernel/mm/mempolicy/weighted_interleave"
+_KERNEL_WEIGHTS_FOLDER = "/sys/kernel/mm/mempolicy/weighted_interleave"
 # Largest `error_percent` without a note. The note says that whole numbers are too coarse for the
 # shares.
-_COARSE_PERCENT = 5.0
+_MOST_ERROR_PERCENT_WITHOUT_NOTE = 5.0
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,10 @@ class PlacementAdvice:
         """Return commands for a user to copy: set the weights as root, then run the program."""
         nodes, bound = format_cpu_list(self.kernel_weights), format_cpu_list(self.workers)
         return [
-            *(f"echo {n} > {_SYSFS}/{node_name(node)}" for node, n in self.kernel_weights.items()),
+            *(
+                f"echo {n} > {_KERNEL_WEIGHTS_FOLDER}/{node_name(node)}"
+                for node, n in self.kernel_weights.items()
+            ),
             f"numactl --cpunodebind={bound} --weighted-interleave={nodes} PROGRAM",
         ]
 
@@ -234,7 +237,7 @@ class PlacementAdvice:
             "weights",
             "notes",
             has_nodes_without_pages=len(self.kernel_weights) < len(self.weights),
-            is_coarse=self.error_percent > _COARSE_PERCENT,
+            is_coarse=self.error_percent > _MOST_ERROR_PERCENT_WITHOUT_NOTE,
         )
 
     @property

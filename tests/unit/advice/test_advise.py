@@ -31,7 +31,7 @@ from chaosity.twin.fit_machine import fit_machine
 from chaosity.twin.fit_results import faults_of_findings
 from chaosity.twin.fitted_description import FittedParameter, fitted_machine_of_description
 from chaosity.twin.machine_parameters import PARAMETERS
-from chaosity.twin.model_values import ALL
+from chaosity.twin.model_values import ALL_KINDS_OF_VALUES
 from machines import SHIPPED_MACHINES, configuration_folder, planned, run_chaosity, simulated
 
 EIGHT_NODES = (
@@ -113,7 +113,7 @@ def test_a_number_that_no_measurement_determines_is_named_and_widens_the_interva
         parameters=tuple(parameters),
         values=values,
         covariance=np.eye(len(values)) * 1e-18,
-        errors={ALL: 1e-3},
+        errors={ALL_KINDS_OF_VALUES: 1e-3},
     )
     server = api.HostMap(MachineMap(truth.topology, fitted, truth.machine.drives))
     request = Request(cores=6, goal="drives", drives=4)

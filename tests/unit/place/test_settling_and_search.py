@@ -29,7 +29,7 @@ QUICK = "placement_search.SHORTEST, placement_search.LONGEST = 0.02, 0.1"
 ENDLESS = "placement_search.LONGEST, placement_search.PRECISION = 1e9, 0.0"
 HASTY = (
     "placement_search.LONGEST, placement_search.PRECISION = 0.2, 0.0;"
-    "run_placed_program.SETTLE_SECONDS = 1.0"
+    "run_placed_program.MOST_SEARCH_SECONDS = 1.0"
 )
 MAIN = """
 import sys

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaosity.runner.build_zipapp import ROOMS, SHARED
+from chaosity.runner.build_zipapp import FILES_IN_ZIPAPP, PACKAGES_IN_ZIPAPP
 
 # Stands in for ansible-playbook: counts its runs, and makes the file that says it is done.
 PLAYBOOK = """#!/bin/sh
@@ -21,7 +21,7 @@ for word; do file=${word#provisioned_file=}; done
 """
 HERE = "inventories/here"
 # The runner is packed from these. If make forgot one, this machine would keep an old runner.
-RUNNER = [*(f"{room}/source.py" for room in ROOMS), *SHARED]
+RUNNER = [*(f"{room}/source.py" for room in PACKAGES_IN_ZIPAPP), *FILES_IN_ZIPAPP]
 SOURCES = [
     *("provision.yml", "playbooks/firmware.yml", "ansible.cfg", "roles/kernels/files/sum.c"),
     *(f"workflow/chaosity/{name}" for name in (*RUNNER, "documents/inventory.py")),

@@ -19,8 +19,8 @@ from chaosity.documents.shipped_documents import ROOT
 from chaosity.errors import UserError
 from chaosity.records.record_format import PointKey, point_key
 from chaosity.rounds.budget import (
-    OVERHEAD_SECONDS,
-    ROUND_SECONDS,
+    OVERHEAD_SECONDS_OF_MEASUREMENT,
+    OVERHEAD_SECONDS_OF_ROUND,
     Budget,
     Priority,
     Round,
@@ -34,7 +34,7 @@ from chaosity.rounds.budget import (
 )
 from chaosity.rounds.machine_so_far import MachineSoFar
 from chaosity.rounds.next_round import (
-    FIRST_SHARE,
+    BUDGET_SHARE_OF_FIRST_ROUND,
     RecordState,
     next_round,
     replicates_of_rounds,
@@ -150,8 +150,13 @@ def test_twenty_minutes_measure_the_pairs_of_nodes_of_the_complete_plan():
 
 def test_rounds_end_within_the_budget_and_use_most_of_it(rounds):
     text = (ROOT / "docs/explanation/budget.md").read_text()
-    assert f"The first round uses up to {100 * FIRST_SHARE:.0f} % of the budget." in text
-    assert rounds[0].spent_seconds <= FIRST_SHARE * SECONDS + ROUND_SECONDS
+    assert (
+        f"The first round uses up to {100 * BUDGET_SHARE_OF_FIRST_ROUND:.0f} % of the budget."
+        in text
+    )
+    assert (
+        rounds[0].spent_seconds <= BUDGET_SHARE_OF_FIRST_ROUND * SECONDS + OVERHEAD_SECONDS_OF_ROUND
+    )
     assert 0.9 * SECONDS <= rounds[-1].spent_seconds <= SECONDS
 
 
@@ -305,7 +310,7 @@ GOOD, FAILED, OUTDATED = (
 )
 NAMES = "abcd"
 KEYS = {name: ("experiment", name) for name in NAMES}
-EACH = 2.0 + OVERHEAD_SECONDS
+EACH = 2.0 + OVERHEAD_SECONDS_OF_MEASUREMENT
 
 
 def point(name: str) -> Any:
@@ -349,7 +354,7 @@ def test_complete_rounds_stay_and_nothing_is_measured_first():
 def test_what_is_missing_failed_or_outdated_is_measured_again_in_its_round():
     rounds = of("abc", "a")
     states = {"a1": GOOD, "b1": FAILED, "c1": OUTDATED}
-    found = resumed(ROUND_SECONDS * 2 + 4.5 * EACH, rounds, states)
+    found = resumed(OVERHEAD_SECONDS_OF_ROUND * 2 + 4.5 * EACH, rounds, states)
     assert found.rounds == rounds
     assert {(key[1], number) for key, number in found.lacking_measurements} == {
         ("b", 1),
@@ -364,7 +369,7 @@ def test_what_is_missing_failed_or_outdated_is_measured_again_in_its_round():
 
 def test_an_upgrade_asks_for_no_more_than_the_budget_allows():
     states = dict.fromkeys(("a1", "b1", "c1", "a2"), OUTDATED)
-    found = resumed(ROUND_SECONDS * 2 + 2.9 * EACH, of("abc", "a"), states)
+    found = resumed(OVERHEAD_SECONDS_OF_ROUND * 2 + 2.9 * EACH, of("abc", "a"), states)
     assert found.rounds == of("ab")
     assert found.left_out_count == 2
     assert "leaves out 2 measurements" in found.note_on_left_out
@@ -374,7 +379,7 @@ def test_an_upgrade_asks_for_no_more_than_the_budget_allows():
 def test_records_that_were_there_before_the_first_round_are_chosen_anew():
     rounds, states = of("ab", earlier=True) + of("c"), {"a1": OUTDATED, "b1": GOOD}
     for seconds_left, later in ((0.9 * EACH, []), (1.1 * EACH, of("c"))):
-        found = resumed(ROUND_SECONDS + seconds_left, rounds, states)
+        found = resumed(OVERHEAD_SECONDS_OF_ROUND + seconds_left, rounds, states)
         assert found.rounds == [*of("b", earlier=True), *later]
 
 
@@ -398,5 +403,5 @@ def test_the_time_of_what_is_measured_first_fits_beside_what_counts(rounds, draw
     done = [each for each in kept if known.get(each, FAILED).is_usable]
     assert sorted([*done, *found.lacking_measurements]) == sorted(kept)
     if found.lacking_measurements:
-        used = ROUND_SECONDS * len(found.rounds) + EACH * len(kept)
+        used = OVERHEAD_SECONDS_OF_ROUND * len(found.rounds) + EACH * len(kept)
         assert used <= budget + 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chaosity.records.record_files import (
-    RUN_BEGAN,
+    RUN_BEGAN_VARIABLE,
     SCHEMA_VERSION,
     current_record_path,
     has_valid_record,
@@ -62,7 +62,7 @@ def record(began_at, definition="d", replicate=1):
 
 @pytest.fixture(autouse=True)
 def run(monkeypatch):
-    monkeypatch.setenv(RUN_BEGAN, BEGAN)
+    monkeypatch.setenv(RUN_BEGAN_VARIABLE, BEGAN)
 
 
 def test_an_attempt_of_this_run_is_reused(tmp_path):
@@ -88,9 +88,9 @@ def test_other_attempts_are_not_reused(tmp_path, other):
 def test_neither_an_incomplete_record_is_reused_nor_one_outside_a_run(tmp_path, monkeypatch):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
-    monkeypatch.delenv(RUN_BEGAN)
+    monkeypatch.delenv(RUN_BEGAN_VARIABLE)
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
-    monkeypatch.setenv(RUN_BEGAN, BEGAN)
+    monkeypatch.setenv(RUN_BEGAN_VARIABLE, BEGAN)
     assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is not None
     [attempt] = (tmp_path / "attempts").glob("*.json")
     attempt.write_text(attempt.read_text()[:40])

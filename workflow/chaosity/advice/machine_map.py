@@ -39,10 +39,10 @@ from chaosity.twin.machine_parameters import (
     with_capacity_and_same_slow_parts,
 )
 from chaosity.twin.model_values import (
-    ALL,
+    ALL_KINDS_OF_VALUES,
     LEAST_NAMED_CHANGE_OF_PREDICTION,
-    kind_of_value,
     parameters_without_data,
+    value_kind_of_load,
 )
 
 # A resource counts as the limit of a load if at least this share of the resource is used.
@@ -397,8 +397,10 @@ class MachineMap:
             ):
                 slopes[place] = math.log(predicted / predicted_by(model)) / _LOG_STEP_OF_DERIVATIVE
         variance = float(slopes @ self.fitted.covariance @ slopes)
-        kind = kind_of_value(loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside))
-        error = self.fitted.errors.get(kind, self.fitted.errors[ALL])
+        kind = value_kind_of_load(
+            loads[0], next(iter(loads[0]["metrics"])), len(loads) + len(beside)
+        )
+        error = self.fitted.errors.get(kind, self.fitted.errors[ALL_KINDS_OF_VALUES])
         half = float(stats.norm.ppf(0.975)) * math.hypot(math.sqrt(variance), error)
         ends, undetermined = [value], {}
         for missing, changed, model in self._models_that_data_allow:

@@ -39,7 +39,12 @@ from chaosity.twin.fitted_description import (
     named_description,
 )
 from chaosity.twin.machine_parameters import can_be_fitted, model_with_values
-from chaosity.twin.model_values import ALL, cell_medians, departs, model_values
+from chaosity.twin.model_values import (
+    ALL_KINDS_OF_VALUES,
+    cell_medians,
+    departs,
+    model_values,
+)
 
 # Smallest size in bytes of data that no cache can contain; caches have other parameters.
 _LEAST_BYTES_BEYOND_CACHES = 64 << 20
@@ -178,7 +183,7 @@ def _read_or_fit_model(results: ResultsToFit, tell: Callable[[str], None]) -> Fi
         if document["of_results"] == key:
             check_document(document["machine"], MachineFile, str(kept))
             found = fitted_machine_of_description(document["machine"], results.topology, str(kept))
-            if found.parameters and ALL in found.errors:
+            if found.parameters and ALL_KINDS_OF_VALUES in found.errors:
                 return found
     tell(f"Fitting the model to the results, once, can take minutes. The model is kept in {kept}.")
     fitted, host = results.fit(), folder.resolve()

@@ -68,7 +68,7 @@ from chaosity.rounds.budget import (
 )
 from chaosity.simulation.machine_model import check_programs_can_be_simulated
 from chaosity.simulation.simulated_records import open_machine_model
-from chaosity.topology.topology_sources import LIVE
+from chaosity.topology.topology_sources import LIVE_SOURCE
 
 # Options of Snakemake that have one letter and no value can be joined, as in -np.
 _SHORT_DRY_RUN_OPTION = re.compile(r"-[eFRkpqnS]*n")
@@ -393,7 +393,7 @@ class Campaign:
         known = [mode for mode in self.modes.values() if mode.has_plan]
         for mode in known:
             host = mode.plan.host
-            if host.topology.kind != LIVE and not host.is_simulated:
+            if host.topology.kind != LIVE_SOURCE and not host.is_simulated:
                 what = "the host's topology is a file, so the host can be planned but not measured"
                 remedy = (
                     "use snakemake --dry-run, or list only other hosts in `hosts` of the config"

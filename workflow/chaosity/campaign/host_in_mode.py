@@ -18,8 +18,8 @@ from chaosity.design.host_plan import HostPlan, PlannedHost
 from chaosity.documents.config import Config
 from chaosity.errors import UserError
 from chaosity.hosts.ansible_inventory import (
-    CONFIGURATION,
-    PLAYBOOK,
+    CONFIGURATION_PLACEHOLDER,
+    PLAYBOOK_PROGRAM,
     InventoryHost,
     ansible_command,
     read_inventory,
@@ -42,7 +42,7 @@ from chaosity.result_folders import (
     UNMEASURED_FILE,
 )
 from chaosity.rounds.budget import PlannedRounds, rewrite_rounds
-from chaosity.topology.topology_sources import LIVE
+from chaosity.topology.topology_sources import LIVE_SOURCE
 
 # The outputs of the rules after the measurements, below ``results/<host>/<configuration>``.
 _RESULT_FILES = (
@@ -265,9 +265,9 @@ def hosts_that_can_change_configuration(
     for host in hosts:
         if host.is_simulated and not host.can_change_configuration:
             what = "this host is simulated in a single configuration"
-            remedy = f"write {CONFIGURATION} in the name of its topology file"
+            remedy = f"write {CONFIGURATION_PLACEHOLDER} in the name of its topology file"
             raise UserError(what, f"host {host.name}", remedy)
-        if host.topology_source == LIVE and host.local_or_ssh == LOCAL:
+        if host.topology_source == LIVE_SOURCE and host.local_or_ssh == LOCAL:
             what = "a reboot of this host into another configuration would end this run"
             remedy = "start the run on another machine, or list only other hosts in `hosts`"
             raise UserError(what, f"host {host.name}", remedy)
@@ -291,7 +291,7 @@ def firmware_and_state_commands(
     """
     if host.is_simulated:
         return ["true"], ["true"]
-    play = [*ansible_command(PLAYBOOK), "--inventory", inventory, "--limit", host.name]
+    play = [*ansible_command(PLAYBOOK_PROGRAM), "--inventory", inventory, "--limit", host.name]
     firmware = [
         str(root / "playbooks/firmware.yml"),
         "--extra-vars",

@@ -25,7 +25,7 @@ from typing import Any
 from chaosity.campaign.campaign import Campaign
 from chaosity.campaign.host_in_mode import HostInMode
 from chaosity.records.record_files import (
-    RUN_BEGAN,
+    RUN_BEGAN_VARIABLE,
     load_record,
     measurement_seconds,
     utc_now_text,
@@ -168,7 +168,7 @@ class CampaignSlurmJobs:
 
     def start_job_watch(self) -> None:
         """Remove batch files of earlier runs and watch jobs; a dry run must not call it."""
-        os.environ[RUN_BEGAN] = utc_now_text()
+        os.environ[RUN_BEGAN_VARIABLE] = utc_now_text()
         for mode in self.campaign.modes.values():
             shutil.rmtree(mode.folder / BATCHES_FOLDER, ignore_errors=True)
         hosts = {self.slurm_node_name(host): host for host in self.campaign.hosts}
@@ -194,7 +194,7 @@ class CampaignSlurmJobs:
             for path in (path for mode in modes for path in mode.record_paths()):
                 with contextlib.suppress(ValueError):
                     record = load_record(Path(path))
-                    if record["began_at"] >= os.environ[RUN_BEGAN]:
+                    if record["began_at"] >= os.environ[RUN_BEGAN_VARIABLE]:
                         seconds.append(measurement_seconds(record))
             found[self.slurm_node_name(host)] = (len(seconds), sum(seconds))
         return found

@@ -18,8 +18,8 @@ from chaosity.errors import UserError, file_system_error
 from chaosity.hosts.runner_command import put_own_programs_first_in_path
 
 # Section of the help -> command -> help of the command in one line. The module
-# `chaosity.cli.COMMAND` defines the command, unless `_OTHER_MODULES` names another module.
-SECTIONS = {
+# `chaosity.cli.COMMAND` defines the command, unless `_MODULE_OF_COMMAND` names another module.
+SECTIONS_OF_HELP = {
     "Look at results": {
         "reports": "Print the worst problem of each host and its report's path.",
         "show": "Show bandwidth and latency matrices of a host in the terminal.",
@@ -57,8 +57,8 @@ SECTIONS = {
         "tidy": "Make the table of all measured values from the records.",
     },
 }
-COMMANDS = {name: text for commands in SECTIONS.values() for name, text in commands.items()}
-_OTHER_MODULES = {
+COMMANDS = {name: text for commands in SECTIONS_OF_HELP.values() for name, text in commands.items()}
+_MODULE_OF_COMMAND = {
     **dict.fromkeys(("discover", "measure", "next-round", "plan"), "campaign"),
     **dict.fromkeys(("schema", "simulate", "tidy"), "campaign"),
     **dict.fromkeys(("fit", "predict"), "twin"),
@@ -67,7 +67,7 @@ _OTHER_MODULES = {
     **dict.fromkeys(("overview", "published", "reports"), "report"),
 }
 # Former name of a command -> present name.
-_RENAMED = {"run": "measure"}
+_NEW_NAME_OF_COMMAND = {"run": "measure"}
 
 
 class LazyCommandGroup(click.Group):
@@ -79,20 +79,21 @@ class LazyCommandGroup(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import the module of a command and return the command; None if the name is unknown."""
-        if name in _RENAMED:
+        if name in _NEW_NAME_OF_COMMAND:
             raise UserError(
-                f"chaosity {name} has a new name", remedy=f"type chaosity {_RENAMED[name]}"
+                f"chaosity {name} has a new name",
+                remedy=f"type chaosity {_NEW_NAME_OF_COMMAND[name]}",
             )
         if name not in COMMANDS:
             return None
-        module = import_module(f"chaosity.cli.{_OTHER_MODULES.get(name, name)}")
+        module = import_module(f"chaosity.cli.{_MODULE_OF_COMMAND.get(name, name)}")
         commands = (value for value in vars(module).values() if isinstance(value, click.Command))
         return next(command for command in commands if command.name == name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section of commands, with one line of help for each command."""
         width = max(map(len, COMMANDS))
-        for title, commands in SECTIONS.items():
+        for title, commands in SECTIONS_OF_HELP.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 

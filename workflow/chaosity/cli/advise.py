@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from chaosity.advice.machine_map import ExpectedValue, MachineMap
     from chaosity.advice.requests import Request
 
-_SCHEMA = 1
+_JSON_SCHEMA_VERSION = 1
 # The text for a value is "at most" and the value if the upper end of its interval is less than 1.02
 # times the value.
-_NOT_MORE = 1.02
-_BYTES = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_MOST_RATIO_FOR_AT_MOST = 1.02
+_BYTES_OF_UNIT = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
-class _Size(click.ParamType[int]):
+class _SizeParameter(click.ParamType[int]):
     """The type of an option whose value is a size in bytes, such as 40GiB."""
 
     name = "size"
@@ -54,7 +54,7 @@ class _Size(click.ParamType[int]):
         match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]iB|)", str(value))
         if not match or float(match[1]) <= 0:
             self.fail(f"{value!r} is no size such as 512MiB or 40GiB", param, ctx)
-        return int(float(match[1]) * _BYTES[match[2]])
+        return int(float(match[1]) * _BYTES_OF_UNIT[match[2]])
 
 
 @click.command("advise")
@@ -63,7 +63,7 @@ class _Size(click.ParamType[int]):
 @click.option(
     "--memory",
     "memory_bytes",
-    type=_Size(),
+    type=_SizeParameter(),
     default=4 << 30,
     show_default="4GiB",
     help="Size of the data in memory, or of the buffers for drives, such as 40GiB.",
@@ -164,7 +164,7 @@ def advise_command(
     if as_json:
         print_json(
             {
-                "schema_version": _SCHEMA,
+                "schema_version": _JSON_SCHEMA_VERSION,
                 "simulated": opened.is_simulated,
                 "unusable": opened.unusable,
                 "stale_components": [*opened.stale_components],
@@ -195,7 +195,7 @@ def _print_advice(advice: Advice, request: Request, opened: MachineMap) -> None:
             style="red",
         )
     rate = "bandwidth of the drives" if request.goal == "drives" else "bandwidth"
-    rows = [_row(place) for place in advice.places]
+    rows = [_table_row_of_place(place) for place in advice.places]
     latency = "latency under this load" if request.beside else "latency"
     print_table(rows, ["cores of", "pages on"], [rate, latency, "worse by"], ["limited by"])
     best = advice.places[0]
@@ -225,7 +225,7 @@ def _cached_sentence(cached: ShareKeptInMemory) -> str:
         ends = [format_percent(end) for end in cached.share_interval]
         if ends[0] != ends[1]:
             share += f" ({ends[0].removesuffix(' %')} to {ends[1]})"
-        if cached.undetermined and cached.scan_interval[1] < rate * _NOT_MORE:
+        if cached.undetermined and cached.scan_interval[1] < rate * _MOST_RATIO_FOR_AT_MOST:
             text = f"at most {text}"
     return (
         f"Scans are fastest with {share} of the data in the memory of {_nodes([*cached.pages])}: "
@@ -233,7 +233,7 @@ def _cached_sentence(cached: ShareKeptInMemory) -> str:
     )
 
 
-def _row(place: AdvisedPlace) -> list[str]:
+def _table_row_of_place(place: AdvisedPlace) -> list[str]:
     """Return the cells of the row for a place in the table of advised places."""
     pages = [*place.place.shares]
     return [

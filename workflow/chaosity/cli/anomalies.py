@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # Largest number of cells of a group that the terminal lists; the JSON has all cells.
-_MOST_CELLS = 12
+_MOST_PRINTED_CELLS = 12
 
 
 @click.command("anomalies")
@@ -96,7 +96,7 @@ def find_anomalies_command(
 
 
 def print_findings(findings: Findings) -> None:
-    """Print the findings of a matrix or host, with at most `_MOST_CELLS` cells of each group."""
+    """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells a group."""
     print_line(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, 1):
         print_line(f"\n{number}. {anomaly.sentence}", style="bold red")
@@ -122,9 +122,9 @@ def print_findings(findings: Findings) -> None:
 
 def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, str, str]:
     """Return name, typical value and first cells of a group, as texts."""
-    cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_CELLS]]
-    if len(group.cells) > _MOST_CELLS:
-        cells.append(f"and {len(group.cells) - _MOST_CELLS} more")
+    cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_PRINTED_CELLS]]
+    if len(group.cells) > _MOST_PRINTED_CELLS:
+        cells.append(f"and {len(group.cells) - _MOST_PRINTED_CELLS} more")
     return group.name, format_quantity(metric, group.typical), " ".join(cells)
 
 

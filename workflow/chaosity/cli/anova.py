@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from chaosity.statistics.linear_models import DifferenceWithInterval
 
 # Largest number of lines of a table that the terminal shows; the JSON has all lines.
-_MOST_LINES = 40
+_MOST_PRINTED_LINES = 40
 
 
 @click.command("anova")
@@ -91,7 +91,7 @@ def anova_command(
 
 
 def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
-    """Print the sentences and the tables of an analysis, at most `_MOST_LINES` lines of a table."""
+    """Print an analysis, with at most `_MOST_PRINTED_LINES` lines of each table."""
     from chaosity.statistics.anova import p_value_text, variation_percent_text
     from chaosity.statistics.estimates import confidence_text
 
@@ -100,25 +100,29 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
     terms = [
         (
             *(term.name, variation_percent_text(term.variation_percent), term.degrees_of_freedom),
-            *(_number(term.sum_of_squares, 6), _number(term.mean_square, 6), _number(term.f, 5)),
+            *(
+                _number_text(term.sum_of_squares, 6),
+                _number_text(term.mean_square, 6),
+                _number_text(term.f, 5),
+            ),
             "" if term.p_value is None else p_value_text(term.p_value)[2:].removeprefix("= "),
         )
         for term in analysis.terms
     ]
     levels = [
-        (each.factor, each.level, each.n, _number(each.mean, 4), *_value_cells(each.effect))
-        for each in analysis.effects[:_MOST_LINES]
+        (each.factor, each.level, each.n, _number_text(each.mean, 4), *_value_cells(each.effect))
+        for each in analysis.effects[:_MOST_PRINTED_LINES]
     ]
     pairs = [
         (
             *(pair.factor, pair.level, pair.against, *_value_cells(pair.difference)),
             f"{pair.adjusted}, all pairs" if pair.adjusted else "Student",
         )
-        for pair in analysis.contrasts[:_MOST_LINES]
+        for pair in analysis.contrasts[:_MOST_PRINTED_LINES]
     ]
     combinations = [
         (each.term, " x ".join(each.levels), each.n, *_value_cells(each.effect))
-        for each in analysis.interactions[:_MOST_LINES]
+        for each in analysis.interactions[:_MOST_PRINTED_LINES]
     ]
     shares = "share,degrees of freedom,sum of squares,mean square,F,p"
     effect, of_mean = ("ratio", "ratio to the mean") if logs else ("effect", "effect")
@@ -137,7 +141,7 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
         print_table(rows, left, right, last, title=title, style="headed")
         print_line()
     lists = (analysis.effects, analysis.contrasts, analysis.interactions)
-    if omitted := sum(len(each[_MOST_LINES:]) for each in lists):
+    if omitted := sum(len(each[_MOST_PRINTED_LINES:]) for each in lists):
         print_line(f"{omitted} more lines are in the JSON (--json).")
     print_line(
         f"The sums of squares are computed from {'the logarithm of ' * logs}{analysis.response}. "
@@ -149,7 +153,7 @@ def _print_analysis(analysis: AnovaResult, confidence: float) -> None:
     print_line(analysis.conclusion, style="bold")
 
 
-def _number(value: float | None, digits: int) -> str:
+def _number_text(value: float | None, digits: int) -> str:
     """Return a number as text with `digits` significant digits; None gives ""."""
     return "" if value is None else f"{value:.{digits}g}"
 
@@ -159,7 +163,7 @@ def _value_cells(each: DifferenceWithInterval) -> tuple[str, str]:
     value, low, high = each.value, each.low, each.high
     if each.ratio is not None:
         value, low, high = each.ratio, each.ratio_low, each.ratio_high
-    return _number(value, 4), "none" if low is None else f"{low:.4g} to {high:.4g}"
+    return _number_text(value, 4), "none" if low is None else f"{low:.4g} to {high:.4g}"
 
 
 def _read_csv_texts(path: Path) -> pd.DataFrame:

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 
 # Exit status of a check without a result. The statuses 0, 1 and 2 mean fine, warning and fault.
-NOT_CHECKED = 3
+STATUS_OF_NO_CHECK = 3
 
 
 class _CheckCommand(click.Command):
-    """A command that exits with `NOT_CHECKED` if arguments are wrong, because 2 means a fault."""
+    """A command that exits with `STATUS_OF_NO_CHECK` for wrong arguments; 2 means a fault."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; if they are wrong, end with the status `NOT_CHECKED`."""
-        with _failure_is_no_result():
+        """Parse the arguments; if they are wrong, end with the status `STATUS_OF_NO_CHECK`."""
+        with _end_as_not_checked_on_failure():
             return super().parse_args(ctx, args)
 
 
@@ -97,7 +97,7 @@ def check_command(
     """
     from chaosity.health.check_host import HostCheck
 
-    with _failure_is_no_result():
+    with _end_as_not_checked_on_failure():
         if dry_run:
             options = ("seconds", "textfile", "print_all", "as_json", "ignore_load")
             refuse_options_without_effect("with --dry-run", *options)
@@ -116,7 +116,7 @@ def check_command(
 
             write_gauges("chaosity_check", result.gauges(time.time()), textfile)
         if as_json:
-            print_json(_document(result))
+            print_json(_check_result_document(result))
         else:
             found, unusable = _findings_of_the_map(folder)
             print_check_result(
@@ -260,8 +260,8 @@ def _suspect_text(suspect: Suspect) -> str:
 
 
 @contextmanager
-def _failure_is_no_result() -> Iterator[None]:
-    """End with the status `NOT_CHECKED` if the check itself fails.
+def _end_as_not_checked_on_failure() -> Iterator[None]:
+    """End with the status `STATUS_OF_NO_CHECK` if the check itself fails.
 
     Other commands that fail exit with 1 or 2. The statuses 1 and 2 of a check mean a warning and a
     fault of the host.
@@ -279,7 +279,7 @@ def _failure_is_no_result() -> Iterator[None]:
         traceback.print_exc()
     else:
         return
-    sys.exit(NOT_CHECKED)
+    sys.exit(STATUS_OF_NO_CHECK)
 
 
 def _show_progress(point: str) -> None:
@@ -289,7 +289,7 @@ def _show_progress(point: str) -> None:
         sys.stderr.flush()
 
 
-def _document(result: HostCheckResult) -> dict[str, Any]:
+def _check_result_document(result: HostCheckResult) -> dict[str, Any]:
     """Return the result of a check as the document that ``--json`` prints."""
 
     def value(each: CheckedValue) -> dict[str, Any]:

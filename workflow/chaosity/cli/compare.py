@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from chaosity.report.configurations import CrossoverVerdict
 
 # Largest number of printed rows, so that the verdict and the rows fit on a terminal together.
-_MOST_ROWS = 15
+_MOST_PRINTED_ROWS = 15
 # Largest number of characters of a selection's name that can be the head of a column.
-_LONGEST_HEAD = 14
-_COLOURS = {"worse": "red", "better": "green"}
+_MOST_CHARACTERS_OF_HEAD = 14
+_COLOUR_OF_VERDICT = {"worse": "red", "better": "green"}
 
 
 @click.command("compare")
@@ -92,7 +92,7 @@ def compare_command(
         listed = {"crossovers": list(map(asdict, crossovers))} if len(selected) == 2 else {}
         print_json({**result.to_json(), **listed})
         return
-    most = None if print_all else _MOST_ROWS
+    most = None if print_all else _MOST_PRINTED_ROWS
     for sentence in (*result.sentences, *(verdict.sentence for verdict in crossovers)):
         print_line(sentence, wrap=True)
     if isinstance(result, SelectionComparison):
@@ -110,7 +110,7 @@ def _print_cells(result: SelectionComparison, most: int | None) -> None:
     for note in result.notes:
         print_line(f"note: {note}.", wrap=True)
     heads = [result.left, result.right]
-    if max(map(len, heads)) > _LONGEST_HEAD:
+    if max(map(len, heads)) > _MOST_CHARACTERS_OF_HEAD:
         heads = ["first", "second"]
     for group, cells in result.cells[:most].groupby("group", sort=False):
         print_line()
@@ -125,26 +125,26 @@ def _print_cells(result: SelectionComparison, most: int | None) -> None:
 
 def _cells_of_row(cell: dict[Any, Any]) -> list[object]:
     """Return the texts in the row of a compared cell, in the colour of its verdict."""
-    verdict = cell["verdict"] if cell["verdict"] in _COLOURS else ""
+    verdict = cell["verdict"] if cell["verdict"] in _COLOUR_OF_VERDICT else ""
     numbers = sorted({cell["n_left"], cell["n_right"]})
     texts = [
         ", ".join(filter(None, (cell["where"], cell["asked_words"]))),
         *(format_quantity(cell["metric"], cell[f"median_{side}"]) for side in ("left", "right")),
-        _ratio(cell["ratio"]),
-        _interval(cell["low"], cell["high"]),
+        _ratio_text(cell["ratio"]),
+        _interval_text(cell["low"], cell["high"]),
         " and ".join(map(str, numbers)),
         verdict,
     ]
-    return [styled_text(text, _COLOURS.get(verdict, "")) for text in texts]
+    return [styled_text(text, _COLOUR_OF_VERDICT.get(verdict, "")) for text in texts]
 
 
 def _print_hosts(result: OutlierHosts, most: int | None) -> None:
     """Print the table of hosts; outlier hosts are red."""
     rows = []
     for host in result.hosts[:most]:
-        interval = _interval(host.low, host.high)
-        differing, worst = f"{host.clear} of {host.cells}", _ratio(host.worst_ratio)
-        cells = (host.host, _ratio(host.speed), interval, differing, worst, host.worst)
+        interval = _interval_text(host.low, host.high)
+        differing, worst = f"{host.clear} of {host.cells}", _ratio_text(host.worst_ratio)
+        cells = (host.host, _ratio_text(host.speed), interval, differing, worst, host.worst)
         rows.append([styled_text(cell, "red" if host.differs else "") for cell in cells])
     print_line()
     numbers = ["median of all cells", "95 % interval", "cells that differ", "largest ratio"]
@@ -161,9 +161,9 @@ def _print_hosts(result: OutlierHosts, most: int | None) -> None:
     print_line(explained, wrap=True)
 
 
-def _ratio(value: float | None) -> str:
+def _ratio_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def _interval(low: float | None, high: float | None) -> str:
+def _interval_text(low: float | None, high: float | None) -> str:
     return "none" if low is None or low != low else f"{low:.3f} to {high:.3f}"

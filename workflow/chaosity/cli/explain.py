@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Largest number of names that an error message lists.
-_SHOWN_NAMES = 12
+_MOST_LISTED_NAMES = 12
 
 
 @click.command("explain")
@@ -150,20 +150,22 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
         what = "no point of the folder has a value, or a reason for a missing value"
         raise UserError(what, str(folder), "measure the host first")
     what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
-    near = found or difflib.get_close_matches(name, names, _SHOWN_NAMES, cutoff=0.0)
-    more = f" or {len(near) - _SHOWN_NAMES} more" if len(near) > _SHOWN_NAMES else ""
-    raise UserError(what, str(folder), f"use {' or '.join(near[:_SHOWN_NAMES])}{more}")
+    near = found or difflib.get_close_matches(name, names, _MOST_LISTED_NAMES, cutoff=0.0)
+    more = f" or {len(near) - _MOST_LISTED_NAMES} more" if len(near) > _MOST_LISTED_NAMES else ""
+    raise UserError(what, str(folder), f"use {' or '.join(near[:_MOST_LISTED_NAMES])}{more}")
 
 
-_COUNT = (
+_FORMULA_OF_COUNT = (
     "sum over units and events of sign x count x longest enabled time / running time, of the "
     "processor counter"
 )
-_RATE = "amount / seconds of the window; a sample across an edge of the window counts in part"
-_NODES = "for each node: amount / seconds that all threads spent on the node x threads"
+_FORMULA_OF_RATE = (
+    "amount / seconds of the window; a sample across an edge of the window counts in part"
+)
+_FORMULA_BY_NODE = "for each node: amount / seconds that all threads spent on the node x threads"
 
 
-_MARKS = {True: "met", False: "NOT met", None: "unknown"}
+_CHECK_WORDS = {True: "met", False: "NOT met", None: "unknown"}
 
 
 def explain_replicate(folder: Path, row: pd.Series, *, every_sample: bool) -> Iterator[str]:
@@ -217,7 +219,7 @@ def _replicate_lines(
         for line in explain_record_value(record, own, name, every_sample=every_sample):
             yield f"    {line}"
     for check in record["verdict"]["checks"]:
-        yield f"    check {_MARKS[check['passed']]}: {check['name']}: {check['detail']}"
+        yield f"    check {_CHECK_WORDS[check['passed']]}: {check['name']}: {check['detail']}"
 
 
 def explain_record_value(
@@ -236,7 +238,7 @@ def explain_record_value(
         yield f"formula: the number in the tool's output: {where}"
         yield f"inputs: {', '.join(map(str, extract_values(source, load['outputs'])))}"
     elif method == "counter":
-        yield f"formula: {_COUNT} {source['counter']}"
+        yield f"formula: {_FORMULA_OF_COUNT} {source['counter']}"
         for count in counted[source["counter"]]["counts"]:
             times = f"enabled {count['time_enabled_ns']} ns, running {count['time_running_ns']} ns"
             yield f"unit {count['cpu']}: {count.get('sign', 1)} x {count['count']}, {times}"
@@ -250,7 +252,7 @@ def explain_record_value(
         times = f"{_digits(begin)} to {_digits(end)} s on the host's monotonic clock"
         yield f"window in which {kind} ran: {times}"
         if method == "rate":
-            yield f"formula: {_RATE}"
+            yield f"formula: {_FORMULA_OF_RATE}"
             parts = list(samples_in_spans(series[load["name"]], spans))
             amount, seconds = sum(part for *_, part in parts), sum(e - b for b, e in spans)
             yield f"inputs: {_digits(amount)} in {_digits(seconds)} s, from {len(parts)} samples"
@@ -263,7 +265,7 @@ def explain_record_value(
             yield from _quantile_lines(load, metric, (begin, end), every_sample=every_sample)
         else:
             keys, threads = source["by_node"], load["initiator"]["threads"]
-            yield f"formula: {_NODES}, {threads}; a sample across an edge counts in part"
+            yield f"formula: {_FORMULA_BY_NODE}, {threads}; a sample across an edge counts in part"
             lines = list(sample_spans(load["progress"] or {}, load["outputs"]["stdout"]))
             for node in map(str, load["target"]["nodes"]):
                 amount, time = (

@@ -24,29 +24,29 @@ from chaosity.records.record_files import write_atomically
 if TYPE_CHECKING:
     from chaosity.export.main_matrices import MeasuredHost
 
-_RESULTS = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
-_OUTPUT = click.option("--output", type=FILE, help="Output file. Default: standard output.")
+_RESULTS_ARGUMENT = click.argument("folder", type=RESULTS_FOLDER, metavar="RESULTS")
+_OUTPUT_OPTION = click.option("--output", type=FILE, help="Output file. Default: standard output.")
 
 
 # The text of an export, and notes on values that the text lacks.
-_Export = tuple[str, Iterable[str]]
+_TextAndNotes = tuple[str, Iterable[str]]
 
 
-class _Format(NamedTuple):
+class _ExportFormat(NamedTuple):
     """A format of `chaosity export`."""
 
     file: str  # name of the file that `chaosity export all` writes
-    write: Callable[[MeasuredHost], _Export]
+    write: Callable[[MeasuredHost], _TextAndNotes]
     help: str  # help of the command
 
 
-def _hwloc(host: MeasuredHost) -> _Export:
+def _export_hwloc(host: MeasuredHost) -> _TextAndNotes:
     from chaosity.export.hwloc_xml_with_measurements import export_hwloc_xml
 
     return export_hwloc_xml(host)
 
 
-def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _Export:
+def _export_weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _TextAndNotes:
     from chaosity.export.formats import interleave_weights_of_host, render_with_origin
 
     exported = interleave_weights_of_host(host, dwp)
@@ -56,10 +56,12 @@ def _weights(host: MeasuredHost, dwp: float = 0.0, *, as_json: bool = True) -> _
     return render_with_origin("weights", exported.origin, exported=exported), notes
 
 
-def _text(function: str, to_text: Callable[[Any], str] = str) -> Callable[[MeasuredHost], _Export]:
+def _writer_of_function(
+    function: str, to_text: Callable[[Any], str] = str
+) -> Callable[[MeasuredHost], _TextAndNotes]:
     """Return a function that imports and calls `function` of `chaosity.export.formats`."""
 
-    def write(host: MeasuredHost) -> _Export:
+    def write(host: MeasuredHost) -> _TextAndNotes:
         from chaosity.export import formats
 
         return to_text(getattr(formats, function)(host)), ()
@@ -67,10 +69,10 @@ def _text(function: str, to_text: Callable[[Any], str] = str) -> Callable[[Measu
     return write
 
 
-_FORMATS = {
-    "hwloc": _Format(
+_EXPORT_FORMATS = {
+    "hwloc": _ExportFormat(
         "topology.xml",
-        _hwloc,
+        _export_hwloc,
         """Export the topology with measured bandwidth (MiB/s) and latency (ns) for hwloc.
 
         The values are memory attributes, so programs that use hwloc choose memory by measured
@@ -84,10 +86,10 @@ _FORMATS = {
         """,
     ),
     # The format weights has a command with more options, see `export_weights_command`.
-    "weights": _Format("weights.json", _weights, ""),
-    "json": _Format(
+    "weights": _ExportFormat("weights.json", _export_weights, ""),
+    "json": _ExportFormat(
         "placement.json",
-        _text("build_placement_document", json_text),
+        _writer_of_function("build_placement_document", json_text),
         """Export JSON for schedulers.
 
         The JSON has memory bandwidth and latency from each node to each node, the best nodes for
@@ -96,29 +98,29 @@ _FORMATS = {
         workflow/schemas/placement.schema.yaml describes the keys.
         """,
     ),
-    "fio": _Format(
+    "fio": _ExportFormat(
         "drives.fio",
-        _text("export_fio_job_file"),
+        _writer_of_function("export_fio_job_file"),
         "Export a fio job file that reads each drive from its best node.",
     ),
-    "openmetrics": _Format(
+    "openmetrics": _ExportFormat(
         "map.prom",
-        _text("export_openmetrics"),
+        _writer_of_function("export_openmetrics"),
         "Export memory bandwidth, latency and drive bandwidth as OpenMetrics for Prometheus.",
     ),
-    "reframe": _Format(
+    "reframe": _ExportFormat(
         "reframe_references.yaml",
-        _text("export_reframe_references"),
+        _writer_of_function("export_reframe_references"),
         "Export references with limits for performance tests of ReFrame.",
     ),
-    "roofline": _Format(
+    "roofline": _ExportFormat(
         "roofline.csv",
-        _text("export_roofline_csv"),
+        _writer_of_function("export_roofline_csv"),
         "Export the highest bandwidth of each initiator and memory node as CSV.",
     ),
-    "slurm": _Format(
+    "slurm": _ExportFormat(
         "slurm_features.conf",
-        _text("export_slurm_features"),
+        _writer_of_function("export_slurm_features"),
         "Export features of a node for Slurm, such as local_memory_ge_20GBps.",
     ),
 }
@@ -130,7 +132,7 @@ def _read_host(folder: Path) -> MeasuredHost:
     return read_measured_host(folder)
 
 
-def _print_or_write(export: _Export, output: Path | None) -> None:
+def _print_or_write(export: _TextAndNotes, output: Path | None) -> None:
     """Print an export or write it to the file `output`, and print its notes to standard error."""
     text, notes = export
     if output is None:
@@ -149,10 +151,10 @@ def export_command() -> None:
     """
 
 
-def _add_command(name: str, form: _Format) -> None:
+def _add_command(name: str, form: _ExportFormat) -> None:
     @export_command.command(name, help=form.help)
-    @_RESULTS
-    @_OUTPUT
+    @_RESULTS_ARGUMENT
+    @_OUTPUT_OPTION
     def export_format_command(folder: Path, output: Path | None) -> None:
         if output is not None and output.resolve() == (folder / "topology.xml").resolve():
             what = "this file is the topology that discovery wrote"
@@ -160,14 +162,14 @@ def _add_command(name: str, form: _Format) -> None:
         _print_or_write(form.write(_read_host(folder)), output)
 
 
-for _name, _form in _FORMATS.items():
+for _name, _form in _EXPORT_FORMATS.items():
     if _form.help:
         _add_command(_name, _form)
 
 
 @export_command.command("weights")
-@_RESULTS
-@_OUTPUT
+@_RESULTS_ARGUMENT
+@_OUTPUT_OPTION
 @DWP_OPTION
 @JSON_OPTION
 def export_weights_command(folder: Path, output: Path | None, dwp: float, as_json: bool) -> None:
@@ -176,11 +178,11 @@ def export_weights_command(folder: Path, output: Path | None, dwp: float, as_jso
     The command prints the weights as shares and as whole numbers for the kernel, and commands with
     numactl.
     """
-    _print_or_write(_weights(_read_host(folder), dwp, as_json=as_json), output)
+    _print_or_write(_export_weights(_read_host(folder), dwp, as_json=as_json), output)
 
 
 @export_command.command(name="all")
-@_RESULTS
+@_RESULTS_ARGUMENT
 @click.option(
     "--output",
     required=True,
@@ -195,7 +197,7 @@ def export_all_command(folder: Path, output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     notes: list[str] = []
     read_once = cache(_read_host)  # an error is not cached, so each export raises it again
-    for form in _FORMATS.values():
+    for form in _EXPORT_FORMATS.values():
         try:
             text, lacks = form.write(read_once(folder))
             write_atomically(output / form.file, text)

@@ -23,7 +23,7 @@ from chaosity.cli.shared import (
 from chaosity.errors import UserError
 from chaosity.units import format_binary_bytes, format_count, format_quantity
 
-_DATABASE = click.option(
+_DATABASE_OPTION = click.option(
     "--database",
     default="profiles.duckdb",
     show_default=True,
@@ -32,7 +32,7 @@ _DATABASE = click.option(
 )
 
 
-def _filters(command: Callable[..., None]) -> Callable[..., None]:
+def _with_filter_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return the click command with added options that select profiles."""
     for name, text in (
         ("drive", "Select profiles of hosts with a drive whose model contains TEXT."),
@@ -55,7 +55,7 @@ def profile_command() -> None:
 
 @profile_command.command("collect")
 @click.argument("results", nargs=-1, required=True, type=EXISTING_FOLDER)
-@_DATABASE
+@_DATABASE_OPTION
 def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
     """Put all hosts and configurations of the folders RESULTS into the database.
 
@@ -79,8 +79,8 @@ def collect_profiles_command(results: tuple[Path, ...], database: Path) -> None:
 
 @profile_command.command("publish")
 @click.argument("bundle", type=FILE)
-@_DATABASE
-@_filters
+@_DATABASE_OPTION
+@_with_filter_options
 @click.option("--with-names", is_flag=True, help="Keep host names, and drives' serials and slots.")
 @click.option("--contact", help="Contact for questions, published as typed.")
 @click.option("--licence", help="Licence of the data, published as typed.")
@@ -102,7 +102,7 @@ def publish_profiles_command(
 
 @profile_command.command("import")
 @click.argument("bundle", type=EXISTING_FILE)
-@_DATABASE
+@_DATABASE_OPTION
 def import_profiles_command(bundle: Path, database: Path) -> None:
     """Put the profiles of a BUNDLE from others into the database."""
     from chaosity.store.profile_bundles import import_bundle
@@ -113,8 +113,8 @@ def import_profiles_command(bundle: Path, database: Path) -> None:
 
 
 @profile_command.command("query")
-@_DATABASE
-@_filters
+@_DATABASE_OPTION
+@_with_filter_options
 @JSON_OPTION
 def query_profiles_command(database: Path, as_json: bool, **filters: str | None) -> None:
     """List all profiles, or the profiles of a processor, configuration, drive or host.
@@ -141,7 +141,10 @@ def query_profiles_command(database: Path, as_json: bool, **filters: str | None)
     categories = sorted({category for rows in best for category in rows})
     heads = [f"best {name.replace('_bandwidth', '').replace('_', ' ')}" for name in categories]
     rows = [
-        [*_facts_of_profile(profile), *(_highest(of_profile.get(name)) for name in categories)]
+        [
+            *_facts_of_profile(profile),
+            *(_highest_values(of_profile.get(name)) for name in categories),
+        ]
         for profile, of_profile in zip(profiles, best, strict=True)
     ]
     facts = ["id", "host", "processor", "memory", "drives", "measured"]
@@ -163,13 +166,13 @@ def _facts_of_profile(profile: dict[str, Any]) -> list[str]:
     ]
 
 
-def _highest(row: dict[str, Any] | None) -> str:
+def _highest_values(row: dict[str, Any] | None) -> str:
     return format_quantity(row["metric"], row["highest"]) if row else "-"
 
 
 @profile_command.command("normal")
 @click.argument("folder", type=RESULTS_FOLDER)
-@_DATABASE
+@_DATABASE_OPTION
 @JSON_OPTION
 def compare_with_normal_values_command(folder: Path, database: Path, as_json: bool) -> None:
     """Say whether the memory of a host is as fast as is normal for its processor.

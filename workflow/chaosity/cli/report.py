@@ -13,7 +13,7 @@ from chaosity.cli.shared import (
     EXISTING_FILE,
     FILE,
     FOLDER,
-    FORMS,
+    NAMES_OF_PUBLISHED_FORMS,
     UNIT_OPTION,
     echo,
     is_option_typed,
@@ -153,7 +153,7 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
 @click.argument("file", type=EXISTING_FILE)
 @click.option(
     "--form",
-    type=click.Choice(FORMS),
+    type=click.Choice(NAMES_OF_PUBLISHED_FORMS),
     required=True,
     help="Format of FILE: a file of templates/published explains its columns.",
 )

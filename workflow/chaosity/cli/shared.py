@@ -26,7 +26,7 @@ from chaosity.errors import UserError, printable_text
 from chaosity.records.record_format import NOTHING_MEASURED
 
 # Width of tables in a file or a pipe, in characters: more than any table needs.
-_NO_LIMIT = 100_000
+_LINE_CHARACTERS_WITHOUT_TERMINAL = 100_000
 
 
 def json_text(document: object) -> str:
@@ -69,7 +69,7 @@ def line_width() -> int:
     Lines in files, pipes and the journal have no limit, since a search would not find a name that
     continues on the next line.
     """
-    return shutil.get_terminal_size((_NO_LIMIT, 0)).columns
+    return shutil.get_terminal_size((_LINE_CHARACTERS_WITHOUT_TERMINAL, 0)).columns
 
 
 def styled_text(text: object, style: str = "") -> Text:
@@ -180,8 +180,10 @@ def short_processor_name(name: str | None) -> str:
     return re.sub(noise, "", name or "unknown processor")
 
 
-_ROOT = Path(__file__).resolve().parents[3]
-FORMS = sorted(path.stem for path in (_ROOT / "templates" / "published").glob("*.yaml"))
+_REPOSITORY = Path(__file__).resolve().parents[3]
+NAMES_OF_PUBLISHED_FORMS = sorted(
+    path.stem for path in (_REPOSITORY / "templates" / "published").glob("*.yaml")
+)
 
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -230,7 +232,7 @@ CONFIG_OPTION = click.option(
     "--config",
     "config_file",
     type=EXISTING_FILE,
-    default=_ROOT / "config" / "config.yaml",
+    default=_REPOSITORY / "config" / "config.yaml",
     show_default="config/config.yaml of the project",
     help="Config of the workflow.",
 )

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from chaosity.statistics.estimates import Estimate
 
 # Largest number of missing values that are listed with the reason.
-_MOST_MISSING = 3
+_MOST_LISTED_MISSING_VALUES = 3
 # (Least share of the best value of the matrix, colour of the cell). The numbers say the same to a
 # reader who sees no colours.
-_COLOURS = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
+_COLOUR_OF_LEAST_SHARE = ((0.9, "green"), (0.7, "yellow"), (0.0, "red"))
 
 
 @click.command("show")
@@ -106,7 +106,7 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
         if cell is None:
             return styled_text("-")
         share = matrix.share_of_best(cell)
-        colour = next(colour for least, colour in _COLOURS if share >= least)
+        colour = next(colour for least, colour in _COLOUR_OF_LEAST_SHARE if share >= least)
         return styled_text(cell.estimate.short_text(scale, with_interval=intervals), colour)
 
     nodes, targets = matrix.nodes, matrix.targets
@@ -128,9 +128,9 @@ def _print_matrix(matrix: MainMatrix, intervals: bool, *, of_drives: bool) -> No
     if left_out := len(heads[fitting:]):
         further = format_count(left_out, "further column")
         print_line(f"{further}: use a wider terminal, or less -S.")
-    for (node, target), reason in [*matrix.missing.items()][:_MOST_MISSING]:
+    for (node, target), reason in [*matrix.missing.items()][:_MOST_LISTED_MISSING_VALUES]:
         print_line(f"- node{node} -> {target}: {reason}")
-    if more := len([*matrix.missing][_MOST_MISSING:]):
+    if more := len([*matrix.missing][_MOST_LISTED_MISSING_VALUES:]):
         print_line(f"- {format_count(more, 'further value is', 'further values are')} missing")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # list with more than `_LONGEST_CPU_LIST` characters is cut to `_START_OF_LONG_LIST` characters.
 _LONGEST_CPU_LIST, _START_OF_LONG_LIST = 28, 14
 # Largest number of nodes whose matrix of distances fits into 100 columns.
-_MOST_DISTANCES = 16
+_MOST_NODES_IN_DISTANCE_TABLE = 16
 
 
 @click.command("topology")
@@ -127,7 +127,7 @@ def _print_distances(distances: SlitDistances) -> None:
     """Print the matrix of distances, or how often each distance occurs if it is too wide."""
     print_line("\nDistances (10 is local)", style="bold")
     nodes = distances.nodes
-    if len(nodes) > _MOST_DISTANCES:
+    if len(nodes) > _MOST_NODES_IN_DISTANCE_TABLE:
         pairs = Counter(distance for row in distances.matrix for distance in row)
         print_line(", ".join(f"{value} ({pairs[value]} pairs)" for value in sorted(pairs)))
         return
@@ -208,17 +208,17 @@ def unusable_part_sentences(topology: Topology) -> Iterator[str]:
         f"forbidden{by_cgroup}": limits.disallowed_cpus,
         f"offline or forbidden{by_cgroup}; the file does not say which of the two": unknown,
     }
-    yield from (f"{_cpus(cpus)} {state}." for state, cpus in states.items() if cpus)
+    yield from (f"{_cpus_text(cpus)} {state}." for state, cpus in states.items() if cpus)
     if limits.disallowed_nodes:
         nodes = format_cpu_list(limits.disallowed_nodes)
         plural = "" if len(limits.disallowed_nodes) == 1 else "s"
         yield f"The memory of node{plural} {nodes} is forbidden{by_cgroup}."
     without_node = [cpu for cpu in topology.pus if not topology.nodes_of_pus([cpu])]
     if without_node:
-        yield f"{_cpus(without_node)} usable, but on no node."
+        yield f"{_cpus_text(without_node)} usable, but on no node."
 
 
-def _cpus(cpus: Sequence[int]) -> str:
+def _cpus_text(cpus: Sequence[int]) -> str:
     return f"CPU {cpus[0]} is" if len(cpus) == 1 else f"CPUs {format_cpu_list(cpus)} are"
 
 

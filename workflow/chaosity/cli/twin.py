@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 
 # Largest number of medians that the terminal lists if no parameter explains them.
-_MOST_DEPARTURES = 10
+_MOST_LISTED_DEPARTURES = 10
 # Largest number of surprising points that the terminal lists; the JSON has all of them.
-_MOST_POINTS = 12
+_MOST_LISTED_POINTS = 12
 # Largest number of points with similar names that an error message names.
-_NEAR_NAMES = 3
+_MOST_SIMILAR_NAMES = 3
 
 
 @click.command("fit")
@@ -98,7 +98,7 @@ def _print_fitted(fitted: FittedMachine) -> None:
     if fitted.departures:
         departures = format_count(len(fitted.departures), "median")
         print_line(f"No parameter explains {departures}:")
-        for place, ratio in [*fitted.departures.items()][:_MOST_DEPARTURES]:
+        for place, ratio in [*fitted.departures.items()][:_MOST_LISTED_DEPARTURES]:
             print_line(f"{place}: {100 * (ratio - 1):+.0f} % of the model's value")
 
 
@@ -218,10 +218,10 @@ def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
     number = format_count(len(predictions), "value")
     echo(f"{number} predicted, of {len(unmeasured)} left out: {folder / PREDICTIONS_FILE}")
     echo(f"Audit: {audit.text}.")
-    for each in surprises[:_MOST_POINTS]:
+    for each in surprises[:_MOST_LISTED_POINTS]:
         echo(f"{each.experiment} {each.point}: {each.reason}, {each.ratio:.2f} times as much.")
-    if len(surprises) > _MOST_POINTS:
-        echo(f"{len(surprises) - _MOST_POINTS} more such points are in the JSON (--json).")
+    if len(surprises) > _MOST_LISTED_POINTS:
+        echo(f"{len(surprises) - _MOST_LISTED_POINTS} more such points are in the JSON (--json).")
 
 
 def print_predicted_loads_of_points(folder: Path, names: tuple[str, ...], *, as_json: bool) -> None:
@@ -276,7 +276,11 @@ def _print_together(
 ) -> None:
     """Predict the values of loads that run at the same time, and print these values."""
     from chaosity.twin.machine_parameters import sorted_parameters
-    from chaosity.twin.model_values import ALL, predict_loads, undetermined_parameters
+    from chaosity.twin.model_values import (
+        ALL_KINDS_OF_VALUES,
+        predict_loads,
+        undetermined_parameters,
+    )
 
     # The table also shows the value of each load alone, which is predicted if it was not measured.
     alone = [
@@ -320,7 +324,11 @@ def _print_together(
                 f"The model does not explain {each.load} alone, perhaps because of a fault. "
                 "So the prediction for this load is at most the measured value."
             )
-    if has_intervals and len(loads) > 1 and any(each.misfit_of == ALL for each in values):
+    if (
+        has_intervals
+        and len(loads) > 1
+        and any(each.misfit_of == ALL_KINDS_OF_VALUES for each in values)
+    ):
         print_line(
             "Few loads were measured together, so the intervals assume that the model is as right "
             "for these values as for all others. Measure interference and loaded_latency first."
@@ -364,6 +372,9 @@ def _point_of_name(
             remedy = "name measured points with the same loads, or run once without a budget"
             what = "the budget left this point out, so that its loads are not known"
             raise UserError(what, f"--with {name}", remedy)
-    near = difflib.get_close_matches(name, by_name, _NEAR_NAMES, 0.3) or [*by_name][:_NEAR_NAMES]
+    near = (
+        difflib.get_close_matches(name, by_name, _MOST_SIMILAR_NAMES, 0.3)
+        or [*by_name][:_MOST_SIMILAR_NAMES]
+    )
     what = f"{where} has no such point"
     raise UserError(what, f"--with {name}", f"use {' or '.join(near)}")

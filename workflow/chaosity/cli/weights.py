@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from chaosity.weights import PlacementAdvice, WeightsComparison
 
 
-_PLACEMENTS = {
+_TEXT_OF_PLACEMENT = {
     "weights": "with these weights",
     "uniform_all": "equal shares on all nodes",
     "uniform_workers": "equal shares on the workers",
 }
-_MEASURED = {"canonical": "each path alone", "canonical_contended": "all workers at once"}
+_TEXT_OF_WEIGHTS_SOURCE = {
+    "canonical": "each path alone",
+    "canonical_contended": "all workers at once",
+}
 
 
 @click.command("weights")
@@ -102,7 +105,7 @@ def _print_advice(advice: PlacementAdvice) -> None:
     print_line(f"kernel weights differ from shares by at most {error}", style="dim italic")
     print_line("\nExpected bandwidth, equal shares on all nodes = 1", style="bold")
     ratios = advice.relative_to_equal_shares.items()
-    rows = [(_PLACEMENTS[name], f"{ratio:.2f}") for name, ratio in ratios]
+    rows = [(_TEXT_OF_PLACEMENT[name], f"{ratio:.2f}") for name, ratio in ratios]
     print_table(rows, ["", ""], style="headless")
     print_line("\nCommands", style="bold")
     for command in advice.commands_to_copy:
@@ -125,7 +128,9 @@ def _print_comparison(comparison: WeightsComparison) -> None:
         for value in comparison.expected_bandwidths.values()
     ]
     rows += [[], ["expected", *expected]]
-    print_table(rows, right=["node", *(_MEASURED[name] for name in comparison.weights)])
+    print_table(
+        rows, right=["node", *(_TEXT_OF_WEIGHTS_SOURCE[name] for name in comparison.weights)]
+    )
     node, difference = comparison.node_with_largest_share_difference
     print_line(f"Largest difference: node {node}, {100.0 * difference:.1f} % of all pages.")
 

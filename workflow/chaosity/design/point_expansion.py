@@ -31,7 +31,7 @@ from chaosity.records.record_format import (
     NodeRelation,
     PointStoppingRule,
 )
-from chaosity.topology.topology_parts import DRAM, NOT_IN_POINTS, OpenclDevice
+from chaosity.topology.topology_parts import DRAM, OPENCL_FACTS_NOT_IN_POINTS, OpenclDevice
 from chaosity.units import format_binary_bytes
 
 # Speed at which one thread first touches pages, which the kernel then clears; 3 to 8 GB/s were
@@ -175,7 +175,9 @@ class PointExpansion(LoadCombinations):
         }
         if target.device:
             device = asdict(target.device).items()
-            facts["device"] = {key: fact for key, fact in device if key not in NOT_IN_POINTS}
+            facts["device"] = {
+                key: fact for key, fact in device if key not in OPENCL_FACTS_NOT_IN_POINTS
+            }
         if any("by_node" in source for source in benchmark.document["metrics"].values()):
             memory = {str(node): self.host.target_of_nodes([node]) for node in target.nodes}
             facts["by_node"] = {

@@ -19,7 +19,12 @@ from chaosity.design.host_resources import HostResources
 from chaosity.design.samples import MOST_SAMPLED_SETS, pick_evenly_spread, sample_sets_of_every_size
 from chaosity.documents.experiments import DriveSelector, InitiatorSelector, TargetSelector
 from chaosity.errors import CannotMeasureDesignError, UserError, check_name_is_allowed
-from chaosity.place.page_placement import FIRST_TOUCH, POLICIES, UNIFORM, apportion_whole_numbers
+from chaosity.place.page_placement import (
+    FIRST_TOUCH,
+    POLICIES,
+    POLICY_UNIFORM,
+    apportion_whole_numbers,
+)
 from chaosity.place_names import name_of_spread_target, node_name, parse_place_name
 from chaosity.records.record_format import DriveFacts
 
@@ -428,7 +433,7 @@ def page_placement_target(
     if not policy.uses_all_nodes:
         nodes = host.worker_memory_nodes(workers)
     shares: Mapping[int, float] | None = None
-    if policy.shares == UNIFORM:
+    if policy.shares == POLICY_UNIFORM:
         shares = dict.fromkeys(nodes, 1.0)
     elif policy.shares is not None:
         shares = weights(policy.shares, workers.nodes) if weights else None

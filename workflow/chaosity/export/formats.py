@@ -47,7 +47,7 @@ from chaosity.text_templates import TEMPLATES, template_environment
 from chaosity.topology.topology_model import RELATIONS_NEAREST_FIRST, SAME_NODE, Topology
 from chaosity.weights import PlacementAdvice, advise_interleave_weights
 
-_SCHEMA = 1  # the version of the document
+_JSON_SCHEMA_VERSION = 1  # the version of the document
 
 
 def build_placement_document(host: MeasuredHost) -> Row:
@@ -56,34 +56,34 @@ def build_placement_document(host: MeasuredHost) -> Row:
     The key of a value ends in its unit. Each number has n and a 95 % interval, which is null for n
     = 1.
     """
-    cells = list(_interference(host))
+    cells = list(_slowdowns_beside_other_loads(host))
     return {
-        "schema_version": _SCHEMA,
+        "schema_version": _JSON_SCHEMA_VERSION,
         **host.origin("json"),
-        "memory": _memory(host),
+        "memory": _memory_of_node_pairs(host),
         "drive_sets": list(_drive_sets(host)),
-        "interference": {"by_relation": list(_by_relation(cells)), "cells": cells},
+        "interference": {"by_relation": list(_worst_slowdown_by_relation(cells)), "cells": cells},
     }
 
 
-def _estimate(cell: pd.Series) -> Row:
+def _estimate_of_row(cell: pd.Series) -> Row:
     """Return the estimate in a row of `summarise_cells`."""
     return asdict(Estimate.of_cell(dict(cell)))
 
 
-def _memory(host: MeasuredHost) -> Row:
+def _memory_of_node_pairs(host: MeasuredHost) -> Row:
     """Return the bandwidth and latency of pairs of nodes, and the pairs without a value."""
     found = {metric: memory_matrix(host, metric) for metric in (BANDWIDTH, LATENCY)}
     pairs: dict[tuple[int, int], Row] = {}
     left_out: list[Row] = []
     for metric, matrix in found.items():
         for cell in matrix.cells if matrix else ():
-            ends = {"initiator_node": cell.node, "target_node": _number(cell.target)}
+            ends = {"initiator_node": cell.node, "target_node": _node_number(cell.target)}
             values = {"relation": cell.relation, BANDWIDTH: None, LATENCY: None}
-            pair = pairs.setdefault((cell.node, _number(cell.target)), {**ends, **values})
+            pair = pairs.setdefault((cell.node, _node_number(cell.target)), {**ends, **values})
             pair[metric] = asdict(cell.estimate)
         for (node, target), reason in matrix.missing.items() if matrix else ():
-            ends = {"initiator_node": node, "target_node": _number(target)}
+            ends = {"initiator_node": node, "target_node": _node_number(target)}
             left_out.append({**ends, "metric": metric, "reason": reason})
     return {
         "measured": {metric: matrix and matrix.source for metric, matrix in found.items()},
@@ -92,7 +92,7 @@ def _memory(host: MeasuredHost) -> Row:
     }
 
 
-def _number(node: str) -> int:
+def _node_number(node: str) -> int:
     """Return the number of a node from its name: 3 for "node3"."""
     return int(node.removeprefix("node"))
 
@@ -126,7 +126,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
                     "initiator": cell["initiator"],
                     "initiator_nodes": list(parse_nodes(cell["initiator_nodes"])),
                     "relation": cell["relation"],
-                    BANDWIDTH: _estimate(cell),
+                    BANDWIDTH: _estimate_of_row(cell),
                     "ratio_to_best": asdict(ratio) if ratio.n else None,
                 }
             )
@@ -142,7 +142,7 @@ def _drive_sets(host: MeasuredHost) -> Iterator[Row]:
         }
 
 
-def _interference(host: MeasuredHost) -> Iterator[Row]:
+def _slowdowns_beside_other_loads(host: MeasuredHost) -> Iterator[Row]:
     """Yield the ratio to its value alone of each load that co-runs with loads of other names."""
     columns = ["load", "kernel", "initiator", "target"]
     for _, cell in summarise_corun_to_alone_ratios(host.measurements).iterrows():
@@ -150,25 +150,25 @@ def _interference(host: MeasuredHost) -> Iterator[Row]:
         if others.empty or cell["n"] == 0:
             continue
         yield {
-            **_texts(cell, ["experiment", "point", *columns, "metric"]),
+            **_texts_of_columns(cell, ["experiment", "point", *columns, "metric"]),
             "less_is_better": less_is_better(cell["metric"]),
             "beside": [
                 {
-                    **_texts(other, columns),
+                    **_texts_of_columns(other, columns),
                     "relation": _nearest_relation(host.topology, cell, other),
                 }
                 for _, other in others.iterrows()
             ],
             "factors": parse_levels_json(cell["factors"]),
-            "ratio_to_alone": _estimate(cell),
+            "ratio_to_alone": _estimate_of_row(cell),
         }
 
 
-def _texts(row: pd.Series, columns: Sequence[str]) -> Row:
+def _texts_of_columns(row: pd.Series, columns: Sequence[str]) -> Row:
     return {name: text_or_none(row[name]) for name in columns}
 
 
-def _by_relation(cells: Iterable[Row]) -> Iterator[Row]:
+def _worst_slowdown_by_relation(cells: Iterable[Row]) -> Iterator[Row]:
     """Yield the worst slowdown of each load by each co-running load, for each nearest relation."""
     groups: dict[tuple[str | None, ...], list[Row]] = {}
     for cell in cells:
@@ -213,7 +213,7 @@ class InterleaveWeightsExport:
     def to_json(self) -> dict[str, object]:
         """Return the document of `chaosity export weights --json`."""
         return {
-            "schema_version": _SCHEMA,
+            "schema_version": _JSON_SCHEMA_VERSION,
             **self.origin,
             "command": f"{self.origin['command']} --json",
             "measured": self.measured,
@@ -260,14 +260,21 @@ _FALSE_ALARM_RATE = 0.01
 # left out, since a check against wide limits would find few faults.
 _LOWEST, _HIGHEST = -0.5, 1.0
 # Kinds of initiators on which programs run.
-_KINDS = ["pu", "l3", "node", "package", "machine"]
-_ROOFLINE_KEY = ["initiator_kind", "initiator", "target"]
-_ROOFLINE_NAMES = {
+_ROOFLINE_INITIATOR_KINDS = ["pu", "l3", "node", "package", "machine"]
+_ROOFLINE_KEY_COLUMNS = ["initiator_kind", "initiator", "target"]
+_ROOFLINE_COLUMN_NAMES = {
     "median": BANDWIDTH,
     **{end: f"{end}_bytes_per_second" for end in ("low", "high")},
 }
-_ROOFLINE = [
-    *(*_ROOFLINE_KEY, "relation", "kernel", "experiment", "benchmark", *_ROOFLINE_NAMES.values()),
+_ROOFLINE_COLUMNS = [
+    *(
+        *_ROOFLINE_KEY_COLUMNS,
+        "relation",
+        "kernel",
+        "experiment",
+        "benchmark",
+        *_ROOFLINE_COLUMN_NAMES.values(),
+    ),
     *("n", "host", "configuration", "origin", "command"),
 ]
 
@@ -329,16 +336,18 @@ def export_roofline_csv(host: MeasuredHost) -> str:
         UserError: no bandwidth of a memory node was measured.
     """
     rows = host.memory_rows().valid_rows()
-    rows = rows.where(metric=BANDWIDTH, initiator_kind=_KINDS, target_kind=["node", "nodes"])
+    rows = rows.where(
+        metric=BANDWIDTH, initiator_kind=_ROOFLINE_INITIATOR_KINDS, target_kind=["node", "nodes"]
+    )
     rows = rows.select(~rows.rows["experiment"].isin(experiments_with_several_sizes(rows)))
     if not len(rows):
         raise UserError("no bandwidth of memory was measured", str(host.folder), "run `make run`")
     cells = summarise_cells(rows).sort_values("median", ascending=False, kind="stable")
-    peaks = cells.drop_duplicates(_ROOFLINE_KEY).rename(columns=_ROOFLINE_NAMES)
-    order = peaks["initiator_kind"].map(_KINDS.index)
+    peaks = cells.drop_duplicates(_ROOFLINE_KEY_COLUMNS).rename(columns=_ROOFLINE_COLUMN_NAMES)
+    order = peaks["initiator_kind"].map(_ROOFLINE_INITIATOR_KINDS.index)
     peaks = peaks.assign(order=order, **host.origin("roofline"))
     peaks = peaks.sort_values(["order", "initiator", "target"])
-    text: str = peaks.to_csv(index=False, columns=_ROOFLINE)
+    text: str = peaks.to_csv(index=False, columns=_ROOFLINE_COLUMNS)
     return text
 
 
@@ -352,12 +361,12 @@ def export_reframe_references(host: MeasuredHost) -> str:
         UserError: no cell has an interval, or the host is simulated.
     """
     host.refuse_simulated_values("ReFrame")
-    number = len(_limits(read_main_matrices(host)))
+    number = len(_limits_of_references(read_main_matrices(host)))
     if not number:
         what = "no value has an interval, so limits are unknown"
         raise UserError(what, str(host.folder), "measure more replicates")
     with intervals_with_confidence(1.0 - _FALSE_ALARM_RATE / number):
-        found = _limits(read_main_matrices(host))
+        found = _limits_of_references(read_main_matrices(host))
     references = {
         name: reference
         for name, reference in found.items()
@@ -369,7 +378,7 @@ def export_reframe_references(host: MeasuredHost) -> str:
     return render_with_origin("reframe", host.origin("reframe"), false_alarms=alarms, **values)
 
 
-def _limits(
+def _limits_of_references(
     matrices: Mapping[str, MainMatrix],
 ) -> dict[str, tuple[MainMatrix, Estimate, float, float]]:
     """Return name of a reference -> matrix, estimate, lower limit (below 0), upper limit."""
@@ -412,20 +421,23 @@ def render_with_origin(template: str, origin: Mapping[str, str | None], **values
         jinja2.UndefinedError: the template needs a value that `values` lacks.
     """
     environment = template_environment(
-        TEMPLATES / "exports", ("jinja2.ext.do",), _printable, keep_trailing_newline=True
+        TEMPLATES / "exports", ("jinja2.ext.do",), _printable_value, keep_trailing_newline=True
     )
     return environment.get_template(f"{template}.j2").render(origin=origin, **values)
 
 
-def _printable(value: object) -> object:
+def _printable_value(value: object) -> object:
     """Return a text as one printable line; return any other value unchanged."""
     return printable_short_line(value) if type(value) is str else value
 
 
 # End of a metric's name -> unit of OpenMetrics, and how many of the metric's units it has.
-_UNITS = {"_bytes_per_second": ("bytes_per_second", 1.0), "_ns": ("seconds", 1e9)}
+_OPENMETRICS_UNIT_OF_SUFFIX = {
+    "_bytes_per_second": ("bytes_per_second", 1.0),
+    "_ns": ("seconds", 1e9),
+}
 # Field of an estimate, text that is added to the gauge's name, and help text of the gauge.
-_GAUGES = (
+_GAUGES_OF_ESTIMATE = (
     ("median", "", "median"),
     ("low", "_low", "lower end of the 95 % interval"),
     ("high", "_high", "upper end of the 95 % interval"),
@@ -451,16 +463,20 @@ def export_openmetrics(host: MeasuredHost) -> str:
     info.info({key: str(value) for key, value in origin.items()})
     whole = {key: str(origin[key]) for key in ("host", "configuration", "origin")}
     for matrix in matrices.values():
-        unit, size = next(unit for suffix, unit in _UNITS.items() if matrix.metric.endswith(suffix))
-        _add_gauges(registry, "chaosity_map", _gauges(matrix, whole, unit, size), unit)
+        unit, size = next(
+            unit
+            for suffix, unit in _OPENMETRICS_UNIT_OF_SUFFIX.items()
+            if matrix.metric.endswith(suffix)
+        )
+        _add_gauges(registry, "chaosity_map", _gauges_of_matrix(matrix, whole, unit, size), unit)
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call] # has no types
     return text.decode()
 
 
-def _gauges(
+def _gauges_of_matrix(
     matrix: MainMatrix, whole: Mapping[str, str], unit: str, size: float
 ) -> Iterator[GaugeValue]:
-    for field, part, meaning in _GAUGES:
+    for field, part, meaning in _GAUGES_OF_ESTIMATE:
         name = f"{matrix.quantity.replace(' ', '_')}{part}_{unit}"
         what = f"{matrix.quantity.capitalize()} of {matrix.source}: {meaning}."
         for cell in matrix.cells:

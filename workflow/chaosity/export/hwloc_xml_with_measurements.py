@@ -21,11 +21,11 @@ from chaosity.store.csv_tables import BANDWIDTH, LATENCY
 from chaosity.topology.hwloc import read_xml_root_element
 from chaosity.units import format_count
 
-_MIB = 2**20
-_MAX_LISTED = 3  # a note names at most this number of pairs of nodes
+_MIB_BYTES = 2**20
+_MOST_LISTED_PAIRS = 3  # a note names at most this number of pairs of nodes
 
 
-class _Attribute(NamedTuple):
+class _HwlocAttribute(NamedTuple):
     """An attribute of hwloc: its name, its flags, and its unit.
 
     `unit` is hwloc's unit, expressed in the unit of Chaosity's metric. `flags` is 1 if higher is
@@ -40,14 +40,14 @@ class _Attribute(NamedTuple):
 # Chaosity's metric -> hwloc's attribute. The attribute ReadBandwidth and similar attributes keep
 # the firmware's values: kernels that only read are measured on local memory alone, so they do not
 # show the best node.
-_ATTRIBUTES = {
-    BANDWIDTH: _Attribute("Bandwidth", 5, float(_MIB)),
-    LATENCY: _Attribute("Latency", 6, 1.0),
+_HWLOC_ATTRIBUTE_OF_METRIC = {
+    BANDWIDTH: _HwlocAttribute("Bandwidth", 5, float(_MIB_BYTES)),
+    LATENCY: _HwlocAttribute("Latency", 6, 1.0),
 }
 
 
 # (gp_index of the target, processing units of the initiator) -> value of an attribute
-_Values = Mapping[tuple[str, CpuSet], int]
+_ValueOfNodeAndCpus = Mapping[tuple[str, CpuSet], int]
 
 
 def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
@@ -74,7 +74,7 @@ def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
         "Command": printable_short_line(str(origin["command"])),  # XML has no control characters
     }
     notes: list[str] = []
-    for metric, attribute in _ATTRIBUTES.items():
+    for metric, attribute in _HWLOC_ATTRIBUTE_OF_METRIC.items():
         name = attribute.name
         found = memory_matrix(host, metric)
         if found is None:
@@ -84,15 +84,15 @@ def export_hwloc_xml(host: MeasuredHost) -> tuple[str, list[str]]:
         number = format_count(len(values), "value")
         notes.append(f"{name}: {number} written, medians of {found.source}.")
         if left_out:
-            listed = ", ".join(left_out[:_MAX_LISTED])
-            more = len(left_out) - _MAX_LISTED
+            listed = ", ".join(left_out[:_MOST_LISTED_PAIRS])
+            more = len(left_out) - _MOST_LISTED_PAIRS
             others = f" and {format_count(more, 'other')}" if more > 0 else ""
             notes.append(f"{name}: left out node {listed}{others}.")
         if values:
             notes += _write_values(root, attribute, values)
             infos[name] = f"{number}, measured: {found.source}"
     _write_infos(machine, infos)
-    own = {attribute.name for attribute in _ATTRIBUTES.values()}
+    own = {attribute.name for attribute in _HWLOC_ATTRIBUTE_OF_METRIC.values()}
     names = [str(table.get("name")) for table in root.iterfind("memattr")]
     if others := ", ".join(name for name in names if name not in own):
         notes.append(f"{others}: kept as claimed by the firmware.")
@@ -110,8 +110,8 @@ def _write_infos(machine: etree._Element, infos: Mapping[str, str]) -> None:
 
 
 def _attribute_values(
-    machine: etree._Element, host: MeasuredHost, found: MainMatrix, attribute: _Attribute
-) -> tuple[_Values, list[str]]:
+    machine: etree._Element, host: MeasuredHost, found: MainMatrix, attribute: _HwlocAttribute
+) -> tuple[_ValueOfNodeAndCpus, list[str]]:
     """Return the values as the integers that hwloc requires, and the pairs without a value."""
     targets = {
         node_name(int(item.get("os_index", "0"))): item.get("gp_index", "")
@@ -137,7 +137,9 @@ def _attribute_values(
     return values, left_out
 
 
-def _write_values(root: etree._Element, attribute: _Attribute, values: _Values) -> list[str]:
+def _write_values(
+    root: etree._Element, attribute: _HwlocAttribute, values: _ValueOfNodeAndCpus
+) -> list[str]:
     """Write the measured values, and remove those claims of the firmware that would mislead hwloc.
 
     hwloc takes the first value whose initiator includes the processing units of a query, and

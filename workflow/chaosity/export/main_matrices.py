@@ -33,11 +33,11 @@ DRIVE_BANDWIDTH = "drive bandwidth"
 _MEMORY = "memory_"
 # Kinds of initiators whose value counts as the value of their node: all cores of the node for
 # bandwidth, and also a single core for latency.
-_STANDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
+_INITIATOR_KINDS_FOR_NODE = {BANDWIDTH: ["node"], LATENCY: ["node", "pu"]}
 # The preferred kernel, if several kernels have equally many pairs of nodes. Triad reads two bytes
 # for each byte that it writes. Programs also read and write, and hwloc defines its Bandwidth as the
 # mean of reads and writes.
-_KERNEL = "triad"
+_PREFERRED_KERNEL = "triad"
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
     groups with equally many pairs, the kernel triad is preferred, then the larger experiment, then
     the larger number of replicates. `metric` is the full name of bandwidth or latency.
     """
-    rows = host.memory_rows().where(metric=metric, initiator_kind=_STANDS_FOR_NODE[metric])
+    rows = host.memory_rows().where(metric=metric, initiator_kind=_INITIATOR_KINDS_FOR_NODE[metric])
     rows = rows.node_to_node_rows()
     rows = rows.with_columns(levels=rows.rows["load_parameters"])
     sizes, sweeps = rows.rows["experiment"].value_counts(), experiments_with_several_sizes(rows)
@@ -209,7 +209,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
         where, part = item
         pairs = part.valid_rows().initiator_target_pair_count
         size = int(sizes[str(where["experiment"])])
-        return pairs, where["kernel"] == _KERNEL, size, len(part.valid_rows_with_value())
+        return pairs, where["kernel"] == _PREFERRED_KERNEL, size, len(part.valid_rows_with_value())
 
     where, part = max(slices, key=rank)
     cells = summarise_cells(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
@@ -222,7 +222,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
     quantity = MEMORY_BANDWIDTH if metric == BANDWIDTH else MEMORY_LATENCY
     kernel = f"{where['kernel']} of " if where["kernel"] else ""
     source = f"{kernel}{where['experiment']}, {where['benchmark']}"
-    return _matrix(quantity, metric, source, cells, part.valid_rows().node_matrix())
+    return _make_matrix(quantity, metric, source, cells, part.valid_rows().node_matrix())
 
 
 def experiments_with_several_sizes(rows: Measurements) -> set[str]:
@@ -245,10 +245,10 @@ def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
     )
     cells = summarise_cells(part)
     cells = cells.assign(node=cells["initiator_nodes"].astype(int)).sort_values(["node", "target"])
-    return _matrix(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
+    return _make_matrix(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
 
 
-def _matrix(
+def _make_matrix(
     quantity: str, metric: str, source: str, table: pd.DataFrame, samples: NodeMatrix | None = None
 ) -> MainMatrix:
     """Return the matrix with the cells of a table of `summarise_cells` that has a column `node`."""

@@ -24,22 +24,22 @@ from chaosity.documents.checked_yaml import check_document
 from chaosity.documents.inventory import HostVariables
 from chaosity.documents.shipped_documents import ROOT, path_as_given_or_in_repository
 from chaosity.errors import UserError, check_name_is_allowed, malformed_as_user_error
-from chaosity.topology.topology_sources import LIVE
+from chaosity.topology.topology_sources import LIVE_SOURCE
 
 # Prefix of the variables that the workflow reads; all other variables are for the roles and for
 # Ansible.
-_PREFIX = "chaosity_"
+_PREFIX_OF_OWN_VARIABLES = "chaosity_"
 # The template that Ansible evaluates, and the variable that names the folder of the runner and of
 # the kernels. The variable with the folder also counts as a connection variable.
-_VALUES = ROOT / "templates/inventory_values.j2"
-_OWN_FOLDER = "chaosity_directory"
+_TEMPLATE_FOR_ANSIBLE = ROOT / "templates/inventory_values.j2"
+_VARIABLE_OF_PROGRAM_FOLDER = "chaosity_directory"
 # The value of a connection variable, which says how to connect to a host.
 Variable = str | int | float | bool
 # In `chaosity_topology` of a simulated host, this text stands for the configuration of the run.
-CONFIGURATION = "{configuration}"
+CONFIGURATION_PLACEHOLDER = "{configuration}"
 # Pattern of the names of hosts. A name is also the name of a folder, and a part of commands and of
 # Snakemake's rules.
-_HOST_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
+_HOST_NAME_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,199}")
 # A parent process shares Ansible's answer with its child processes as a file in memory. The
 # environment variable contains the path of this file; the second constant is the name of the file.
 _SHARED_ANSWER_VARIABLE, _SHARED_ANSWER_NAME = "CHAOSITY_SHARED_INVENTORY", "chaosity-inventory"
@@ -58,8 +58,8 @@ class InventoryHost:
     @property
     def topology_source(self) -> str:
         """Return ``live``, or the path of the file with the host's topology."""
-        source = self.variables.get("chaosity_topology", LIVE)
-        return source if source == LIVE else str(path_as_given_or_in_repository(source))
+        source = self.variables.get("chaosity_topology", LIVE_SOURCE)
+        return source if source == LIVE_SOURCE else str(path_as_given_or_in_repository(source))
 
     @property
     def is_simulated(self) -> bool:
@@ -69,7 +69,9 @@ class InventoryHost:
     @property
     def can_change_configuration(self) -> bool:
         """Return whether the host can be set to another configuration."""
-        return self.topology_source == LIVE or CONFIGURATION in self.topology_source
+        return (
+            self.topology_source == LIVE_SOURCE or CONFIGURATION_PLACEHOLDER in self.topology_source
+        )
 
     @property
     def local_or_ssh(self) -> str:
@@ -103,7 +105,9 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
         raise UserError("the inventory does not exist", inventory, remedy)
     if shared := _read_shared_answer(inventory):
         return shared
-    expression = f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_VALUES))}) }}}}"
+    expression = (
+        f"{{{{ lookup('ansible.builtin.template', {json.dumps(str(_TEMPLATE_FOR_ANSIBLE))}) }}}}"
+    )
     command = [
         *(*ansible_command("ansible"), "--inventory", inventory, "--playbook-dir", str(ROOT)),
         # The action `debug` connects to no host. The action runs for a host of the inventory, since
@@ -125,7 +129,7 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     # With ansible.cfg, Ansible exits with an error if it can parse no file. But in a folder that
     # others can write, Ansible ignores ansible.cfg, and only prints "Unable to parse".
     if answer.returncode or "Unable to parse" in answer.stderr:
-        raise _unreadable(answer.stderr + answer.stdout, inventory)
+        raise _unreadable_inventory_error(answer.stderr + answer.stdout, inventory)
     found: dict[str, dict[str, Any]] = {}
     if not answer.stdout.strip():  # the inventory has no hosts
         return found
@@ -136,7 +140,7 @@ def _evaluated_variables(inventory: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _unreadable(errors: str, inventory: str) -> UserError:
+def _unreadable_inventory_error(errors: str, inventory: str) -> UserError:
     """Return the error for an inventory that Ansible could not read, from what Ansible printed."""
     # The last line that Ansible prints on a value names the place of this value. Ansible tries to
     # read a file with several plugins, and prints for each plugin why the plugin failed. Only the
@@ -208,7 +212,7 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
     found = _evaluated_variables(inventory)
     if not found:
         raise UserError("the inventory has no host", inventory, "name a host below all: hosts:")
-    if odd := [name for name in found if not _HOST_NAME.fullmatch(name)]:
+    if odd := [name for name in found if not _HOST_NAME_PATTERN.fullmatch(name)]:
         remedy = "use letters, digits and _ . : @ -, and put the address in ansible_host"
         raise UserError(f"the name {odd[0]!r} cannot be used for a host", inventory, remedy)
     for name in wanted:
@@ -219,12 +223,12 @@ def read_inventory(inventory: str, wanted: Sequence[str] = ()) -> list[Inventory
 def _checked_host(name: str, values: Mapping[str, Any], inventory: str) -> InventoryHost:
     """Check the variables of a host and return the host; a wrong variable is a `UserError`."""
     where = f"{inventory}, host {name}"
-    own = {key: value for key, value in values.items() if key.startswith(_PREFIX)}
+    own = {key: value for key, value in values.items() if key.startswith(_PREFIX_OF_OWN_VARIABLES)}
     check_document(own, HostVariables, where)
     connection = {
         key: value
         for key, value in values.items()
-        if (key not in own or key == _OWN_FOLDER) and value not in (None, "")
+        if (key not in own or key == _VARIABLE_OF_PROGRAM_FOLDER) and value not in (None, "")
     }
     for key, value in connection.items():
         if isinstance(value, dict | list) or "\0" in str(value):
@@ -232,7 +236,7 @@ def _checked_host(name: str, values: Mapping[str, Any], inventory: str) -> Inven
     return InventoryHost(name, cast(HostVariables, own), connection)
 
 
-PLAYBOOK = "ansible-playbook"
+PLAYBOOK_PROGRAM = "ansible-playbook"
 
 
 def ansible_command(program: str) -> list[str]:
@@ -256,7 +260,7 @@ def ansible_command(program: str) -> list[str]:
     if not own.is_absolute() or not os.access(existing, os.W_OK):
         what = f"the folder {own}, in which Ansible keeps files, cannot be written"
         raise UserError(what, remedy="set HOME to a folder that this user can write")
-    if program == PLAYBOOK and not _has_account(user := os.geteuid()):
+    if program == PLAYBOOK_PROGRAM and not _has_account(user := os.geteuid()):
         what = f"the user {user} has no entry in /etc/passwd, and Ansible's playbooks need one"
         remedy = "add one; in a container, mount a file with one as /etc/passwd"
         raise UserError(what, remedy=remedy)

@@ -28,13 +28,17 @@ from chaosity.documents.config import Config
 from chaosity.documents.machines import MachineDescription
 from chaosity.documents.shipped_documents import path_as_given_or_in_repository
 from chaosity.errors import UserError, suggest_allowed_names
-from chaosity.hosts.ansible_inventory import CONFIGURATION, InventoryHost, read_inventory
+from chaosity.hosts.ansible_inventory import (
+    CONFIGURATION_PLACEHOLDER,
+    InventoryHost,
+    read_inventory,
+)
 from chaosity.hosts.runner_command import (
-    CONNECTION_FAILED,
     LOCAL,
     SIMULATED,
     SLURM,
     SSH,
+    SSH_STATUS_OF_FAILED_CONNECTION,
     TransportCommands,
     connection_error_cause,
     runner_command_line,
@@ -66,18 +70,18 @@ from chaosity.slurm import (
 )
 from chaosity.topology.topology_discovery import discover_topology_with_xml
 from chaosity.topology.topology_model import configuration_name, read_topology, topology_to_json
-from chaosity.topology.topology_sources import LIVE, read_description
+from chaosity.topology.topology_sources import LIVE_SOURCE, read_description
 
 T = TypeVar("T")
 _DESCRIPTION_FILE = "description.json"
 # Longest time in which a host describes itself. lstopo may take two minutes on a host with a slow
 # driver; the versions of the tools take seconds.
-_DESCRIBE_SECONDS = 180
+_MOST_SECONDS_FOR_DESCRIPTION = 180
 # Number of hosts that are discovered at the same time. For each of these hosts, one process waits
 # on the controller.
-_HOSTS_AT_ONCE = 16
-_PROVISION = "run ansible-playbook provision.yml"
-_LET_SUDO = (
+_MOST_HOSTS_AT_ONCE = 16
+_REMEDY_TO_PROVISION = "run ansible-playbook provision.yml"
+_REMEDY_FOR_SUDO = (
     "let sudo start the runner without a password, or remove ansible_become; "
     "docs/reference/hosts.md has the line for sudoers"
 )
@@ -163,7 +167,7 @@ def _request_description(
     if password := host.connection_variables.get("ansible_password"):
         command, environment = ssh_command_with_password(command, str(password))
     where = f"host {host.name}"
-    seconds = _DESCRIBE_SECONDS + queue_seconds
+    seconds = _MOST_SECONDS_FOR_DESCRIPTION + queue_seconds
     asked = json.dumps({"needs": list(needs)}).encode()
     try:
         answer = subprocess.run(
@@ -172,21 +176,21 @@ def _request_description(
     except subprocess.TimeoutExpired:
         raise UserError(f"the host did not describe itself within {seconds} s", where) from None
     errors = answer.stderr.decode(errors="replace")
-    if transport["kind"] == SSH and answer.returncode == CONNECTION_FAILED:
+    if transport["kind"] == SSH and answer.returncode == SSH_STATUS_OF_FAILED_CONNECTION:
         raise UserError(f"the host cannot be reached: {connection_error_cause(errors)}", where)
     if answer.returncode:
         last = (errors.strip().splitlines() or ["the runner printed no error"])[-1]
         text = f"the host cannot be described: {last.removeprefix('chaosity-run: ')}"
         if re.match(r"sudo: |Sorry, user", last):
-            raise UserError(text, where, _LET_SUDO)
+            raise UserError(text, where, _REMEDY_FOR_SUDO)
         # The last error of the runner may already name a remedy after a semicolon.
-        raise UserError(text, where, None if "; " in last else _PROVISION)
+        raise UserError(text, where, None if "; " in last else _REMEDY_TO_PROVISION)
     write_atomically(path, answer.stdout)
     facts = cast(FactsForDiscovery, read_description(path))
     if missing := FactsForDiscovery.__annotations__.keys() - facts.keys():
-        raise UserError(f"the description lacks {min(missing)!r}", where, _PROVISION)
+        raise UserError(f"the description lacks {min(missing)!r}", where, _REMEDY_TO_PROVISION)
     if facts["runner_sha256"] and facts["runner_sha256"] != runner_digest():
-        raise UserError("the runner on the host has another version", where, _PROVISION)
+        raise UserError("the runner on the host has another version", where, _REMEDY_TO_PROVISION)
     return facts
 
 
@@ -216,7 +220,7 @@ def find_unready_hosts(
     needs = [benchmark.document["needs"] for benchmark in benchmarks]
     asked = []
     if config["transport"] != SLURM:
-        asked = [host for host in hosts if host.topology_source == LIVE]
+        asked = [host for host in hosts if host.topology_source == LIVE_SOURCE]
 
     def ask(host: InventoryHost) -> object:
         return _ask_live_host(host, config, results / host.name / _DESCRIPTION_FILE, needs)
@@ -240,7 +244,7 @@ def _do_for_hosts(
             write_skipped_host_note(results / host.name, host.name, str(error))
             return [], {host.name: error}
 
-    with ThreadPoolExecutor(max_workers=_HOSTS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=_MOST_HOSTS_AT_ONCE) as pool:
         found = list(pool.map(work_or_skip, hosts))
     errors = {name: error for _, skipped in found for name, error in skipped.items()}
     return [outcome for outcomes, _ in found for outcome in outcomes], errors
@@ -253,11 +257,11 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
     tools: dict[str, str] = {}
     live_facts: dict[str, object] = {}
     source, file = host.topology_source, host.variables.get("chaosity_simulated")
-    if file and source == LIVE:
+    if file and source == LIVE_SOURCE:
         remedy = "set chaosity_topology to an hwloc XML file of the machine"
         raise UserError("a simulated host needs a topology file", f"host {host.name}", remedy)
     expected = config["expected_configuration"]
-    if CONFIGURATION in source:
+    if CONFIGURATION_PLACEHOLDER in source:
         if not expected:
             remedy = "name a configuration in expected_configuration, or several in configurations"
             raise UserError(
@@ -265,8 +269,8 @@ def _discover_host(host: InventoryHost, config: Config, results: Path) -> Planne
                 f"host {host.name}",
                 remedy,
             )
-        source = source.replace(CONFIGURATION, expected)
-    if source == LIVE:
+        source = source.replace(CONFIGURATION_PLACEHOLDER, expected)
+    if source == LIVE_SOURCE:
         path = results / host.name / _DESCRIPTION_FILE
         transport, facts, tools = _ask_live_host(host, config, path, needs)
         source = str(path)
@@ -317,7 +321,7 @@ def needs_no_connection(host: InventoryHost, config: Config) -> bool:
     A host needs no connection if it is this machine, or if it is known only from a file with its
     topology.
     """
-    live, local = host.topology_source == LIVE, config["transport"] != SLURM
+    live, local = host.topology_source == LIVE_SOURCE, config["transport"] != SLURM
     return not live or (local and host.local_or_ssh == LOCAL)
 
 

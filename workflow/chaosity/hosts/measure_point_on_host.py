@@ -27,9 +27,9 @@ from chaosity.errors import (
     printable_text,
 )
 from chaosity.hosts.runner_command import (
-    CONNECTION_FAILED,
     SIMULATED,
     SSH,
+    SSH_STATUS_OF_FAILED_CONNECTION,
     TransportCommands,
     connection_error_cause,
     runner_command_line,
@@ -48,9 +48,9 @@ from chaosity.runner.point_measurement import LOCK_SECONDS, READY_SECONDS, measu
 
 # Time in seconds that a measurement may take in addition to the time limit of its point. In this
 # time, the measurement connects, waits for another measurement on the host, and touches the memory.
-EXTRA_SECONDS = LOCK_SECONDS + READY_SECONDS + 60
+SECONDS_BEYOND_POINT_LIMIT = LOCK_SECONDS + READY_SECONDS + 60
 # Interval in seconds at which a measurement checks that the process of `--below` still exists.
-_ALIVE_SECONDS = 1.0
+_PARENT_CHECK_INTERVAL_SECONDS = 1.0
 # Exit statuses: NO_RECORD if only this point has no record, HOST_LOST if its host is skipped.
 NO_RECORD, HOST_LOST = 1, 3
 
@@ -93,7 +93,7 @@ def _connection_failure(transport: TransportCommands) -> str | None:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "it does not answer"
-    failed = answer.returncode == CONNECTION_FAILED
+    failed = answer.returncode == SSH_STATUS_OF_FAILED_CONNECTION
     return connection_error_cause(answer.stderr) if failed else None
 
 
@@ -105,7 +105,7 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
             came in time.
         ValueError: the answer is not a complete record.
     """
-    limit = point["timeout_seconds"] + EXTRA_SECONDS
+    limit = point["timeout_seconds"] + SECONDS_BEYOND_POINT_LIMIT
     command = runner_command_line(transport, "--replicate", str(replicate))
     try:
         asked = json.dumps(point).encode()
@@ -120,7 +120,7 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
         document = json.loads(answer.stdout)
     except ValueError:
         status = answer.returncode
-        if status == CONNECTION_FAILED and (reason := _connection_failure(transport)):
+        if status == SSH_STATUS_OF_FAILED_CONNECTION and (reason := _connection_failure(transport)):
             raise HostLostOrChangedError(reason) from None
         killed = "the runner was killed, or the connection was cut"
         last = (errors.strip().splitlines() or [killed])[-1]
@@ -128,12 +128,12 @@ def _measure_over_ssh(transport: TransportCommands, point: Point, replicate: int
     return record_from_json_document(document, "the answer")
 
 
-def _say(text: str) -> None:
+def _print_message(text: str) -> None:
     """Print a message, which can contain text from a host or a record, to standard error."""
     print(f"chaosity: {printable_short_line(text)}", file=sys.stderr)
 
 
-def _simulate(point: Point, replicate: int, folder: Path) -> Record:
+def _simulate_record(point: Point, replicate: int, folder: Path) -> Record:
     """Return the record of a point on the simulated host whose results are in `folder`."""
     # The import of the simulation is slow, so a measurement of a real host leaves it out.
     from chaosity.simulation.simulated_records import open_machine_model, simulate_replicate
@@ -170,7 +170,7 @@ def measure_replicate(
     if transport["kind"] == SSH:
         return _measure_over_ssh(transport, point, replicate)
     if transport["kind"] == SIMULATED:
-        return _simulate(point, replicate, folder)
+        return _simulate_record(point, replicate, folder)
     # The host is this machine; with Slurm, this process already runs on the node that is measured.
     return measure_point(point, replicate, spent_before=spent_before)
 
@@ -180,7 +180,7 @@ def _end_soon_after(process: int) -> None:
 
     def watch() -> None:
         while Path(f"/proc/{process}").exists():
-            time.sleep(_ALIVE_SECONDS)
+            time.sleep(_PARENT_CHECK_INTERVAL_SECONDS)
         kill_this_process_and_descendants()
 
     threading.Thread(target=watch, daemon=True).start()
@@ -196,36 +196,36 @@ def _measure_and_save() -> int:
         host: DiscoveredHostDocument = json.loads(read_regular_file(arguments.host))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        _say(f"{arguments.host}: the description of the host cannot be read: {reason}")
+        _print_message(f"{arguments.host}: the description of the host cannot be read: {reason}")
         return NO_RECORD
     if skipped := read_skipped_host(folder):
-        _say(f"host {host['host']} is skipped: {skipped.reason}")
+        _print_message(f"host {host['host']} is skipped: {skipped.reason}")
         return HOST_LOST
     try:
         point: Point = json.loads(read_regular_file(arguments.point))
         if point["configuration"] != host["configuration"]:
             is_in = f"the host is in configuration {host['configuration']}"
-            _say(f"{name}: {is_in}, not {point['configuration']}")
+            _print_message(f"{name}: {is_in}, not {point['configuration']}")
             return NO_RECORD
         if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
-            _say(f"{name}: reused {attempt.name}")
+            _print_message(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)
             return 0
         check_free_space(arguments.record.parent)
         record = measure_replicate(host, point, arguments.replicate, folder)
         runner_prints_reason = host["transport"]["kind"] in (SSH, SIMULATED)
         if record["verdict"]["status"] != VALID and not runner_prints_reason:
-            _say(f"{name} failed: {record['verdict']['reason']}")
+            _print_message(f"{name} failed: {record['verdict']['reason']}")
         _check_same_boot(record, host)
         save_record(record, arguments.record)
     except HostLostOrChangedError as error:
         reason = f"lost during a measurement: {error}"
         write_skipped_host_note(folder, host["host"], reason)
-        _say(f"host {host['host']} is skipped: {reason}")
+        _print_message(f"host {host['host']} is skipped: {reason}")
         return HOST_LOST
     except (OSError, UserError, ValueError) as error:
         sentence = (file_system_error(error) if isinstance(error, OSError) else None) or error
-        _say(f"host {host['host']}, {name}: {sentence}")
+        _print_message(f"host {host['host']}, {name}: {sentence}")
         return NO_RECORD
     return 0
 

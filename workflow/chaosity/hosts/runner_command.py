@@ -25,15 +25,15 @@ LOCAL, SSH, SLURM, SIMULATED = "local", "ssh", "slurm", "simulated"
 # folder is ROOT_DIRECTORY. roles/inventory/vars/main.yml has the same rule.
 HOME_DIRECTORY, ROOT_DIRECTORY = ".local/share/chaosity", "/opt/chaosity"
 RUNNER_FILE = "chaosity-run.pyz"
-# OpenSSH uses the first of two equal options, so REQUIRED_OPTIONS overrule options of the
+# OpenSSH uses the first of two equal options, so REQUIRED_SSH_OPTIONS overrule options of the
 # inventory.
-REQUIRED_OPTIONS = {
+REQUIRED_SSH_OPTIONS = {
     "StrictHostKeyChecking": "yes",
     "ControlMaster": "auto",
     "ControlPersist": "300",  # in seconds; the next point begins long before this time
 }
 # Options of OpenSSH that the inventory may overrule.
-DEFAULT_OPTIONS = {
+DEFAULT_SSH_OPTIONS = {
     "BatchMode": "yes",  # OpenSSH never asks for a password, since nobody watches a run
     "ConnectTimeout": "10",
     # A dead host is noticed after 15 s, even if its network address still answers.
@@ -41,11 +41,11 @@ DEFAULT_OPTIONS = {
     "ServerAliveCountMax": "3",
 }
 # Exit status of OpenSSH after a connection error; other statuses are from the remote program.
-CONNECTION_FAILED = 255
+SSH_STATUS_OF_FAILED_CONNECTION = 255
 PASSWORD_VARIABLE = "CHAOSITY_SSH_PASSWORD"
 # Text in OpenSSH's messages -> cause of the error. In each of these causes, the word "it" means the
 # host.
-ERROR_CAUSES = {
+CAUSES_OF_SSH_ERRORS = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key has changed. If you expect this, "
     "remove the old key from the known hosts. If not, find out which machine answers",
     "Host key verification failed": "its host key is not known; log in once by hand, compare "
@@ -119,12 +119,12 @@ def _ssh_command(name: str, variables: Mapping[str, Any]) -> list[str]:
     own = hashlib.sha256(repr((name, address, port, user, key, extra)).encode()).hexdigest()[:16]
     return [
         "ssh",
-        *_option_words({**REQUIRED_OPTIONS, "ControlPath": str(control_socket_folder() / own)}),
+        *_option_words({**REQUIRED_SSH_OPTIONS, "ControlPath": str(control_socket_folder() / own)}),
         *(["-p", str(port)] if port else []),
         *(["-l", str(user)] if user else []),
         *(["-i", str(key), "-o", "IdentitiesOnly=yes"] if key else []),
         *shlex.split(extra),
-        *_option_words(DEFAULT_OPTIONS),
+        *_option_words(DEFAULT_SSH_OPTIONS),
         "--",
         address,
     ]
@@ -182,7 +182,7 @@ def print_password() -> None:
 def connection_error_cause(stderr: str) -> str:
     """Return why a connection failed, in plain words, or else OpenSSH's last line."""
     last = (stderr.strip().splitlines() or ["the connection ended without a message"])[-1]
-    return next((cause for text, cause in ERROR_CAUSES.items() if text in stderr), last)
+    return next((cause for text, cause in CAUSES_OF_SSH_ERRORS.items() if text in stderr), last)
 
 
 _ROOT = Path(__file__).resolve().parents[3]

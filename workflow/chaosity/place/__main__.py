@@ -15,11 +15,14 @@ from pathlib import Path
 from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError
 from chaosity.place.page_placement import AUTO, METHODS, POLICIES, PlacementRequest, parse_shares
-from chaosity.place.run_placed_program import NOT_PLACED, run_program_with_placed_pages
+from chaosity.place.run_placed_program import (
+    MISPLACED_STATUS,
+    run_program_with_placed_pages,
+)
 from chaosity.runner import lock_files
 from chaosity.runner.describe_host import check_memory_policies
 
-REFUSED = 2
+REFUSED_STATUS = 2
 METHOD_HELP = (
     "how shares are enforced: by the kernel's weights, or by moving pages; policies that leave "
     "pages to the kernel have no shares"
@@ -40,9 +43,9 @@ def argument_parser(name: str = "chaosity-place") -> argparse.ArgumentParser:
         usage="%(prog)s --policy POLICY --workers NODES [OPTION ...] -- PROGRAM [ARGUMENT ...]",
         description="Run a program with its pages on the nodes that a policy names.",
         epilog="Exit status: the program's, or 128 plus the number of the signal that ended it; "
-        f"{REFUSED} when the program was not started, or the file of --report not written; "
-        f"{NOT_PLACED} when the program ended well, but its pages were on other nodes, or a search "
-        "had no rate.",
+        f"{REFUSED_STATUS} when the program was not started, or the file of --report not written; "
+        f"{MISPLACED_STATUS} when the program ended well, but its pages were on other nodes, or a "
+        "search had no rate.",
     )
     add = parser.add_argument
     add("--policy", choices=POLICIES, required=True, help="where the pages must be")
@@ -99,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(run_program_with_placed_pages(request_from_arguments(request)))
     except UserError as error:
         print(f"chaosity-place: {error}", file=sys.stderr)
-        sys.exit(REFUSED)
+        sys.exit(REFUSED_STATUS)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Find the nodes of a running program's pages, and move pages until each node has its share.
 
 Only the program's own memory is counted and moved: anonymous mappings and huge pages. Memory that a
-file backs, such as libraries, and mappings below `SMALLEST_BYTES` stay where they are.
+file backs, such as libraries, and mappings below `LEAST_PLACED_MAPPING_BYTES` stay where they are.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from chaosity.runner.observed_state import (
 # Size in bytes of the smallest mapping that is placed. In a mapping with fewer than 256 pages,
 # shares would be less precise than half a per cent. Stacks and data of libraries are smaller than
 # this size.
-SMALLEST_BYTES = 1 << 20
+LEAST_PLACED_MAPPING_BYTES = 1 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Number of pages per system call. A call takes some tens of milliseconds; between two calls, this
 # process can handle signals.
-_BATCH = 1 << 14
+_PAGES_PER_SYSTEM_CALL = 1 << 14
 # The resident memory is the sum of two fields, since VmRSS does not include reserved huge pages
 # (HugetlbPages).
-_RESIDENT = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
-_HUGE_PAGE_SIZE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+_RESIDENT_MEMORY_PATTERN = re.compile(r"^(?:VmRSS|HugetlbPages):\s*(\d+)", re.MULTILINE)
+_HUGE_PAGE_SIZE_FILE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def find_memory_areas(pid: int, mapping: str | None = None) -> list[MemoryArea]:
 def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
     try:
         numa_maps = Path(f"/proc/{pid}/numa_maps").read_text()
-        counted = [m for m in parse_numa_maps(numa_maps) if _counts(m, mapping)]
+        counted = [m for m in parse_numa_maps(numa_maps) if _is_mapping_to_place(m, mapping)]
         ends_and_huge_bytes = _ends_and_huge_bytes(pid) if counted else {}
     except OSError:
         return  # the process has just ended
@@ -98,15 +98,15 @@ def _areas_of_process(pid: int, mapping: str | None) -> Iterator[MemoryArea]:
             continue  # the program has just removed the mapping
         end, huge = ends_and_huge_bytes[begin]
         huge = huge if page == PAGE_BYTES else 0
-        block = int(read_file_if_present(_HUGE_PAGE_SIZE) or PAGE_BYTES) if huge else page
+        block = int(read_file_if_present(_HUGE_PAGE_SIZE_FILE) or PAGE_BYTES) if huge else page
         single = sum(found.bytes_by_node.values()) - huge if huge else 0
         yield MemoryArea(pid, begin, end, block, page, found.bytes_by_node, single)
 
 
-def _counts(found: MemoryMapping, mapping: str | None) -> bool:
+def _is_mapping_to_place(found: MemoryMapping, mapping: str | None) -> bool:
     if mapping is not None:
         return found.address == mapping
-    large = sum(found.bytes_by_node.values()) >= SMALLEST_BYTES
+    large = sum(found.bytes_by_node.values()) >= LEAST_PLACED_MAPPING_BYTES
     return found.private and not found.of_file and large
 
 
@@ -132,7 +132,12 @@ def resident_bytes(pid: int) -> int:
     kib = 0
     for process in process_and_descendants(pid):
         with contextlib.suppress(OSError):  # the process has just ended
-            kib += sum(map(int, _RESIDENT.findall(Path(f"/proc/{process}/status").read_text())))
+            kib += sum(
+                map(
+                    int,
+                    _RESIDENT_MEMORY_PATTERN.findall(Path(f"/proc/{process}/status").read_text()),
+                )
+            )
     return kib << 10
 
 
@@ -162,7 +167,7 @@ def move_pages_to_shares(areas: Sequence[MemoryArea], wanted: Mapping[int, float
         lacking = {node: (share * seen - placed[node]) / size for node, share in wanted.items()}
         goal = apportion_whole_numbers(present, attainable_amounts(present, lacking))
         plan = plan_block_moves(group.nodes, goal)
-        _relocate(group, plan)
+        _move_blocks_of_group(group, plan)
         moved += len(plan)
         for node, count in goal.items():
             placed[node] += count * size
@@ -219,17 +224,17 @@ def _separate_huge_pages(
 def _locate_blocks(area: MemoryArea, size: int, addresses: Sequence[int]) -> EqualSizedBlocks:
     """Return the blocks at some addresses, with the node of each block."""
     where = array.array("i")
-    for first in range(0, len(addresses), _BATCH):
-        batch = array.array("Q", addresses[first : first + _BATCH])
+    for first in range(0, len(addresses), _PAGES_PER_SYSTEM_CALL):
+        batch = array.array("Q", addresses[first : first + _PAGES_PER_SYSTEM_CALL])
         where.extend(numa_system_calls.move_pages(area.pid, batch, None))
     return EqualSizedBlocks(area, size, addresses, where)
 
 
-def _relocate(group: EqualSizedBlocks, plan: Sequence[tuple[int, int]]) -> None:
+def _move_blocks_of_group(group: EqualSizedBlocks, plan: Sequence[tuple[int, int]]) -> None:
     """Move blocks: `plan` has the index and the new node of each block."""
     page_bytes = group.area.page_bytes
     each = group.block_bytes // page_bytes
-    step = max(1, _BATCH // each)
+    step = max(1, _PAGES_PER_SYSTEM_CALL // each)
     for first in range(0, len(plan), step):
         batch = plan[first : first + step]
         pages = array.array("Q")

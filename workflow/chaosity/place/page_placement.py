@@ -41,7 +41,7 @@ class PlacementPolicy:
     searched: bool = False  # says whether a search moves the pages
 
 
-UNIFORM = "uniform"
+POLICY_UNIFORM = "uniform"
 # Names of weights from measurements, and of the policies with these weights. CANONICAL uses the
 # bandwidth that the slowest worker gets from each node while no other worker runs; CONTENDED uses
 # this bandwidth while all workers run.
@@ -49,8 +49,8 @@ CANONICAL, CONTENDED = "canonical", "canonical_contended"
 FIRST_TOUCH, _AUTONUMA, UNIFORM_WORKERS = "first_touch", "autonuma", "uniform_workers"
 POLICIES = {
     FIRST_TOUCH: PlacementPolicy(uses_all_nodes=False, shares=None),
-    UNIFORM_WORKERS: PlacementPolicy(uses_all_nodes=False, shares=UNIFORM),
-    "uniform_all": PlacementPolicy(uses_all_nodes=True, shares=UNIFORM),
+    UNIFORM_WORKERS: PlacementPolicy(uses_all_nodes=False, shares=POLICY_UNIFORM),
+    "uniform_all": PlacementPolicy(uses_all_nodes=True, shares=POLICY_UNIFORM),
     # The policy autonuma begins with first touch; then the kernel moves each page to the node whose
     # threads use the page.
     _AUTONUMA: PlacementPolicy(uses_all_nodes=False, shares=None, settles=True),
@@ -60,7 +60,7 @@ POLICIES = {
     # placement while the program runs, before it is measured.
     "bwap": PlacementPolicy(uses_all_nodes=True, shares=CANONICAL, settles=True, searched=True),
     "bwap_uniform": PlacementPolicy(
-        uses_all_nodes=True, shares=UNIFORM, settles=True, searched=True
+        uses_all_nodes=True, shares=POLICY_UNIFORM, settles=True, searched=True
     ),
 }
 
@@ -71,10 +71,10 @@ SMALLEST, LARGEST = 1, 255
 # consecutive pages that the node gets in its turn. With a weight of 255, a megabyte lies on one
 # node, and less memory is not spread at all, so small weights are better. The measurements from
 # which the weights are computed scatter by 2 %, too.
-_ACCEPTED_ERROR = 0.02
+_MOST_ERROR_OF_SMALL_WEIGHTS = 0.02
 # Shares are written with a few digits, so their sum may deviate from 1 by 0.01. The tolerance is
 # slightly above 0.01 because of binary rounding: three times 0.33 is slightly below 0.99.
-_SUM_TOLERANCE = 0.01 + 1e-9
+_TOLERANCE_OF_SHARE_SUM = 0.01 + 1e-9
 
 
 def uniform_shares(nodes: Iterable[int]) -> dict[int, float]:
@@ -101,7 +101,7 @@ def parse_shares(text: str) -> dict[int, float]:
             raise UserError(f"node {node} occurs twice", where)
         shares[node] = share
     total = sum(shares.values())
-    if abs(total - 1.0) > _SUM_TOLERANCE:
+    if abs(total - 1.0) > _TOLERANCE_OF_SHARE_SUM:
         raise UserError(f"the shares add up to {total:g}", where, "the shares must add up to 1")
     return {node: share / total for node, share in sorted(shares.items())}
 
@@ -194,7 +194,7 @@ def integer_weights(shares: Mapping[int, float]) -> tuple[dict[int, int], float]
         for largest in range(SMALLEST, LARGEST + 1)
     ]
     errors = [_largest_error(used, weights) for weights in candidates]
-    accepted = min(errors) + _ACCEPTED_ERROR
+    accepted = min(errors) + _MOST_ERROR_OF_SMALL_WEIGHTS
     return next(
         (w, error) for w, error in zip(candidates, errors, strict=True) if error <= accepted
     )
@@ -221,7 +221,7 @@ WEIGHTED_INTERLEAVE, MOVE_PAGES, AUTO = "weighted_interleave", "move_pages", "au
 METHODS = (AUTO, WEIGHTED_INTERLEAVE, MOVE_PAGES)
 # Shares that differ by less than this number count as equal, so that interleaving without weights
 # enforces them.
-_EQUAL = 1e-3
+_LARGEST_DIFFERENCE_OF_EQUAL_SHARES = 1e-3
 
 
 @dataclass(frozen=True)
@@ -331,10 +331,13 @@ def _find_wanted_shares(request: PlacementRequest, memory: set[int]) -> dict[int
             what = f"policy {name} lets the kernel choose the nodes, so shares have no effect"
             raise UserError(what, where, "remove --shares")
         return None
-    uniform = policy.shares == UNIFORM
+    uniform = policy.shares == POLICY_UNIFORM
     if request.shares is not None:
         wanted = dict(request.shares)
-        if uniform and largest_share_deviation(uniform_shares(wanted), wanted) > _SUM_TOLERANCE:
+        if (
+            uniform
+            and largest_share_deviation(uniform_shares(wanted), wanted) > _TOLERANCE_OF_SHARE_SUM
+        ):
             remedy = "leave out the shares, or choose policy canonical or bwap"
             raise UserError(f"the policy {name} means equal shares", where, remedy)
     elif uniform:
@@ -358,7 +361,7 @@ def _choose_method(
         what = "this kernel has no memory policies (CONFIG_NUMA)"
         raise UserError(what, f"policy {request.policy}")
     used = [wanted[node] for node in nodes]
-    if request.method == AUTO and max(used) - min(used) < _EQUAL:
+    if request.method == AUTO and max(used) - min(used) < _LARGEST_DIFFERENCE_OF_EQUAL_SHARES:
         return INTERLEAVE
     obstacle = _weighted_interleave_obstacle(request.root, nodes)
     if request.method == WEIGHTED_INTERLEAVE and obstacle:

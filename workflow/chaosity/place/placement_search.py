@@ -25,15 +25,15 @@ from chaosity.runner.metric_values import Samples, common_time_span, rate_in_win
 from chaosity.runner.tool_output import parse_event_line
 
 # The data-to-worker proximity (0 to 1) grows by this number in each step, as in BWAP.
-STEP = 0.1
+DWP_STEP = 0.1
 # Largest number of times that a doubtful step and the best step are measured again.
-ROUNDS = 2
+REPEATED_COMPARISONS = 2
 # A step that is better by this number of half widths of the interval is not measured again. The
 # number is above 1, because machines drift between two measurements by more than the scatter within
 # one measurement.
-CLEAR = 2.0
+INTERVALS_OF_CLEAR_GAIN = 2.0
 # Number of consecutive steps, not clearly better than the best step, that end the search.
-PATIENCE = 2
+MOST_STEPS_WITHOUT_GAIN = 2
 # Time between two observations of the nodes of the pages. The kernel scans a program's memory at
 # most once per second, and first after one second (numa_balancing_scan_delay_ms,
 # scan_period_min_ms).
@@ -44,7 +44,7 @@ OBSERVATIONS_AT_REST, LARGEST_CHANGE_AT_REST = 4, 0.01
 # A scan covers 256 MiB, so AutoNUMA may move pages of a large program for minutes. While pages
 # move, the other loads of the point wait, so the program is measured after this time even if pages
 # still move.
-LONGEST_SECONDS = 20.0
+MOST_SETTLING_SECONDS = 20.0
 
 
 class TimeUpError(Exception):
@@ -118,22 +118,22 @@ class DwpSearch:
     def _climb(self) -> None:
         best = self.best = self._measure(_DwpStep(0.0))
         stale = 0
-        for number in range(1, round(1.0 / STEP) + 1):
-            tried = self._measure(_DwpStep(min(1.0, round(number * STEP, 9))))
+        for number in range(1, round(1.0 / DWP_STEP) + 1):
+            tried = self._measure(_DwpStep(min(1.0, round(number * DWP_STEP, 9))))
             order = self._compare(tried, best)
             if order > 0:
                 best = self.best = tried
             stale = 0 if order > 0 else stale + 1
-            if order < 0 or stale == PATIENCE:
+            if order < 0 or stale == MOST_STEPS_WITHOUT_GAIN:
                 break
 
     def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
         """Compare a step with the best step; measure both again if the difference is not clear."""
         # A step that looks worse is also measured again. If a short disturbance ended the search,
         # the program would stay slow for the rest of its run.
-        if _compare_steps(tried, best, CLEAR) > 0:
+        if _compare_steps(tried, best, INTERVALS_OF_CLEAR_GAIN) > 0:
             return 1
-        for _ in range(ROUNDS):
+        for _ in range(REPEATED_COMPARISONS):
             self._measure(best)
             self._measure(tried)
             again = _compare_steps(tried.with_latest_rate_only, best.with_latest_rate_only)
@@ -164,7 +164,7 @@ class AutonumaSettling:
     def wait_until_pages_rest(
         self, let_program_run: Callable[[float], bool], observe: Callable[[], Mapping[int, float]]
     ) -> None:
-        """Observe a program's pages until they no longer move, at most for `LONGEST_SECONDS`.
+        """Observe a program's pages until they no longer move, at most for `MOST_SETTLING_SECONDS`.
 
         `let_program_run` lets the program run for some seconds, and returns False when it has
         ended. `observe` returns node -> present share of the pages.
@@ -173,7 +173,7 @@ class AutonumaSettling:
         seen = [observe()]
         while (
             not self.settled
-            and self.seconds < LONGEST_SECONDS
+            and self.seconds < MOST_SETTLING_SECONDS
             and let_program_run(OBSERVATION_INTERVAL_SECONDS)
         ):
             seen = [*seen, observe()][-OBSERVATIONS_AT_REST:]
@@ -187,7 +187,7 @@ class AutonumaSettling:
 
 SAMPLES, LINES, INSTRUCTIONS = "samples", "lines", "instructions"
 # Keys of the two times in a sample; another key has the amount.
-_TIMES = ("begin_ns", "end_ns")
+_TIME_KEYS_OF_SAMPLE = ("begin_ns", "end_ns")
 # A measurement of the rate ends when the half width of its 95 % interval is below 1 %. A
 # measurement takes at least half a second, because caches and TLBs must recover after a move of
 # pages. A measurement ends after 5 s with any interval; if a comparison of steps is not clear, the
@@ -198,7 +198,7 @@ PRECISION, SHORTEST, LONGEST = 0.01, 0.5, 5.0
 HOPELESS_SECONDS = 60.0
 # Time between two readings of the instruction counter; the 95 % interval of a rate needs 20
 # readings.
-READ_SECONDS = 0.02
+COUNTER_READING_INTERVAL_SECONDS = 0.02
 
 
 class ProgramEndedError(Exception):
@@ -240,10 +240,10 @@ class SampleSource(RateSource):
         amounts = (
             name
             for name, value in sample.items()
-            if type(value) in (int, float) and name not in _TIMES
+            if type(value) in (int, float) and name not in _TIME_KEYS_OF_SAMPLE
         )
         try:
-            begin, end = (sample[name] * 1e-9 for name in _TIMES)
+            begin, end = (sample[name] * 1e-9 for name in _TIME_KEYS_OF_SAMPLE)
             self.series.append((begin, end, float(sample[self.key or next(amounts)])))
         except (ValueError, KeyError, TypeError, StopIteration):
             return  # the line contains no sample in the form above
@@ -344,7 +344,7 @@ class RateMeter:
         self.source.series.clear()
         self.source.add_progress_until_now()
         while True:
-            if not self.let_program_run(READ_SECONDS):
+            if not self.let_program_run(COUNTER_READING_INTERVAL_SECONDS):
                 raise ProgramEndedError
             self.source.add_progress_until_now()
             now = time.monotonic()

@@ -36,13 +36,13 @@ from chaosity.runner.tool_output import parse_event_line
 
 # Signals that this process passes on to the program. SIGKILL cannot be passed on; if it ends this
 # process, the kernel kills the program too.
-_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
+_SIGNALS_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGQUIT")
 # Signals that a terminal sends to all processes of its foreground group, so also to the program.
-_FROM_TERMINAL = ("SIGINT", "SIGQUIT")
-_CHUNK = 1 << 16
+_SIGNALS_OF_TERMINAL = ("SIGINT", "SIGQUIT")
+_OUTPUT_CHUNK_BYTES = 1 << 16
 # This line tells the runner that the pages of the program no longer move; the runner uses only
 # samples after this line.
-_SETTLED = b'{"event":"settled"}\n'
+_LINE_OF_SETTLED_PLACEMENT = b'{"event":"settled"}\n'
 
 
 class _ChildProgram:
@@ -77,7 +77,7 @@ class _ChildProgram:
         """
         # Signals are blocked until their handlers exist, since without a handler, a signal would
         # end this process but not the program.
-        numbers = {signal.Signals[name] for name in _PASSED_ON}
+        numbers = {signal.Signals[name] for name in _SIGNALS_PASSED_ON}
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
             self._start()
@@ -91,7 +91,7 @@ class _ChildProgram:
             self.process = subprocess.Popen(
                 self.command,
                 stdout=writing,
-                preexec_fn=self._prepare,
+                preexec_fn=self._set_up_child,
                 close_fds=False,  # the program inherits all open files, such as a lock
                 process_group=0 if self.own_group else None,
             )
@@ -104,8 +104,8 @@ class _ChildProgram:
         self.selector = selectors.PollSelector()  # epoll refuses files such as /dev/null
         self.selector.register(self.output, selectors.EVENT_READ)
         self.selector.register(self.ended, selectors.EVENT_READ)
-        for name in _PASSED_ON:
-            is_passed = self.own_group or name not in _FROM_TERMINAL
+        for name in _SIGNALS_PASSED_ON:
+            is_passed = self.own_group or name not in _SIGNALS_OF_TERMINAL
             handler = self.send_signal if is_passed else lambda *_: None
             signal.signal(signal.Signals[name], handler)
 
@@ -119,7 +119,7 @@ class _ChildProgram:
         termios.tcsetattr(writing, termios.TCSANOW, attributes)
         return reading, writing
 
-    def _prepare(self) -> None:
+    def _set_up_child(self) -> None:
         """Set up the child process before it starts the program, which inherits the setup."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         numa_system_calls.die_with_parent()
@@ -154,7 +154,7 @@ class _ChildProgram:
     def print_that_placement_settled(self) -> None:
         """Print the line that says that the pages no longer move."""
         if self.status is None:
-            self._write(_SETTLED)
+            self._write(_LINE_OF_SETTLED_PLACEMENT)
 
     def _collect_status(self) -> None:
         """Collect the exit status after all output has been passed on."""
@@ -177,7 +177,7 @@ class _ChildProgram:
         """Pass on the program's output: complete lines, and begun lines that cannot be events."""
         assert self.output is not None
         try:
-            chunk = os.read(self.output, _CHUNK)
+            chunk = os.read(self.output, _OUTPUT_CHUNK_BYTES)
         except OSError:  # the other side of the terminal is closed
             chunk = b""
         if not chunk:
@@ -227,7 +227,7 @@ def _check_program_exists(command: Sequence[str]) -> None:
 
 # Pages are moved if the share of a node deviates by more than this number. The number is below the
 # accepted deviation, so that a little memory touched later does not exceed the accepted deviation.
-AIM = 0.005
+MOST_DEVIATION_WITHOUT_MOVE = 0.005
 # The pages are first observed soon, because programs may end soon. After each observation, the
 # interval doubles, because the kernel walks all page tables for an observation. The program may
 # touch pages late, so observations go on to its end.
@@ -238,15 +238,15 @@ FIRST_OBSERVATION_SECONDS, LONGEST_INTERVAL_SECONDS = 0.02, 5.0
 OBSERVING_SHARE, OBSERVING_SHARE_OF_GROWN_MEMORY = 0.02, 0.1
 # The search begins when the program's memory is complete, which means that it grew by less than
 # this part between two observations.
-GROWTH = 0.02
+MOST_GROWTH_OF_COMPLETE_MEMORY = 0.02
 # Longest time of a search before the measurement: half of the time in which a load must be ready.
 # In the other half, the program touches its memory and pages are moved.
-SETTLE_SECONDS = READY_SECONDS / 2
+MOST_SEARCH_SECONDS = READY_SECONDS / 2
 # Smallest share of a node in a search; a share of 0 would need the weight 0, which the kernel
 # lacks.
-_LEAST_SHARE = 1e-3
+_LEAST_SHARE_IN_SEARCH = 1e-3
 # Exit status if the program ended with status 0, but its pages were not on the wanted nodes.
-NOT_PLACED = 3
+MISPLACED_STATUS = 3
 
 
 class _PlacementSession:
@@ -304,7 +304,7 @@ class _PlacementSession:
             self.program.listeners.append(source.read_line)
         while self._wait_for_observation(delay):
             if self.program.must_settle:
-                self._settle(source)
+                self._wait_until_pages_rest(source)
                 if source:
                     return
             if self.mapping and not source and self.wanted is not None:
@@ -313,7 +313,7 @@ class _PlacementSession:
             before = sum(self.bytes_by_node.values())
             self._observe_and_move()
             now = sum(self.bytes_by_node.values())
-            complete = self.mapping or now - before <= GROWTH * now
+            complete = self.mapping or now - before <= MOST_GROWTH_OF_COMPLETE_MEMORY * now
             # With --settle, the search begins after the ready line. If a program prints no ready
             # line, the search begins after the program's first progress.
             runs = not self.plan.settle or (source and source.series)
@@ -335,18 +335,18 @@ class _PlacementSession:
             resident = (
                 page_migration.resident_bytes(self.program.process.pid) if now >= soonest else 0
             )
-            grown = resident > (1 + AIM) * self.resident
+            grown = resident > (1 + MOST_DEVIATION_WITHOUT_MOVE) * self.resident
             if now >= until or grown or self.program.must_settle:
                 return True
         return False
 
-    def _settle(self, source: placement_search.RateSource | None) -> None:
+    def _wait_until_pages_rest(self, source: placement_search.RateSource | None) -> None:
         """Let the program run until its pages no longer move, then print a line for the runner."""
         # If a `source` of the program's rate is given, a search moves the pages; else the kernel
         # moves the pages.
         self.program.must_settle = False
         if source is not None:
-            self._search_dwp(source, time.monotonic() + SETTLE_SECONDS)
+            self._search_dwp(source, time.monotonic() + MOST_SEARCH_SECONDS)
         else:
             self.settling = AutonumaSettling()
             self.settling.wait_until_pages_rest(self.program.let_program_run, self._observe_shares)
@@ -373,7 +373,10 @@ class _PlacementSession:
         self.emulator = self.emulator or read_emulator(pid)
         if self.wanted is None or not self.plan.moves:
             return
-        if largest_share_deviation(self.wanted, page_migration.page_shares_by_node(seen)) > AIM:
+        if (
+            largest_share_deviation(self.wanted, page_migration.page_shares_by_node(seen))
+            > MOST_DEVIATION_WITHOUT_MOVE
+        ):
             try:
                 self.moved += page_migration.move_pages_to_shares(areas, self.wanted)
             except OSError:
@@ -404,7 +407,9 @@ class _PlacementSession:
         assert self.plan.wanted is not None
         self.wanted = shift_shares_to_workers(self.plan.wanted, self.request.workers, dwp)
         if self.plan.method == page_placement.WEIGHTED_INTERLEAVE:
-            used = {node: max(self.wanted[node], _LEAST_SHARE) for node in self.plan.nodes}
+            used = {
+                node: max(self.wanted[node], _LEAST_SHARE_IN_SEARCH) for node in self.plan.nodes
+            }
             self.held.change_kernel_settings(page_placement.kernel_weight_settings(used))
         self._observe_and_move()
 
@@ -414,7 +419,7 @@ class _PlacementSession:
         return page_migration.page_shares_by_node(self.bytes_by_node)
 
     @property
-    def _deviation(self) -> float | None:
+    def _largest_deviation(self) -> float | None:
         """Return the largest deviation of a node's share from the wanted share.
 
         The result is None if no shares are wanted, or if no pages were seen.
@@ -424,7 +429,7 @@ class _PlacementSession:
         return largest_share_deviation(self.wanted, self._seen_shares)
 
     @property
-    def _reason(self) -> str | None:
+    def _reason_for_misplaced_pages(self) -> str | None:
         """Return the reason why pages may be on wrong nodes; None if no page is on a wrong node."""
         if not self.bytes_by_node:
             status = self.program.status
@@ -433,9 +438,9 @@ class _PlacementSession:
                 "no memory of the program was seen (at least one MiB in one mapping)"
                 f"{end}: the program allocates nothing, or ended too early"
             )
-        if self._deviation is not None and self._deviation > SHARE_TOLERANCE:
+        if self._largest_deviation is not None and self._largest_deviation > SHARE_TOLERANCE:
             return (
-                f"a node's share deviates by {100 * self._deviation:.1f} % of all pages:"
+                f"a node's share deviates by {100 * self._largest_deviation:.1f} % of all pages:"
                 f" wanted {format_shares(self.wanted or {})},"
                 f" seen {format_shares(self._seen_shares)}"
             )
@@ -443,8 +448,10 @@ class _PlacementSession:
 
     @property
     def _is_placed(self) -> bool | None:
-        """Return whether the pages are placed as wanted; None if `_deviation` is None."""
-        return None if self._deviation is None else self._deviation <= SHARE_TOLERANCE
+        """Return whether the pages are placed as wanted; None if `_largest_deviation` is None."""
+        return (
+            None if self._largest_deviation is None else self._largest_deviation <= SHARE_TOLERANCE
+        )
 
     def _placement_report(self) -> dict[str, object]:
         """Return the result of the placement so far as JSON."""
@@ -456,9 +463,9 @@ class _PlacementSession:
             "wanted": self.wanted,
             "seen": self._seen_shares,
             "bytes_by_node": self.bytes_by_node,
-            "largest_departure": self._deviation,
+            "largest_departure": self._largest_deviation,
             "placed": self._is_placed,
-            "reason": self._reason,
+            "reason": self._reason_for_misplaced_pages,
             "moved_blocks": self.moved,
             "dwp": (search.present_dwp if search else 0.0) if searched else None,
             "steps": [
@@ -495,13 +502,13 @@ class _PlacementSession:
                 raise UserError(what, str(self.request.report)) from None
 
     def _exit_status(self) -> int:
-        """Return the program's exit status, or `NOT_PLACED` if it is 0 and pages are misplaced."""
+        """Return the program's exit status; `MISPLACED_STATUS` if pages are misplaced."""
         if self.program.status:  # the messages of a failed program explain more than this error
             return self.program.status
         search = f"the search did not end: {self.search_problem}" if self.search_problem else None
-        for message in filter(None, (self._reason, search)):
+        for message in filter(None, (self._reason_for_misplaced_pages, search)):
             print(f"chaosity-place: {message}", file=sys.stderr)
-        return NOT_PLACED if self._is_placed is False or not self.searchable else 0
+        return MISPLACED_STATUS if self._is_placed is False or not self.searchable else 0
 
 
 def run_program_with_placed_pages(request: PlacementRequest) -> int:

@@ -30,7 +30,7 @@ SCHEMA_VERSION = 1
 DIGESTS_FILE = "SHA256SUMS"
 # Environment variable with the time when the run began, in the form of `utc_now_text`; unset
 # outside a run.
-RUN_BEGAN = "CHAOSITY_RUN_BEGAN"
+RUN_BEGAN_VARIABLE = "CHAOSITY_RUN_BEGAN"
 
 
 def utc_now_text() -> str:
@@ -278,7 +278,7 @@ def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path
     finished uses the attempt of this run again. A record of another definition does not count.
     `path` is the path of the current record.
     """
-    began = os.environ.get(RUN_BEGAN)
+    began = os.environ.get(RUN_BEGAN_VARIABLE)
     if not began:
         return None
     for attempt in sorted(path.parent.glob(f"attempts/rep{replicate}.*.json"), reverse=True):

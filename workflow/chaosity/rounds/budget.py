@@ -41,10 +41,10 @@ ROUNDS_FOLDER, _FORMER_FILE = "rounds", "rounds.json"
 
 # Seconds that a measurement needs in addition to the time in its record, for the start of a process
 # and for Snakemake's work. The median of 165 records on two cores was 0.07 s.
-OVERHEAD_SECONDS = 0.1
+OVERHEAD_SECONDS_OF_MEASUREMENT = 0.1
 # Seconds that a round needs on two cores in addition to its measurements: the workflow starts,
 # makes the tidy table, and chooses the next round.
-ROUND_SECONDS = 5.0
+OVERHEAD_SECONDS_OF_ROUND = 5.0
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,9 @@ def read_round_choice(path: Path) -> RoundChoice:
     remedy = "delete the folder of this file: the next run uses the existing records and goes on"
     with malformed_as_user_error("the file has no rounds", str(path), remedy):
         document = json.loads(read_regular_file(path))
-        return RoundChoice(tuple(map(_round, document["rounds"])), bool(document["is_last"]))
+        return RoundChoice(
+            tuple(map(_round_from_json, document["rounds"])), bool(document["is_last"])
+        )
 
 
 def read_round_choices(folder: Path) -> list[RoundChoice]:
@@ -116,12 +118,12 @@ def read_round_choices(folder: Path) -> list[RoundChoice]:
         choices.append(read_round_choice(path))
     if not choices and (old := folder / _FORMER_FILE).exists():
         with malformed_as_user_error("the file has no rounds", str(old), "delete it"):
-            rounds = tuple(map(_round, json.loads(read_regular_file(old))))
+            rounds = tuple(map(_round_from_json, json.loads(read_regular_file(old))))
         return [RoundChoice(rounds, is_last=False)]
     return choices
 
 
-def _round(each: Any) -> Round:
+def _round_from_json(each: Any) -> Round:
     def keys(pairs: Any) -> tuple[PointKey, ...]:
         return tuple((str(experiment), str(point)) for experiment, point in pairs)
 
@@ -146,12 +148,12 @@ def rewrite_rounds(folder: Path, rounds: Sequence[Round]) -> None:
 
 # Name of the level with the size of a working set. The module `store.measurements` also has this
 # constant, but imports pandas, which takes long.
-_WORKING_SET = "bytes"
+_WORKING_SET_LEVEL = "bytes"
 # Name of the level with the second core of a core-to-core transfer.
-_RESPONDER = "responder"
+_RESPONDER_LEVEL = "responder"
 # Largest number of nodes whose drives together are measured early, since the drives of two nodes
 # show whether these nodes share a path.
-_PAIR = 2
+_MOST_NODES_OF_EARLY_DRIVE_SETS = 2
 
 
 class Priority(IntEnum):
@@ -209,7 +211,9 @@ def point_priority(point: Point, topology: Topology) -> Priority:
         return Priority.TOGETHER
     [load] = loads
     if not load["target"]["drives"]:
-        cores = _RESPONDER in load.get("levels", {}) and _is_pair_of_first_cores(load, topology)
+        cores = _RESPONDER_LEVEL in load.get("levels", {}) and _is_pair_of_first_cores(
+            load, topology
+        )
         return Priority.SHARED_PATHS if cores else Priority.ALONE
     if load["initiator"]["kind"] == "pu":
         return Priority.ALONE
@@ -226,7 +230,7 @@ def point_priority(point: Point, topology: Topology) -> Priority:
         return Priority.MATRIX
     if nodes in packages.values():
         return Priority.DRIVES
-    if len(nodes) > _PAIR:
+    if len(nodes) > _MOST_NODES_OF_EARLY_DRIVE_SETS:
         return Priority.PREDICTED
     first = {min(members) for members in packages.values() if members}
     if not initiators & first:
@@ -254,7 +258,7 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
         (
             bool(load["target"]["drives"]),
             "latency_ns" in load["metrics"],
-            _WORKING_SET in load.get("levels", {}),
+            _WORKING_SET_LEVEL in load.get("levels", {}),
             0 if target == node else 1 if packages.get(target) == packages.get(node) else 2,
         )
         for load in loads
@@ -276,7 +280,7 @@ def is_node_matrix_cell(loads: list[Load]) -> bool:
         and load["target"]["kind"] == "node"
         and len(load["target"]["nodes"]) == 1
         and (load["initiator"]["kind"] == "node" or "latency_ns" in load["metrics"])
-        and levels.keys().isdisjoint({_WORKING_SET, _RESPONDER})
+        and levels.keys().isdisjoint({_WORKING_SET_LEVEL, _RESPONDER_LEVEL})
     )
 
 
@@ -316,7 +320,7 @@ def least_budget_seconds(points: Sequence[Point], topology: Topology) -> float:
     """Return the seconds that are enough to measure every cell of the node matrices once."""
     priorities = point_priorities(points, topology)
     matrix = [each for each in points if priorities[point_key(each)] == Priority.MATRIX]
-    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS for point in matrix)
+    return sum(point["estimated_seconds"] + OVERHEAD_SECONDS_OF_MEASUREMENT for point in matrix)
 
 
 # The budget "auto" is 30 minutes, which suffices for most findings on a server with eight nodes
@@ -419,7 +423,7 @@ def must_choose_rounds(
         return True
     if used_seconds + missing_seconds <= budget.seconds:
         return False
-    least = ROUND_SECONDS + least_budget_seconds(plan.points, plan.host.topology)
+    least = OVERHEAD_SECONDS_OF_ROUND + least_budget_seconds(plan.points, plan.host.topology)
     if budget.seconds < least and is_new:
         what = (
             f"a budget of {format_duration(budget.seconds)} is too short: measuring each cell of"

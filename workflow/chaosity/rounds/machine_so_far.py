@@ -26,8 +26,8 @@ from chaosity.drive_sets import (
 from chaosity.errors import UserError
 from chaosity.records.record_format import Point, PointKey, point_key
 from chaosity.rounds.budget import (
-    OVERHEAD_SECONDS,
-    ROUND_SECONDS,
+    OVERHEAD_SECONDS_OF_MEASUREMENT,
+    OVERHEAD_SECONDS_OF_ROUND,
     Round,
     replicate_counts,
 )
@@ -47,11 +47,11 @@ _CELL = [name for name in CELL_COLUMNS if name not in ("host", "configuration")]
 # Smallest share of the combinations of earlier runs that the plan must contain. Hosts with equal
 # nodes and cores have nearly all combinations in common; added or replaced drives change some
 # combinations.
-_LEAST_SHARED = 0.5
+_LEAST_COMMON_SHARE_OF_EARLIER_RUNS = 0.5
 # A cell departs from earlier runs if it differs from them by more than this number of robust
 # standard deviations of the differences of all cells. By chance, about 3 of 1000 undisturbed cells
 # differ by more.
-_DEPARTURE = 3.0
+_DEVIATIONS_OF_DEPARTING_CELL = 3.0
 
 
 def cells_of_earlier_runs(
@@ -68,7 +68,7 @@ def cells_of_earlier_runs(
     """
     points = set(earlier.rows[["experiment", "point"]].itertuples(index=False, name=None))
     shared = len(points & set(plan))
-    if not points or shared < _LEAST_SHARED * len(points):
+    if not points or shared < _LEAST_COMMON_SHARE_OF_EARLIER_RUNS * len(points):
         raise UserError(
             f"the plan has only {shared} of the {len(points)} combinations of the earlier runs",
             place,
@@ -84,7 +84,7 @@ def _quiet_cells(measurements: Measurements, by: Collection[str]) -> pd.DataFram
     return cells[cells["n"] > 0].reset_index(drop=True)
 
 
-LEFT_OUT = "the budget leaves it out"
+REASON_OF_LEFT_OUT_POINT = "the budget leaves it out"
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class MachineSoFar:
     def spent_seconds(self) -> float:
         """Return the seconds that the rounds of this budget took, including starts of processes."""
         free = replicate_counts(each for each in self.rounds if each.earlier)
-        return ROUND_SECONDS * sum(not each.earlier for each in self.rounds) + sum(
-            sum(listed[free[key] :]) + OVERHEAD_SECONDS * len(listed[free[key] :])
+        return OVERHEAD_SECONDS_OF_ROUND * sum(not each.earlier for each in self.rounds) + sum(
+            sum(listed[free[key] :]) + OVERHEAD_SECONDS_OF_MEASUREMENT * len(listed[free[key] :])
             for key, listed in self.record_seconds.items()
         )
 
@@ -147,7 +147,9 @@ class MachineSoFar:
         centre = difference.groupby(kinds).transform("median")
         spread = (difference - centre).abs().groupby(kinds).transform("median") * MAD_TO_DEVIATION
         least = (2.0 * cells["known_variance"].fillna(0.0)) ** 0.5
-        return cells[(difference - centre).abs() > _DEPARTURE * np.maximum(spread, least)]
+        return cells[
+            (difference - centre).abs() > _DEVIATIONS_OF_DEPARTING_CELL * np.maximum(spread, least)
+        ]
 
     @property
     def points_with_values(self) -> set[PointKey]:
@@ -190,7 +192,7 @@ def missing_rows_of_points(points: Iterable[Point]) -> Measurements:
     """Return the rows of unmeasured points for the tidy table, with the status "missing"."""
     rows: list[Row] = []
     for point in points:
-        rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome(MISSING, LEFT_OUT))
+        rows += tidy_rows_of_outcome(point, 1, ReplicateOutcome(MISSING, REASON_OF_LEFT_OUT_POINT))
     return Measurements.from_table(rows_to_table(rows, COLUMN_TYPES))
 
 
@@ -217,7 +219,8 @@ class SecondsOfPoints:
         typical = {name: float(np.median(own)) for name, own in ratios.items()}
         expected = {key: each * typical.get(key[0], 1.0) for key, each in estimates.items()}
         self._seconds = {
-            key: each + OVERHEAD_SECONDS for key, each in {**expected, **measured}.items()
+            key: each + OVERHEAD_SECONDS_OF_MEASUREMENT
+            for key, each in {**expected, **measured}.items()
         }
 
     def total_of(self, keys: Iterable[PointKey]) -> float:

@@ -28,8 +28,8 @@ import pandas as pd
 
 from chaosity.records.record_format import Point, PointKey, point_key
 from chaosity.rounds.budget import (
-    OVERHEAD_SECONDS,
-    ROUND_SECONDS,
+    OVERHEAD_SECONDS_OF_MEASUREMENT,
+    OVERHEAD_SECONDS_OF_ROUND,
     Budget,
     Priority,
     Round,
@@ -135,8 +135,8 @@ def resume_rounds(
         if key in planned and (state is None or not state.is_usable):
             lacking.append((index, int(priorities[key]), (key, number)))
         elif state is not None and not rounds[index].earlier:
-            left -= state.seconds + OVERHEAD_SECONDS
-    left -= ROUND_SECONDS * sum(not each.earlier for each in rounds)
+            left -= state.seconds + OVERHEAD_SECONDS_OF_MEASUREMENT
+    left -= OVERHEAD_SECONDS_OF_ROUND * sum(not each.earlier for each in rounds)
     kept: list[Replicate] = []
     first_without_time: dict[PointKey, int] = {}
     for index, _, (key, number) in sorted(lacking, key=lambda each: each[:2]):
@@ -168,30 +168,30 @@ def resume_rounds(
 
 # Share of the budget for the first round. Later rounds use the remaining time for values that
 # scatter or depart.
-FIRST_SHARE = 0.85
+BUDGET_SHARE_OF_FIRST_ROUND = 0.85
 # Share of the remaining time that a later round uses, so that the next round can react to its
 # results.
-_LATER_SHARE = 0.5
+_SHARE_OF_REMAINING_TIME = 0.5
 # If a later round would get less than this share of the budget, the round uses all remaining time.
-_LAST_SHARE = 0.04
+_BUDGET_SHARE_FOR_LAST_ROUND = 0.04
 # Number of random drive sets for the audit of predictions, and the audit's largest share of the
 # budget. If none of 58 sets departs from its prediction, at most 5 % of all sets depart, with 95 %
 # confidence (0.95 ** 58 = 0.05).
 _AUDIT_SETS, _AUDIT_SHARE = 58, 0.05
 # Number of points of each kind of contention that are measured before other loads alone. With three
 # points, the median is right even if one of the points uses a faulty part.
-_CONTENDED = 3
+_POINTS_OF_EACH_CONTENTION_KIND = 3
 # Number of replicates of a point that departs. A run without a budget measures every point three
 # times.
-_DEPARTING_REPLICATES = 3
+_REPLICATES_OF_DEPARTING_POINT = 3
 # Largest number of replicates of a point. Each further replicate would narrow the interval by less
 # than 10 %.
 _MOST_REPLICATES = 10
 # Assumed variance of the logarithm of an unknown value, which can be larger or smaller by a factor
 # of 1.5.
-_UNKNOWN_VARIANCE = 0.4**2
+_VARIANCE_OF_UNKNOWN_VALUE = 0.4**2
 # Factor for the variance of points whose values are in an anomaly or a suspicion.
-_DEPARTING_WEIGHT = 9.0
+_VARIANCE_FACTOR_OF_DEPARTING_POINTS = 9.0
 
 
 def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
@@ -222,7 +222,7 @@ class _NextRound:
         self.audit: list[PointKey] = []
         self.left = float("inf")
         if budget.seconds is not None:
-            self.left = budget.seconds - so_far.spent_seconds - ROUND_SECONDS
+            self.left = budget.seconds - so_far.spent_seconds - OVERHEAD_SECONDS_OF_ROUND
 
     def choose(self) -> Round | None:
         """Return the next round; None if too little time is left, or if no point is chosen."""
@@ -230,12 +230,12 @@ class _NextRound:
         if not measuring:
             self._choose_first()
         else:
-            limit = self.left * _LATER_SHARE
+            limit = self.left * _SHARE_OF_REMAINING_TIME
             if self.budget.seconds and limit < max(
-                _LAST_SHARE * self.budget.seconds, 2 * ROUND_SECONDS
+                _BUDGET_SHARE_FOR_LAST_ROUND * self.budget.seconds, 2 * OVERHEAD_SECONDS_OF_ROUND
             ):
                 limit = self.left
-            if limit < ROUND_SECONDS:
+            if limit < OVERHEAD_SECONDS_OF_ROUND:
                 return None  # starting the round would take longer than its measurements
             self._choose_later(limit, second=len(measuring) == 1)
         if not self.chosen:
@@ -246,18 +246,20 @@ class _NextRound:
 
     def _choose_first(self) -> None:
         """Choose one replicate of as many points as fit into the time, in the order of priority."""
-        limit = self.left * FIRST_SHARE
+        limit = self.left * BUDGET_SHARE_OF_FIRST_ROUND
         for priority in Priority:
             if priority == Priority.PREDICTED and self.budget.precision is not None:
                 break
             if priority == Priority.ALONE:
-                self._take(self._contended_points(), limit, "")
+                self._choose_points_in_order(self._contended_points(), limit, "")
             keys = [k for k in self.points if self.priority[k] == priority and not self.done[k]]
             self.random.shuffle(keys)
             # Among points of equal priority, drives come first, since the search for slow drives
             # and paths, and all predictions, need measurements of drives.
             keys.sort(key=lambda key: not self.points[key]["loads"][0]["target"]["drives"])
-            self._take(keys, self.left if priority == Priority.MATRIX else limit, "")
+            self._choose_points_in_order(
+                keys, self.left if priority == Priority.MATRIX else limit, ""
+            )
         self.reasons = ["the combinations that tell most about the machine, once each"]
 
     def _contended_points(self) -> list[PointKey]:
@@ -272,42 +274,50 @@ class _NextRound:
         for key in keys:
             ranks[key] = counts[kinds[key]]
             counts[kinds[key]] += 1
-        return sorted((k for k in keys if ranks[k] < _CONTENDED), key=lambda k: ranks[k])
+        return sorted(
+            (k for k in keys if ranks[k] < _POINTS_OF_EACH_CONTENTION_KIND), key=lambda k: ranks[k]
+        )
 
     def _choose_later(self, limit: float, *, second: bool) -> None:
         """Choose the replicates and unmeasured points that narrow the intervals most."""
         disturbed = [
             key
             for key in self.with_values
-            if not self.undisturbed[key] and self.done[key] < _DEPARTING_REPLICATES
+            if not self.undisturbed[key] and self.done[key] < _REPLICATES_OF_DEPARTING_POINT
         ]
-        self._take(sorted(disturbed), limit / 4.0, "{} of what was disturbed")
+        self._choose_points_in_order(sorted(disturbed), limit / 4.0, "{} of what was disturbed")
         departing = self._departing_points()
-        again = [k for k in departing if 0 < self.done[k] < _DEPARTING_REPLICATES]
+        again = [k for k in departing if 0 < self.done[k] < _REPLICATES_OF_DEPARTING_POINT]
         surprises = [(each.experiment, each.point) for each in self.so_far.surprises]
-        again += [k for k in surprises if self.done[k] < _DEPARTING_REPLICATES]
+        again += [k for k in surprises if self.done[k] < _REPLICATES_OF_DEPARTING_POINT]
         beside = [
             (each.experiment, name) for each in self.so_far.surprises for name in each.neighbours
         ]
         again += [k for k in dict.fromkeys(beside) if not self.done[k]]
-        self._take(again, limit / 2.0, "{} of what departs from what is expected")
+        self._choose_points_in_order(again, limit / 2.0, "{} of what departs from what is expected")
         parts = self._parts_of_drive_sets(departing)
-        self._take(parts, 0.75 * limit, "{} that show which drives of a slow set are the reason")
+        self._choose_points_in_order(
+            parts, 0.75 * limit, "{} that show which drives of a slow set are the reason"
+        )
         if self.so_far.earlier_cells is not None:
             cells = self.so_far.cells_departing_from_earlier_runs
             changed = dict.fromkeys(zip(cells["experiment"], cells["point"], strict=True))
-            again = [k for k in changed if 0 < self.done[k] < _DEPARTING_REPLICATES]
-            self._take(again, limit / 2.0, "{} of what departs from earlier runs")
+            again = [k for k in changed if 0 < self.done[k] < _REPLICATES_OF_DEPARTING_POINT]
+            self._choose_points_in_order(again, limit / 2.0, "{} of what departs from earlier runs")
         if second and self.budget.seconds:
             before = len(self.chosen)
             sets = [k for k in self.points if self._is_unmeasured_set(k)]
             self.random.shuffle(sets)
-            share = min(limit, self._time() + _AUDIT_SHARE * self.budget.seconds)
-            self._take(sets[:_AUDIT_SETS], share, "{} that audit the predictions")
+            share = min(limit, self._chosen_seconds() + _AUDIT_SHARE * self.budget.seconds)
+            self._choose_points_in_order(sets[:_AUDIT_SETS], share, "{} that audit the predictions")
             self.audit = self.chosen[before:]
         if second:
-            self._take(self._points_for_scatter(), limit, "{} to show how much values scatter")
-        self._take(self._by_gain(departing), limit, "{} where the intervals are widest")
+            self._choose_points_in_order(
+                self._points_for_scatter(), limit, "{} to show how much values scatter"
+            )
+        self._choose_points_in_order(
+            self._points_by_gain(departing), limit, "{} where the intervals are widest"
+        )
 
     def _is_unmeasured_set(self, key: PointKey) -> bool:
         """Return whether a point reads drives of several nodes and was never measured."""
@@ -359,14 +369,14 @@ class _NextRound:
         ]
         return [key for *_, key in sorted(found)]
 
-    def _by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
+    def _points_by_gain(self, departing: Iterable[PointKey]) -> list[PointKey]:
         """Return points in the order of the variance that a replicate removes per second.
 
         A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1).
         The first measurement of a predicted cell removes the variance of the prediction.
         """
         variances, shown = self._variances(), self._variances(earlier_runs=False)
-        weights = dict.fromkeys(departing, _DEPARTING_WEIGHT)
+        weights = dict.fromkeys(departing, _VARIANCE_FACTOR_OF_DEPARTING_POINTS)
         gains: dict[PointKey, float] = {}
         replicates = self.done + Counter(self.chosen)
         for key in self.points:
@@ -374,10 +384,10 @@ class _NextRound:
             most = max(_MOST_REPLICATES, len(self.points[key]["orders"]))
             if self.budget.precision is None:
                 most = len(self.points[key]["orders"])
-            variance = variances.get(key, _UNKNOWN_VARIANCE)
+            variance = variances.get(key, _VARIANCE_OF_UNKNOWN_VALUE)
             # The report computes intervals without earlier runs, so the reached precision is also
             # computed without earlier runs.
-            precise = self._is_precise(shown.get(key, _UNKNOWN_VARIANCE), n)
+            precise = self._is_precise(shown.get(key, _VARIANCE_OF_UNKNOWN_VALUE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
             gain = variance if n == 0 else variance / (n * (n + 1))
@@ -405,23 +415,23 @@ class _NextRound:
         # typical variance of the same kind of cells, counts like four more degrees of freedom.
         n = cells["n"].to_numpy(dtype=float)
         mixed = (own.fillna(0.0) * (n - 1.0) + 4.0 * typical) / (n + 3.0)
-        _keep_largest(found, cells, mixed)
+        _raise_to_largest_of_cells(found, cells, mixed)
         predicted = self.so_far.predicted
         if len(predicted):
             half = (predicted["high"] - predicted["low"]) / (2.0 * predicted["value"])
-            _keep_largest(found, predicted, (half / 1.96) ** 2)
+            _raise_to_largest_of_cells(found, predicted, (half / 1.96) ** 2)
         return found
 
-    def _time(self) -> float:
+    def _chosen_seconds(self) -> float:
         """Return the expected seconds of the measurements chosen so far."""
         return self.seconds.total_of(self.chosen)
 
-    def _take(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
+    def _choose_points_in_order(self, keys: Iterable[PointKey], limit: float, reason: str) -> None:
         """Choose points in their order, with their references, until `limit` seconds are used."""
-        time, before = self._time(), len(self.chosen)
+        time, before = self._chosen_seconds(), len(self.chosen)
         counts = Counter(self.chosen)
         for key in keys:
-            group = [key, *self._references(key, counts)]
+            group = [key, *self._reference_points_to_add(key, counts)]
             needed = self.seconds.total_of(group)
             if time + needed <= limit and counts[key] == 0:
                 self.chosen += group
@@ -431,7 +441,9 @@ class _NextRound:
             number = format_count(len(self.chosen) - before, "measurement")
             self.reasons.append(reason.format(number))
 
-    def _references(self, key: PointKey, chosen: Counter[PointKey]) -> Iterator[PointKey]:
+    def _reference_points_to_add(
+        self, key: PointKey, chosen: Counter[PointKey]
+    ) -> Iterator[PointKey]:
         """Yield those reference points of a point that would have fewer replicates than the point.
 
         A ratio divides a value by the value of a reference in the same replicate, so a point and
@@ -455,7 +467,9 @@ def _drives_of_one_node(point: Point) -> frozenset[str]:
     return drives if not others and len(load["target"]["nodes"]) == 1 else frozenset()
 
 
-def _keep_largest(found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series) -> None:
+def _raise_to_largest_of_cells(
+    found: dict[PointKey, float], cells: pd.DataFrame, values: pd.Series
+) -> None:
     """Raise `found[point]` to the largest finite value of the point's cells."""
     for experiment, point, value in zip(
         cells["experiment"], cells["point"], values.to_numpy(dtype=float), strict=True

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 # Packages and files of `chaosity` that the zipapp contains.
-ROOMS = ("records", "runner", "place")
-SHARED = ("__init__.py", "cpusets.py", "errors.py")
+PACKAGES_IN_ZIPAPP = ("records", "runner", "place")
+FILES_IN_ZIPAPP = ("__init__.py", "cpusets.py", "errors.py")
 # The zipapp runs chaosity-place if its first argument is `--place`, and else the runner.
-START = """import sys
+ZIPAPP_MAIN_SOURCE = """import sys
 
 if sys.argv[1:2] == ["--place"]:
     del sys.argv[1]
@@ -35,10 +35,10 @@ def zipapp_bytes() -> bytes:
     zipapp.
     """
     package = Path(__file__).resolve().parent.parent
-    rooms = (path for room in ROOMS for path in (package / room).rglob("*.py"))
-    sources = [*rooms, *(package / name for name in SHARED)]
+    rooms = (path for room in PACKAGES_IN_ZIPAPP for path in (package / room).rglob("*.py"))
+    sources = [*rooms, *(package / name for name in FILES_IN_ZIPAPP)]
     contents = {f"chaosity/{path.relative_to(package)}": path.read_text() for path in sources}
-    contents["__main__.py"] = START
+    contents["__main__.py"] = ZIPAPP_MAIN_SOURCE
     buffer = io.BytesIO(b"#!/usr/bin/env python3\n")
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "w") as archive:

@@ -55,7 +55,9 @@ OPENCL_PROGRAM = "chaosity-opencl"
 
 # If this folder exists but contains no NUMA node, hwloc stops with a failed assertion.
 _NODES_FOLDER = "sys/devices/system/node"
-NODES_HIDDEN = f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
+ERROR_OF_HIDDEN_NODES = (
+    f"/{_NODES_FOLDER} is empty; if a container hides it, mount it into the container"
+)
 # Files that discovery reads besides hwloc's XML, by folder (topology/topology_sources.py and
 # topology/host_facts.py).
 KERNEL_FILES = {
@@ -174,7 +176,7 @@ def _read_lstopo_xml() -> bytes:
         raise DescriptionError(f"lstopo did not answer within {TIMEOUT_SECONDS} s") from None
     if answer.returncode or not answer.stdout.strip():
         if are_nodes_hidden():
-            raise DescriptionError(NODES_HIDDEN)
+            raise DescriptionError(ERROR_OF_HIDDEN_NODES)
         errors = answer.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         raise DescriptionError(f"lstopo failed: {errors[0]}")
     return answer.stdout
@@ -273,8 +275,10 @@ _MEMORY_DEVICE, _END_OF_TABLE = 17, b"\x7f"
 # Type of a memory module -> lowest speed in SMBIOS that is certainly a data rate in MT/s. Before
 # SMBIOS 3.1, firmware could state the clock in MHz, which is half the data rate: at most 1066
 # (DDR3) or 1600 (DDR4). LPDDR is absent, because its width is unknown.
-_LOWEST_DATA_RATE = {0x18: 1333, 0x1A: 2133, 0x22: 0}
-_PERSISTENT = 0x1F  # persistent memory shares the channels of other modules, and adds no bandwidth
+_LEAST_DATA_RATE_OF_MODULE_TYPE = {0x18: 1333, 0x1A: 2133, 0x22: 0}
+_PERSISTENT_MEMORY_TYPE = (
+    0x1F  # persistent memory shares the channels of other modules, and adds no bandwidth
+)
 _DIMM_BITS = 64  # data width of a DIMM without the bits for error correction; DDR5 has 2 x 32 bits
 
 
@@ -320,9 +324,9 @@ def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | st
     fields = fields.ljust(0x5C, b"\0")  # older versions of SMBIOS lack the last fields
     width, size = unpack_from("<HH", fields, 0x0A)
     slot, bank, kind = fields[0x10:0x13]
-    if size == 0 or kind == _PERSISTENT:
+    if size == 0 or kind == _PERSISTENT_MEMORY_TYPE:
         return []
-    if kind not in _LOWEST_DATA_RATE:
+    if kind not in _LEAST_DATA_RATE_OF_MODULE_TYPE:
         return "a memory module is of another type than DDR3, DDR4 and DDR5"
     # The unit is KiB if the top bit of the size is set, else MiB.
     size_bytes = (size & 0x7FFF) << (10 if size & 0x8000 else 20)
@@ -333,7 +337,7 @@ def _parse_memory_device(fields: bytes, texts: bytes) -> list[MemoryModule] | st
         rate = unpack_from("<I", fields, 0x58)[0] & 0x7FFFFFFF
     if not rate or size == 0xFFFF:
         return "the firmware does not state sizes and configured speeds of memory modules"
-    rate *= 2 if rate < _LOWEST_DATA_RATE[kind] else 1
+    rate *= 2 if rate < _LEAST_DATA_RATE_OF_MODULE_TYPE[kind] else 1
     bits = max(width if width < 0xFFFF else 0, _DIMM_BITS)
     words = ["", *texts.decode("latin-1").split("\0")]
     locator = " ".join(words[n] for n in (slot, bank) if n < len(words))

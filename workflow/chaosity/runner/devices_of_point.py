@@ -49,11 +49,11 @@ SAMPLED_BLOCKS, SAMPLED_BLOCK_BYTES = 64, 4096
 _BEGIN_BYTES = 64 * 1024**3
 # A drive that is in use contains a few blocks of zeros. A larger share of zeros among the sampled
 # blocks means that parts of the drive were never written.
-_FEW_ZEROS = 0.02
+_MOST_ZERO_BLOCKS_SHARE = 0.02
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The end of the name of a drive's component: `drive-0000-41-00-0-n2` is the second namespace of the
 # drive.
-_FURTHER_NAMESPACE = re.compile(r"-n(\d+)$")
+_NAMESPACE_IN_COMPONENT_NAME = re.compile(r"-n(\d+)$")
 
 
 def find_nvme_by_slot(pci: str, serial: str | None, namespace: str | None = None) -> Path:
@@ -97,7 +97,7 @@ def find_drive_path(drive: DriveFacts) -> Path:
         if not path.exists():
             raise MeasurementError(f"{path} does not exist")
         return path.resolve()
-    further = _FURTHER_NAMESPACE.search(drive["component"])
+    further = _NAMESPACE_IN_COMPONENT_NAME.search(drive["component"])
     return find_nvme_by_slot(drive["pci"], drive.get("serial"), further[1] if further else None)
 
 
@@ -275,7 +275,7 @@ def check_drive_has_data(name: str, device: Path) -> Check:
     drive has no flash.
     """
     zeros, each = 0, SAMPLED_BLOCKS // 2
-    with _opened_without_cache(device) as handle, mmap.mmap(-1, SAMPLED_BLOCK_BYTES) as block:
+    with _open_without_page_cache(device) as handle, mmap.mmap(-1, SAMPLED_BLOCK_BYTES) as block:
         size = os.lseek(handle, 0, os.SEEK_END)
         parts = (size, min(size, _BEGIN_BYTES))
         for position in (part * (2 * i + 1) // (2 * each) for part in parts for i in range(each)):
@@ -289,13 +289,13 @@ def check_drive_has_data(name: str, device: Path) -> Check:
     flags = (read_file_if_present("/proc/cpuinfo") or "").split()
     real = platform.machine() == "x86_64" and "hypervisor" not in flags
     detail = f"{zeros} of {SAMPLED_BLOCKS} sampled blocks are zeros"
-    if not (passed := zeros <= _FEW_ZEROS * SAMPLED_BLOCKS):
+    if not (passed := zeros <= _MOST_ZERO_BLOCKS_SHARE * SAMPLED_BLOCKS):
         detail += ", as if never written or trimmed: a drive answers without reading its flash"
     return make_check(name, passed, detail, decisive=real and zeros >= each)
 
 
 @contextlib.contextmanager
-def _opened_without_cache(device: Path) -> Iterator[int]:
+def _open_without_page_cache(device: Path) -> Iterator[int]:
     """Open a drive for reads that bypass the page cache, or else for ordinary reads.
 
     Files in memory need ordinary reads, because the page cache is their only storage.

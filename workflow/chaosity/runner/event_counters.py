@@ -36,7 +36,7 @@ from chaosity.runner.tool_output import ExtractionError
 
 # Architecture -> number of the system call perf_event_open (the kernel's system call tables).
 # Python has no function for this system call.
-SYSTEM_CALL = {
+NUMBER_OF_PERF_EVENT_OPEN = {
     "x86_64": 298,
     "aarch64": 241,
     "riscv64": 241,
@@ -45,29 +45,29 @@ SYSTEM_CALL = {
     "s390x": 331,
 }
 # The numbers below are from the kernel's include/uapi/linux/perf_event.h.
-RAW = 4  # PERF_TYPE_RAW: an event by its number in the processor's manual
+TYPE_OF_RAW_EVENT = 4  # PERF_TYPE_RAW: an event by its number in the processor's manual
 INSTRUCTIONS: CounterEvent = {"type": 0, "config": 1}  # PERF_TYPE_HARDWARE, ..._HW_INSTRUCTIONS
-ANY = -1  # any processor or any process
+ANY_PROCESS_OR_PROCESSOR = -1  # any processor or any process
 CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC
 ENABLE, DISABLE, RESET = 0x2400, 0x2401, 0x2403  # PERF_EVENT_IOC_*
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HYPERVISOR = 1 << 0, 1 << 1, 1 << 5, 1 << 6
-ONLY_USER = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
-TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, which follow the count
+USER_MODE_ONLY_FLAGS = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR
+READ_TIMES_FLAGS = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING, which follow the count
 READ_FORMAT = struct.Struct("=QQQ")
 # The two counts of a difference are not read at the same instant, so the difference may be slightly
 # below zero. If the difference is below zero by more than this share of the positive counts, the
 # two counts contradict each other.
-CONTRADICTION = 0.01
+MOST_NEGATIVE_COUNT_SHARE = 0.01
 # Error number of the kernel -> the reason why an event cannot be counted.
-_ABSENT = "this machine has no such counter"
-_FORBIDDEN = "counting needs root or kernel.perf_event_paranoid below {limit}"
-REASONS = {
-    errno.ENOENT: _ABSENT,
-    errno.ENODEV: _ABSENT,
-    errno.EOPNOTSUPP: _ABSENT,
+_REASON_OF_ABSENT_COUNTER = "this machine has no such counter"
+_REASON_OF_FORBIDDEN_COUNTER = "counting needs root or kernel.perf_event_paranoid below {limit}"
+REASON_OF_ERROR_NUMBER = {
+    errno.ENOENT: _REASON_OF_ABSENT_COUNTER,
+    errno.ENODEV: _REASON_OF_ABSENT_COUNTER,
+    errno.EOPNOTSUPP: _REASON_OF_ABSENT_COUNTER,
     errno.EINVAL: "the kernel does not know this event",
-    errno.EACCES: _FORBIDDEN,
-    errno.EPERM: _FORBIDDEN,
+    errno.EACCES: _REASON_OF_FORBIDDEN_COUNTER,
+    errno.EPERM: _REASON_OF_FORBIDDEN_COUNTER,
     errno.EMFILE: "too many counters at once for this process",
     errno.EBUSY: "another program holds the counters",
     errno.ENOSYS: "this kernel counts no events",
@@ -119,7 +119,11 @@ class LoadCounters:
                 # Processor events are counted only in user mode, so that they count only accesses
                 # of the load. Events such as task switches happen in the kernel, so they are
                 # counted in the kernel too.
-                flags = DISABLED | (ONLY_USER if event.get("type", RAW) == RAW else 0)
+                flags = DISABLED | (
+                    USER_MODE_ONLY_FLAGS
+                    if event.get("type", TYPE_OF_RAW_EVENT) == TYPE_OF_RAW_EVENT
+                    else 0
+                )
                 for cpu in cpus:
                     count = cast(EventCount, {**event, "cpu": cpu})
                     opened.append((count, _open_event(event, flags, cpu=cpu)))
@@ -168,18 +172,23 @@ def open_event_for_process(event: CounterEvent, pid: int) -> int:
     Raises:
         CounterError: the kernel refuses.
     """
-    return _open_event(event, INHERIT | ONLY_USER, pid=pid)
+    return _open_event(event, INHERIT | USER_MODE_ONLY_FLAGS, pid=pid)
 
 
-def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY) -> int:
+def _open_event(
+    event: CounterEvent,
+    flags: int,
+    pid: int = ANY_PROCESS_OR_PROCESSOR,
+    cpu: int = ANY_PROCESS_OR_PROCESSOR,
+) -> int:
     attributes = _EventAttributes(
-        type=event.get("type", RAW),
+        type=event.get("type", TYPE_OF_RAW_EVENT),
         size=ctypes.sizeof(_EventAttributes),
         config=event["config"],
-        read_format=TIMES,
+        read_format=READ_TIMES_FLAGS,
         flags=flags,
     )
-    number = SYSTEM_CALL.get(platform.machine())
+    number = NUMBER_OF_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         raise CounterError(f"the system call for counters on {platform.machine()} is unknown")
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -197,8 +206,8 @@ def _open_event(event: CounterEvent, flags: int, pid: int = ANY, cpu: int = ANY)
         # Counts on a unit include other users' programs, so kernel.perf_event_paranoid must be
         # below 1. For counts of a process of the same user, this setting must be below 3 (some
         # distributions add the value 3).
-        limit = 1 if pid == ANY else 3
-        reason = REASONS.get(code, os.strerror(code)).format(limit=limit)
+        limit = 1 if pid == ANY_PROCESS_OR_PROCESSOR else 3
+        reason = REASON_OF_ERROR_NUMBER.get(code, os.strerror(code)).format(limit=limit)
         raise CounterError(f"{reason} ({errno.errorcode.get(code, str(code))})")
     return int(handle)
 
@@ -232,7 +241,7 @@ def counter_value(counted: Mapping[str, CounterResult], name: str) -> float:
             raise ExtractionError(f"the kernel never ran the counter on PU {count['cpu']}")
         signed = count.get("sign", 1) * count["count"] * longest_ns / count["time_running_ns"]
         total, added = total + signed, added + max(signed, 0.0)
-    if total < -CONTRADICTION * added:
+    if total < -MOST_NEGATIVE_COUNT_SHARE * added:
         raise ExtractionError("the difference of the counter's two events is below zero")
     return max(total, 0.0)
 
@@ -266,16 +275,16 @@ def smallest_counted_time_share(result: CounterResult) -> float | None:
 # instead of a clock.
 MSR_PMU = Path("/sys/bus/event_source/devices/msr")
 FREQUENCY_FILE = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq"
-_EVENTS = ("aperf", "mperf", "tsc")
+_MSR_CLOCK_EVENTS = ("aperf", "mperf", "tsc")
 # Largest number of units whose frequency files are read; reading a file takes some microseconds.
-_MOST_UNITS = 16
+_MOST_UNITS_READ = 16
 COUNTED, ESTIMATED = "APERF and MPERF", "mean of scaling_cur_freq"
 
 
 def clock_counter_requests(pmu: Path = MSR_PMU) -> dict[str, CounterEventsOrReason]:
     """Return name -> request of the counters for the clock; empty if the kernel lacks a counter."""
     kind = read_file_if_present(pmu / "type")
-    codes = {name: read_file_if_present(pmu / "events" / name) for name in _EVENTS}
+    codes = {name: read_file_if_present(pmu / "events" / name) for name in _MSR_CLOCK_EVENTS}
     return {
         name: {"events": [{"type": int(kind), "config": int(code.removeprefix("event="), 16)}]}
         for name, code in codes.items()
@@ -289,7 +298,7 @@ def read_scaling_frequency(cpus: Sequence[int], file: str = FREQUENCY_FILE) -> f
     At most 16 units, evenly spread over `cpus`, are read. The result is None if no unit has a file
     with its frequency.
     """
-    chosen = cpus[:: -(-len(cpus) // _MOST_UNITS)] if cpus else cpus
+    chosen = cpus[:: -(-len(cpus) // _MOST_UNITS_READ)] if cpus else cpus
     texts = (read_file_if_present(file.format(cpu)) for cpu in chosen)
     kilohertz = [int(text) for text in texts if text and text.isdigit()]
     return fmean(kilohertz) * 1e3 if kilohertz else None
@@ -307,7 +316,7 @@ def clock_of_load(
     try:
         if not counted:
             raise ExtractionError("the kernel has no APERF and MPERF events")
-        aperf, mperf, tsc = (counter_value(counted, name) for name in _EVENTS)
+        aperf, mperf, tsc = (counter_value(counted, name) for name in _MSR_CLOCK_EVENTS)
         if not mperf:
             raise ExtractionError("all processing units were halted")
     except ExtractionError as error:

@@ -17,7 +17,7 @@ from pathlib import Path
 from chaosity.runner.observed_state import process_and_descendants
 
 # Name of the guardian in lists of processes; the kernel keeps at most 15 characters.
-_NAME = "chaosity-guard"
+_GUARDIAN_PROCESS_NAME = "chaosity-guard"
 _PR_SET_NAME = 15  # from linux/prctl.h
 
 
@@ -46,7 +46,7 @@ def kill_program(pid: int) -> None:
 
 def _kill_unless_guardian(process: int) -> None:
     with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
-        if Path(f"/proc/{process}/comm").read_text().strip() != _NAME:
+        if Path(f"/proc/{process}/comm").read_text().strip() != _GUARDIAN_PROCESS_NAME:
             os.kill(process, signal.SIGKILL)
 
 
@@ -86,7 +86,7 @@ def _run_guardian(clean_up: Callable[[], None], pipe: int) -> None:
     """Wait until the watched process closes its end of the pipe, then clean up and exit."""
     try:
         # prctl sets the name, because some containers forbid writing to /proc/self/comm.
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, _NAME.encode())
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, _GUARDIAN_PROCESS_NAME.encode())
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)

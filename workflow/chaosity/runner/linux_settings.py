@@ -40,7 +40,7 @@ FORMER_VALUES = "run/chaosity-settings.json"
 # Names of the file that says whether the kernel chooses the weights of interleaving (since Linux
 # 6.16; Linux 6.18 uses the second name by mistake). The kernel stops choosing when a weight is
 # written, so this file is restored after the weights.
-_AUTO = ("auto", "__auto_type")
+_NAMES_OF_AUTOMATIC_WEIGHTS_FILE = ("auto", "__auto_type")
 
 SettingValues = dict[str, str]
 
@@ -67,7 +67,9 @@ def _restore_settings(root: Path) -> None:
         # `hold_kernel_settings` writes only complete JSON, so another program wrote this file.
         left = {"boot_id": None, "former": {}}
     if left["boot_id"] == read_file_if_present(root / BOOT_ID):
-        for name in sorted(left["former"], key=lambda name: Path(name).name in _AUTO):
+        for name in sorted(
+            left["former"], key=lambda name: Path(name).name in _NAMES_OF_AUTOMATIC_WEIGHTS_FILE
+        ):
             if read_file_if_present(root / name) != left["former"][name]:
                 _write_setting(root, name, left["former"][name])
     (root / FORMER_VALUES).unlink()
@@ -174,7 +176,7 @@ def hold_kernel_settings(
                 what = f"the setting is {now} and must be {value}, but this user may not write it"
                 remedy = "run as root, or write the value with playbooks/configure.yml"
                 raise UserError(what, str(root / name), remedy)
-        with _guarded(root, different, wanted) as held:
+        with _change_with_guardian(root, different, wanted) as held:
             yield held
     finally:
         os.close(lock)
@@ -196,13 +198,13 @@ def _held_error(wanted: Mapping[str, str], lock: int) -> UserError:
 
 
 @contextlib.contextmanager
-def _guarded(
+def _change_with_guardian(
     root: Path, different: SettingValues, wanted: Mapping[str, str]
 ) -> Iterator[HeldKernelSettings]:
     """Change settings, with a guardian that restores them if this process is killed."""
     names = [*wanted]
     if any(name.startswith(WEIGHTS) for name in different):
-        auto = (f"{WEIGHTS}/{name}" for name in _AUTO)
+        auto = (f"{WEIGHTS}/{name}" for name in _NAMES_OF_AUTOMATIC_WEIGHTS_FILE)
         names += [name for name in auto if (root / name).exists()]
     former = {name: _required_setting(root, name) for name in names}
     document = {"boot_id": read_file_if_present(root / BOOT_ID), "former": former}

@@ -160,7 +160,7 @@ class LoadProcess:
         except OSError as error:
             self.counters.close_counters()
             self.stderr.close()
-            _answer_of(self.version)
+            _lines_of_version_query(self.version)
             raise MeasurementError(f"{program} cannot be run: {error}") from error
         self.guardian.kill_too_if_this_process_is_killed(self.process.pid)
         self.began = time.monotonic()
@@ -248,7 +248,7 @@ class LoadProcess:
         # A program that is ending has already freed pages, so the remaining pages do not show its
         # placement.
         earlier = self.memory_by_node
-        if seen is not None and _total(seen) >= min(_total(earlier), self.least_memory):
+        if seen is not None and _total_bytes(seen) >= min(_total_bytes(earlier), self.least_memory):
             self.memory_by_node = seen
         self.memory_at_first = self.memory_at_first or self.memory_by_node
 
@@ -277,7 +277,7 @@ class LoadProcess:
         running = time.monotonic() - self.began
         if running >= self._next_pages:
             self._observe_placement()
-            enough = _total(self.memory_by_node) >= self.least_memory
+            enough = _total_bytes(self.memory_by_node) >= self.least_memory
             self._next_pages = 2 * running if enough else running + THREADS_INTERVAL_SECONDS
         elif running >= self._next_threads:
             self._observe_threads()
@@ -360,7 +360,7 @@ class LoadProcess:
         text = text or "".join(self.lines).strip()
         return text.splitlines()[-1][:300] if text else "it printed nothing"
 
-    def _outputs(self) -> dict[str, str]:
+    def _read_outputs(self) -> dict[str, str]:
         """Return name -> output: ``stdout``, ``stderr`` and the files that the load wrote."""
         files = (
             path
@@ -373,7 +373,7 @@ class LoadProcess:
     def _program_facts(self) -> ProgramFacts:
         """Return the name, path and version of the tool that the load runs."""
         name = self.spec["needs"]["program"]
-        lines = _answer_of(self.version)
+        lines = _lines_of_version_query(self.version)
         facts: ProgramFacts = {
             "name": name,
             "path": shutil.which(name),
@@ -399,16 +399,16 @@ class LoadProcess:
                 len(self.cpus),
                 self.frequencies,
             ),
-            "outputs": self._outputs(),
+            "outputs": self._read_outputs(),
         }
 
 
-def _total(bytes_by_node: dict[str, int] | None) -> int:
+def _total_bytes(bytes_by_node: dict[str, int] | None) -> int:
     """Return the sum of the bytes on all nodes; 0 if no bytes have been read yet."""
     return sum((bytes_by_node or {}).values())
 
 
-def _answer_of(query: subprocess.Popen[str] | None) -> list[str]:
+def _lines_of_version_query(query: subprocess.Popen[str] | None) -> list[str]:
     """Return the lines that a version query printed; empty if the query takes too long."""
     # A slow file system or licence server may delay the version. The values are valid without the
     # version.

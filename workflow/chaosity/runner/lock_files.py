@@ -21,7 +21,7 @@ ROOT = Path("/")
 MEASURING, SETTINGS = "measuring", "settings"
 # Without O_NONBLOCK, opening a FIFO would wait for a writer; without O_NOFOLLOW, a symbolic link
 # could lead to any file.
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def lock_file_path(name: str, root: Path = ROOT) -> Path:
@@ -58,11 +58,11 @@ def _open_or_create(path: Path) -> int:
     """Open a file, or create a file that everyone may read, whatever the umask is."""
     while True:
         try:  # The kernel forbids O_CREAT on other users' files in /tmp, so O_CREAT is tried last.
-            return os.open(path, _FLAGS)
+            return os.open(path, _OPEN_FLAGS)
         except FileNotFoundError:
             pass
         try:
-            handle = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
+            handle = os.open(path, _OPEN_FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:  # another process has created the file
             continue
         os.fchmod(handle, 0o644)

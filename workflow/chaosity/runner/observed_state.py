@@ -142,11 +142,11 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
     have, see cgroups(7). The limit of a cgroup also limits the cgroups below it. `root` is the
     folder with `proc` and `sys`.
     """
-    lines = (line.split(":", 2) for line in _lines(root / "proc/self/cgroup"))
+    lines = (line.split(":", 2) for line in _lines_of_file(root / "proc/self/cgroup"))
     own = {name: Path(path) for _, names, path in lines for name in names.split(",")}
     found = []
     # The columns of the file are in proc_pid_mountinfo(5).
-    for line in _lines(root / "proc/self/mountinfo"):
+    for line in _lines_of_file(root / "proc/self/mountinfo"):
         left, _, right = line.partition(" - ")
         file_system, _, options = right.split(maxsplit=2)
         controller, limit, usage, cache = _CGROUP_FILES.get(file_system, (None, "", "", ()))
@@ -160,21 +160,25 @@ def tightest_cgroup_memory(root: Path = Path("/")) -> CgroupMemory | None:
         folder = mount / own[controller].relative_to(mounted)
         for each in (folder, *folder.parents):
             if each.is_relative_to(mount):
-                available = _available_bytes(each / limit, each / usage, cache)
+                available = _bytes_that_cgroup_allows(each / limit, each / usage, cache)
                 found += [] if available is None else [CgroupMemory(each / limit, available)]
     return min(found, key=lambda one: one.available_bytes, default=None)
 
 
-def _available_bytes(limit_file: Path, usage_file: Path, cache: Collection[str]) -> int | None:
+def _bytes_that_cgroup_allows(
+    limit_file: Path, usage_file: Path, cache: Collection[str]
+) -> int | None:
     """Return the bytes that a cgroup still allows; None without a limit."""
     limit, usage = read_file_if_present(limit_file), read_file_if_present(usage_file)
     if not limit or not usage or limit == "max" or int(limit) >= _UNLIMITED_BYTES:
         return None
-    counters = dict(line.split()[:2] for line in _lines(limit_file.with_name("memory.stat")))
+    counters = dict(
+        line.split()[:2] for line in _lines_of_file(limit_file.with_name("memory.stat"))
+    )
     return max(0, int(limit) - int(usage) + sum(int(counters.get(name, 0)) for name in cache))
 
 
-def _lines(path: Path) -> list[str]:
+def _lines_of_file(path: Path) -> list[str]:
     return (read_file_if_present(path) or "").splitlines()
 
 

@@ -49,15 +49,16 @@ READY_SECONDS = 120.0
 # Interval in which the runner checks whether the loads still run; a check costs microseconds.
 POLL_SECONDS = 0.005
 # Interval between two computations of the precision so far; a computation reads all samples.
-PRECISION_SECONDS = 0.1
+PRECISION_CHECK_INTERVAL_SECONDS = 0.1
 # A load that reports no progress must run completely while the other loads run. So the other loads
-# start HEAD_START_SECONDS before this load, since fio first opens its files and writes its first
-# row. The other loads stop TAIL_SECONDS after this load, since a row of fio covers 100 ms.
-HEAD_START_SECONDS = 1.0
-TAIL_SECONDS = 0.3
+# start SECONDS_BEFORE_LOAD_WITHOUT_PROGRESS before this load, since fio first opens its files and
+# writes its first row. The other loads stop SECONDS_AFTER_LOAD_WITHOUT_PROGRESS after this load,
+# since a row of fio covers 100 ms.
+SECONDS_BEFORE_LOAD_WITHOUT_PROGRESS = 1.0
+SECONDS_AFTER_LOAD_WITHOUT_PROGRESS = 0.3
 # Least free space in bytes after the loads. With less free space, files that the loads wrote may be
 # cut off, and not every tool notices a full disk.
-FULL_BYTES = 64 * 1024
+LEAST_FREE_BYTES_AFTER_LOADS = 64 * 1024
 
 
 @contextlib.contextmanager
@@ -207,7 +208,7 @@ def _start_loads(loads: list[LoadProcess], lock: int) -> float:
         reporting = [load for load in reporting if load not in early]
     _release_loads(reporting, lock)
     if silent and len(loads) > len(silent):
-        time.sleep(HEAD_START_SECONDS)
+        time.sleep(SECONDS_BEFORE_LOAD_WITHOUT_PROGRESS)
         _wait_for_samples([load for load in loads if not load.reports_no_progress])
     _release_loads(silent, lock)
     return time.monotonic()
@@ -293,7 +294,7 @@ def _wait_for_end(
             if wanted is not None and now >= next_look:
                 if can_stop_by_precision(loads, wanted, longest):
                     return
-                next_look = now + PRECISION_SECONDS
+                next_look = now + PRECISION_CHECK_INTERVAL_SECONDS
         time.sleep(POLL_SECONDS)
 
 
@@ -318,7 +319,7 @@ def _run_loads(
             began = _start_loads(loads, lock)
             _wait_for_end(loads, began, point["stopping"], point["timeout_seconds"])
             if any(load.reports_no_progress for load in loads) and len(loads) > 1:
-                time.sleep(TAIL_SECONDS)
+                time.sleep(SECONDS_AFTER_LOAD_WITHOUT_PROGRESS)
         finally:
             started = [load for load in loads if hasattr(load, "process")]
             for load in started:
@@ -330,7 +331,7 @@ def _run_loads(
     record["runner_seconds"] = spent - sum(load.processor_seconds for load in started)
     units = parse_cpu_list(record["environment_before"]["load_units"])
     record["environment_after"] = observed_state.read_host_state(units)
-    check_free_space(folder, FULL_BYTES)
+    check_free_space(folder, LEAST_FREE_BYTES_AFTER_LOADS)
     checks += devices_of_point.check_drives_are_still_there(point["loads"])
     return checks + check_record(record)
 

@@ -28,28 +28,28 @@ from chaosity.runner.tool_output import ExtractionError, extract_values
 
 # Share of a load's private pages that must be on the requested nodes. The remaining pages are
 # stacks and library data of some MiB; working sets have hundreds of MiB.
-MEMORY_SHARE = 0.98
+LEAST_SHARE_ON_REQUESTED_NODES = 0.98
 # If a load has less private memory than these bytes, a smaller share on the requested nodes is
 # accepted.
-MEMORY_FLOOR_BYTES = 32 * 1024 * 1024
-SMALL_MEMORY_SHARE = 0.9
+SMALL_MEMORY_BYTES = 32 * 1024 * 1024
+LEAST_SHARE_OF_SMALL_MEMORY = 0.9
 # Largest accepted step of the wall clock in seconds. A larger step shifts the time stamps of fio
 # against the time stamps of other loads.
-CLOCK_STEP_SECONDS = 0.005
+MOST_CLOCK_STEP_SECONDS = 0.005
 # Share of the time of the loads' units that other programs may take before the record gets a note.
 # One per cent is far less than the effects that are measured.
-SHARE_OF_OTHER_PROGRAMS = 0.01
+MOST_TIME_SHARE_OF_OTHER_PROGRAMS = 0.01
 # Share of one unit's time that other programs may take, in sum, on all units without a load. If the
 # loads have more than five units, the limit is one per cent of the time of these units. Programs on
 # other units share only memory and caches with the loads. One core uses at most about a fifth of a
 # node's bandwidth, so 5 % of the core's time change a value by at most 1 %. The services of an idle
 # server with hundreds of units need less than 5 % of the time of one unit.
-UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
+MOST_UNITS_OF_OTHER_PROGRAMS_ELSEWHERE = 0.05
 
 # Share of the common window in which tools that run repeatedly should measure at the same time. The
 # value of a run is a mean that includes the pauses of the other tool. If the tools measure together
 # in 80 % of the time, this mean may hide a fifth of a loss.
-TOGETHER_SHARE = 0.8
+LEAST_TIME_SHARE_OF_COMMON_RUNS = 0.8
 
 # Comparisons that a benchmark file may use below ``valid``. Each function gets the found and the
 # wanted value, and returns whether the comparison is true.
@@ -121,10 +121,10 @@ def _check_threads(load: LoadRecord) -> Check:
 
 def least_bytes_for_check_of_pages(load: Load) -> float:
     """Return the least private memory in bytes that the check of a load's pages needs."""
-    least = load["memory_bytes"] * MEMORY_SHARE
+    least = load["memory_bytes"] * LEAST_SHARE_ON_REQUESTED_NODES
     # A named mapping contains only the measured memory, without stacks and libraries.
     own_mapping = load["placement"].get("mapping") is not None
-    return max(1.0, least if own_mapping else min(MEMORY_FLOOR_BYTES, least))
+    return max(1.0, least if own_mapping else min(SMALL_MEMORY_BYTES, least))
 
 
 def check_pages(load: LoadRecord) -> Check:
@@ -147,8 +147,8 @@ def check_pages(load: LoadRecord) -> Check:
     nodes = placement["memory_nodes"]
     share = sum(by_node.get(str(node), 0) for node in nodes) / total
     detail = f"{100 * share:.2f} % of {total} bytes on node {','.join(map(str, nodes))}"
-    strict = own_mapping or total >= MEMORY_FLOOR_BYTES
-    passed = share >= (MEMORY_SHARE if strict else SMALL_MEMORY_SHARE)
+    strict = own_mapping or total >= SMALL_MEMORY_BYTES
+    passed = share >= (LEAST_SHARE_ON_REQUESTED_NODES if strict else LEAST_SHARE_OF_SMALL_MEMORY)
     return make_check(name, passed, detail)
 
 
@@ -238,7 +238,7 @@ def _notes_on_progress(record: UnfinishedRecord) -> list[Check]:
         spans = spans_without_pauses(pausing, *window)
         share = sum(end - begin for begin, end in spans) / (window[1] - window[0])
         detail = f"{100 * share:.0f} % of the common window; repeated tools pause between runs"
-        passed = share >= TOGETHER_SHARE
+        passed = share >= LEAST_TIME_SHARE_OF_COMMON_RUNS
         checks.append(make_check("measured together", passed, detail, decisive=False))
     return checks
 
@@ -269,8 +269,10 @@ def _check_foreign_processor_time(record: UnfinishedRecord) -> Check:
     available = elapsed * max(len(units), 1)
     share, elsewhere = here / available, (foreign - here) / elapsed
     stolen = _seconds_between(*on_units, ["steal"]) / available
-    allowed_elsewhere = max(UNITS_OF_OTHER_PROGRAMS_ELSEWHERE, SHARE_OF_OTHER_PROGRAMS * len(units))
-    passed = share <= SHARE_OF_OTHER_PROGRAMS and elsewhere <= allowed_elsewhere
+    allowed_elsewhere = max(
+        MOST_UNITS_OF_OTHER_PROGRAMS_ELSEWHERE, MOST_TIME_SHARE_OF_OTHER_PROGRAMS * len(units)
+    )
+    passed = share <= MOST_TIME_SHARE_OF_OTHER_PROGRAMS and elsewhere <= allowed_elsewhere
     detail = f"other programs took {100 * share:.1f} % of the time of the load's processing units"
     if elsewhere > 0:
         detail += f", and on all others {100 * elsewhere:.1f} % of the time of one unit"
@@ -295,7 +297,7 @@ def _check_clock(record: UnfinishedRecord) -> Check:
         load["progress"] and load["progress"].get("clock") == "realtime" for load in record["loads"]
     )
     detail = f"moved by {1000 * step:.2f} ms against the monotonic clock"
-    return make_check("wall clock", step <= CLOCK_STEP_SECONDS, detail, decisive=needed)
+    return make_check("wall clock", step <= MOST_CLOCK_STEP_SECONDS, detail, decisive=needed)
 
 
 def check_record(record: UnfinishedRecord) -> list[Check]:

@@ -34,7 +34,7 @@ from chaosity.topology.topology_model import OTHER_PACKAGE, Topology
 
 # A resource counts as full if less than this share of its capacity is left. The share is above 0
 # because of rounding errors.
-FULL = 1e-9
+REMAINING_SHARE_OF_FULL_RESOURCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,16 @@ def max_min_fair_rates(
             rates[number] += step * flows[number].pace
         for name, units in demand.items():
             left[name] -= step * units
-        full = {name for name in demand if left[name] <= FULL * capacities[name]}
+        full = {
+            name
+            for name in demand
+            if left[name] <= REMAINING_SHARE_OF_FULL_RESOURCE * capacities[name]
+        }
         growing = {
             number
             for number in growing
-            if rates[number] < flows[number].limit * (1 - FULL) and full.isdisjoint(needs[number])
+            if rates[number] < flows[number].limit * (1 - REMAINING_SHARE_OF_FULL_RESOURCE)
+            and full.isdisjoint(needs[number])
         }
     return FlowRatesAndUtilisation(
         rates, {name: 1 - rest / capacities[name] for name, rest in left.items()}
@@ -107,7 +112,7 @@ LINE_BYTES = 64
 # How fast the requests of a drive grow compared with the requests of a core. Many requests of one
 # MiB each are always on the way, so drives keep most of their rate next to programs (document 000,
 # figure 7).
-_DRIVE_PACE = 4.0
+_GROWTH_OF_DRIVES_TO_CORES = 4.0
 # Direction of copies to or from a device -> the shares of the copied bytes that are read from the
 # host's memory and written to the host's memory.
 _READ_AND_WRITTEN_BY_COPIES = {
@@ -178,7 +183,7 @@ class AccessPaths:
         [node, *_] = load["placement"]["memory_nodes"]
         begin = node if device["node"] is None else device["node"]
         add_uses(uses, self._way_uses(package_of_node.get(begin), begin, node, *copied))
-        return Flow(load["name"], uses, pace=_DRIVE_PACE)
+        return Flow(load["name"], uses, pace=_GROWTH_OF_DRIVES_TO_CORES)
 
     def memory_flows(
         self, load: Load, hits: HitShares, shares: Mapping[int, float]
@@ -307,7 +312,7 @@ class AccessPaths:
                     self._idle.random_read_ns(load, drive) * 1e-9,
                     max(busy) / self.capacities[drive["component"]],
                 )
-            yield Flow(load["name"], uses, limit, _DRIVE_PACE)
+            yield Flow(load["name"], uses, limit, _GROWTH_OF_DRIVES_TO_CORES)
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
         """Return what a byte between a drive and a node uses of ports, links and controllers."""

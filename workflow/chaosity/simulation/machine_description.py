@@ -38,12 +38,12 @@ from chaosity.simulation.simulated_loads import (
 )
 from chaosity.topology.topology_model import OTHER_PACKAGE, SAME_NODE, SAME_PACKAGE, Topology
 
-KIND = "simulated_machine"
+MACHINE_DESCRIPTION_KIND = "simulated_machine"
 # Name of the file with the checked description in the results of a host. The simulation of a record
 # reads only this file, and no YAML file.
 MACHINE_FILE = "machine.json"
 
-_ALWAYS = "0001-01-01"  # the start of a fault without `since`: before any record
+_DATE_BEFORE_ALL_RECORDS = "0001-01-01"  # the start of a fault without `since`: before any record
 
 
 def read_machine_description(path: Path, topology: Topology) -> MachineDescription:
@@ -69,8 +69,8 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     # YAML reads 2026-01-01 as a date, but descriptions and `machine.json` contain dates as text.
     document = json.loads(json.dumps(read_yaml(path), default=str))
     check_document(document, MachineFile, str(path))
-    if document[KIND] != path.stem:
-        found = f"the file has `{KIND}: {document[KIND]}`"
+    if document[MACHINE_DESCRIPTION_KIND] != path.stem:
+        found = f"the file has `{MACHINE_DESCRIPTION_KIND}: {document[MACHINE_DESCRIPTION_KIND]}`"
         raise UserError(found, str(path), f"the file's name requires {path.stem!r}")
     base = document.get("based_on")
     if base is None:
@@ -112,7 +112,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         if extra := sorted(fault.keys() - kind.keys - kind.optional_keys - KEYS_OF_ALL_FAULTS):
             raise UserError(f"unknown key {extra[0]!r} of the fault {fault['fault']}", place)
         try:
-            date.fromisoformat(fault.get("since", _ALWAYS))
+            date.fromisoformat(fault.get("since", _DATE_BEFORE_ALL_RECORDS))
         except ValueError as error:
             wrong = f"{fault['since']} is not a date"
             raise UserError(wrong, f"{place}.since", "write the date as 2026-11-22") from error
@@ -136,7 +136,7 @@ def current_faults(machine: MachineDescription, host: str, today: date) -> list[
         fault
         for fault in machine.get("faults", [])
         if fault.get("host", host) == host
-        and date.fromisoformat(fault.get("since", _ALWAYS)) <= today
+        and date.fromisoformat(fault.get("since", _DATE_BEFORE_ALL_RECORDS)) <= today
     ]
 
 
@@ -299,17 +299,17 @@ def _healthy_capacities(
 
 
 # Memory in bytes that the second-level TLB covers with base pages: 2048 entries of 4 KiB.
-_TLB_BYTES = 2048 * 4096
+_TLB_REACH_BYTES = 2048 * 4096
 # How sharply the hit rate falls when the working set exceeds a cache. With 3, dependent accesses at
 # random find 79 % of their lines in an L3 cache as large as the working set, and 48 % in an L3
 # cache of half this size. The tables of document 003 show similar hit rates.
-_CACHE_EDGE = 3
+_CACHE_EDGE_SHARPNESS = 3
 # Passes over arrays replace lines in a cache before the next pass reads these lines again. So if a
 # cache is too small, the hit rate of passes is this power of the hit rate of dependent accesses at
 # random. With 3, arrays of twice the cache's size get at most 1.13 times the bandwidth of memory,
 # and arrays of four times the size get 1.02 times. Two cores were measured at 1.33 (0.95 to 2.47)
 # and 1.05 (0.63 to 1.31) times the bandwidth of memory, see docs/validation.md.
-_PASSES_POWER = 3
+_HIT_RATE_POWER_OF_PASSES = 3
 # For each cache level: the share of accesses that hit, and their latency in ns.
 HitShares = list[tuple[float, float]]
 
@@ -361,7 +361,7 @@ class IdleMachine:
                 size += self._l3_bytes_of_others(load, loads)
             hits = _share_within(size, self.topology.data_cache_bytes.get((unit, level), 0))
             if passes_over_arrays(load):
-                hits **= _PASSES_POWER
+                hits **= _HIT_RATE_POWER_OF_PASSES
             shares.append((max(0.0, hits - found), nanoseconds))
             found = max(found, hits)
         return shares
@@ -407,7 +407,7 @@ class IdleMachine:
         shares = page_shares_by_node(load)
         memory = sum(share * self.memory_ns(near, node) for node, share in shares.items())
         if load.get("levels", {}).get("pages") == "base":
-            within = _share_within(load["memory_bytes"], _TLB_BYTES)
+            within = _share_within(load["memory_bytes"], _TLB_REACH_BYTES)
             memory += (1 - within) * self.machine["latency_ns"].get("base_pages", 0.0)
         return from_caches + missed_share(hits) * memory
 
@@ -481,7 +481,11 @@ def _is_chase(load: Load) -> bool:
 
 def _share_within(size: int, capacity: float) -> float:
     """Return the share of accesses within `size` bytes that a cache of `capacity` bytes serves."""
-    return (1 + (size / capacity) ** _CACHE_EDGE) ** (-1 / _CACHE_EDGE) if capacity else 0.0
+    return (
+        (1 + (size / capacity) ** _CACHE_EDGE_SHARPNESS) ** (-1 / _CACHE_EDGE_SHARPNESS)
+        if capacity
+        else 0.0
+    )
 
 
 def missed_share(hits: HitShares) -> float:

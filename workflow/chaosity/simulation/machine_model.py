@@ -48,7 +48,7 @@ from chaosity.topology.topology_model import Topology
 
 # Utilisation of a resource above which its queue grows no further, since each core has few accesses
 # in flight.
-_FULLEST = 0.97
+_MOST_UTILISATION_OF_QUEUE = 0.97
 
 
 @dataclass
@@ -137,7 +137,9 @@ class MachineModel:
         flows, free = self.flow_rates(routes, loads)
         results = {}
         for load in loads:
-            results[load["name"]] = self._result(load, routes.hits[load["name"]], flows, free)
+            results[load["name"]] = self._result_of_load(
+                load, routes.hits[load["name"]], flows, free
+            )
             if (latency := results[load["name"]].latency_ns) is not None:
                 wait = self._idle.wait_beside_other_l3_domains_ns(load, loads)
                 results[load["name"]].latency_ns = latency + wait
@@ -156,7 +158,7 @@ class MachineModel:
             free = max_min_fair_rates(flows, self.capacities)
         return flows, free
 
-    def _result(
+    def _result_of_load(
         self, load: Load, hits: HitShares, flows: list[Flow], fair: FlowRatesAndUtilisation
     ) -> NoiselessLoadResult:
         """Return a load's rates and latency at the given rates of the flows."""
@@ -198,7 +200,7 @@ class MachineModel:
             # If the memory of a node is in several packages, only a part of the accesses uses a
             # link.
             for name, part in self._paths.memory_uses(unit, node, 1.0, 0.0).items():
-                full = min(fair.utilisation.get(name, 0.0), _FULLEST)
+                full = min(fair.utilisation.get(name, 0.0), _MOST_UTILISATION_OF_QUEUE)
                 waiting += share * part * queue * full / (1 - full)  # time in the queue (M/M/1)
         return self._idle.access_ns(load, hits) + missed_share(hits) * waiting
 
@@ -218,7 +220,7 @@ class MachineModel:
         shares = {
             _LOCAL_MISSES: 1 - shared + shared * near * (1 - held),
             _REMOTE_MISSES: shared * (1 - near) * (1 - held),
-            _REMOTE_CACHES: shared * held,
+            _COUNTER_OF_REMOTE_CACHE_HITS: shared * held,
         }
         missed = missed_share(self._idle.hit_shares(load, [load]))
         return {counter: share * missed for counter, share in shares.items()}
@@ -248,10 +250,10 @@ def _limited_by_programs(
 # traffic.
 P99_OVER_MEDIAN = 1.06
 # Bytes that a program moves for one element, cell or gathered value: two doubles and an index.
-_ELEMENT_BYTES = 24
+_BYTES_MOVED_PER_ELEMENT = 24
 # Names of the counters for which the model has values, and the time in seconds in which they count.
 _LOCAL_MISSES, _REMOTE_MISSES = "last_level_misses_local_memory", "last_level_misses_remote_memory"
-_REMOTE_CACHES = "last_level_misses_remote_cache"
+_COUNTER_OF_REMOTE_CACHE_HITS = "last_level_misses_remote_cache"
 COUNTED_SECONDS = 1.0
 
 # Metric of a load -> its value without noise; a metric by node has a value for each node.
@@ -316,7 +318,7 @@ def _true_value(
             raise UnknownProgramError(
                 f"the simulation does not know how fast {load['benchmark']} is"
             )
-        return truth.moved_bytes_per_second / _ELEMENT_BYTES
+        return truth.moved_bytes_per_second / _BYTES_MOVED_PER_ELEMENT
     if metric == "runs_per_second":
         return (
             truth.moved_bytes_per_second / load["memory_bytes"] / simulated_program(load)["moves"]

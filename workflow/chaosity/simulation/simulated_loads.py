@@ -18,7 +18,7 @@ from chaosity.runner.point_measurement import memory_shares_by_node
 
 # Bytes that kernels like STREAM read and write for each element, as STREAM counts bytes. An
 # ordinary store also fetches the line first; a non-temporal store (_nt) fetches no line.
-_READS_AND_WRITES = {
+_READS_AND_WRITES_OF_KERNEL = {
     "copy": (1, 1),
     "scale": (1, 1),
     "add": (2, 1),
@@ -27,9 +27,9 @@ _READS_AND_WRITES = {
     "fill": (0, 1),
 }
 # Kernels of traffic; their names contain the share of reads among the accesses, in per cent.
-_SHARE_OF_READS = re.compile(r"read([0-9]+)")
+_KERNEL_WITH_SHARE_OF_READS = re.compile(r"read([0-9]+)")
 # Reads and writes of all programs that are not named here: three reads for each write.
-_OTHER_PROGRAM = (3, 1)
+_READS_AND_WRITES_OF_OTHER_PROGRAMS = (3, 1)
 # Block size of random reads if the experiment does not name a block size.
 _RANDOM_READ_BYTES = 4096
 # Description of a program whose benchmark file has none: the program waits for memory all the time,
@@ -118,7 +118,7 @@ def share_of_peak_rate(load: Load) -> float:
     return float(load.get("levels", {}).get("share", 100)) / 100
 
 
-def _kernel(load: Load) -> str:
+def _kernel_of_load(load: Load) -> str:
     """Return a load's kernel, or a kernel with the same accesses as its program; else ""."""
     return load["kernel"] or _simulated_programs(load).get("accesses_as", "")
 
@@ -128,21 +128,24 @@ def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:
 
     The kernel of a load is a name such as ``triad_nt``, or a share of reads such as ``read67``.
     """
-    name = _kernel(load)
+    name = _kernel_of_load(load)
     plain = name.removesuffix("_nt")
-    if share := _SHARE_OF_READS.fullmatch(plain):
+    if share := _KERNEL_WITH_SHARE_OF_READS.fullmatch(plain):
         reads = int(share[1]) / 100
         return reads, 1 - reads, 1.0
-    reads, writes = _READS_AND_WRITES.get(plain, _OTHER_PROGRAM)
-    fetched = 0 if name.endswith("_nt") or plain not in _READS_AND_WRITES else writes
+    reads, writes = _READS_AND_WRITES_OF_KERNEL.get(plain, _READS_AND_WRITES_OF_OTHER_PROGRAMS)
+    fetched = 0 if name.endswith("_nt") or plain not in _READS_AND_WRITES_OF_KERNEL else writes
     moved = reads + writes + fetched
     return (reads + fetched) / moved, writes / moved, (reads + writes) / moved
 
 
 def passes_over_arrays(load: Load) -> bool:
     """Return whether a load passes over its arrays from begin to end, as STREAM does."""
-    plain = _kernel(load).removesuffix("_nt")
-    return plain in _READS_AND_WRITES or _SHARE_OF_READS.fullmatch(plain) is not None
+    plain = _kernel_of_load(load).removesuffix("_nt")
+    return (
+        plain in _READS_AND_WRITES_OF_KERNEL
+        or _KERNEL_WITH_SHARE_OF_READS.fullmatch(plain) is not None
+    )
 
 
 def begins_with_placement_search(load: Load) -> bool:

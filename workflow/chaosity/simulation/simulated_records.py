@@ -67,7 +67,7 @@ from chaosity.simulation.simulated_loads import page_shares_by_node
 from chaosity.topology.topology_model import read_topology
 
 # Character class of a pattern -> the text that is written for it.
-_CLASS_TEXTS = {
+_TEXT_OF_CHARACTER_CLASS = {
     _constants.CATEGORY_SPACE: " ",
     _constants.CATEGORY_DIGIT: "1",
     _constants.CATEGORY_WORD: "a",
@@ -194,7 +194,7 @@ def _text_of_tokens(tokens: Any, value: str) -> str:
         elif kind is _constants.IN:
             text += _text_of_tokens(argument[:1], value)
         elif kind is _constants.CATEGORY:
-            text += _CLASS_TEXTS[argument]
+            text += _TEXT_OF_CHARACTER_CLASS[argument]
         elif kind is _constants.RANGE:
             text += chr(argument[0])
         elif kind is _constants.BRANCH:
@@ -209,7 +209,7 @@ _POINTS_AT_ONCE = 100
 TRUTH_COLUMNS = ["host", "configuration", "experiment", "point", "load", "metric", "node", "value"]
 # Number of samples of a load: a few more than the stopping rule of the runner needs for an
 # interval.
-SAMPLES = 24
+SAMPLES_PER_LOAD = 24
 # Virtual time at which each measurement begins, in seconds since the boot of the host.
 _BEGIN_SECONDS = 1000.0
 _REALTIME_MINUS_MONOTONIC = 1.6e9
@@ -309,7 +309,7 @@ def draw_noise(point: Point, replicate: int, machine: MachineDescription) -> Run
     drawn = RunNoise(lost, [], [])
     for _ in point["loads"]:
         drawn.qualities.append(drift * math.exp(chance.gauss(0, between)) * (1 - lost))
-        drawn.samples.append([math.exp(chance.gauss(0, within)) for _ in range(SAMPLES)])
+        drawn.samples.append([math.exp(chance.gauss(0, within)) for _ in range(SAMPLES_PER_LOAD)])
     return drawn
 
 
@@ -323,7 +323,7 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     drawn = zip(point["loads"], noise.qualities, noise.samples, strict=True)
     for load, quality, factors in drawn:
         outputs = _raw_outputs(load, values[load["name"]], quality, factors, seconds)
-        counted = _counted(load, values[load["name"]], quality)
+        counted = _counts_of_load(load, values[load["name"]], quality)
         record["loads"].append(_load_record(load, outputs, seconds, counted))
     ended = _host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
@@ -353,7 +353,7 @@ def _load_record(
     """Return the part of a record that describes a load, in the form that a real run writes."""
     placement = load["placement"]
     # A load that reports no progress runs only while all other loads run.
-    margin = 0.0 if load["progress"] else seconds / SAMPLES
+    margin = 0.0 if load["progress"] else seconds / SAMPLES_PER_LOAD
     units = parse_cpu_list(placement["cpus"])
     pages = {
         str(node): round(load["memory_bytes"] * share)
@@ -380,7 +380,7 @@ def _load_record(
     }
 
 
-def _counted(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
+def _counts_of_load(load: Load, values: TrueValues, quality: float) -> dict[str, CounterResult]:
     """Return the count of each counter of a load, or the reason why the model lacks the counter."""
     counted: dict[str, CounterResult] = {
         name: {"reason": "simulated"} for name in load.get("counters", {})
@@ -431,8 +431,8 @@ def _raw_outputs(
             writer.put_value(source, noisy)
             rate = rate or noisy
     amount = rate if latency is None else 1e9 / latency
-    step = seconds / SAMPLES
-    begins = [_BEGIN_SECONDS + number * step for number in range(SAMPLES)]
+    step = seconds / SAMPLES_PER_LOAD
+    begins = [_BEGIN_SECONDS + number * step for number in range(SAMPLES_PER_LOAD)]
     series = [
         (begin, begin + step, amount * step * factor)
         for begin, factor in zip(begins, factors, strict=True)

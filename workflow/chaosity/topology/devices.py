@@ -41,19 +41,22 @@ if TYPE_CHECKING:
     from chaosity.topology.topology_model import Topology
 
 
-_FOLDER = ROOT / "templates" / "accelerators"
+_ACCELERATORS_FOLDER = ROOT / "templates" / "accelerators"
 # PCI class -> kind of accelerator (PCI Code and ID Assignment Specification).
-_CLASSES = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
+_ACCELERATOR_OF_PCI_CLASS = {"0b40": "coprocessor", "1080": "encryption", "1200": "accelerator"}
 # hwloc's numbers for two types of operating system devices.
 _OSDEV_DMA, _OSDEV_COPROCESSOR = "4", "5"
-_OTHER_KIND = "Not measured: no load uses it."
+_SENTENCE_ON_OTHER_ACCELERATORS = "Not measured: no load uses it."
 
 
 @cache
 def accelerator_kinds() -> tuple[AcceleratorDocument, ...]:
     """Return the content of each file in templates/accelerators."""
-    names = yaml_file_names(_FOLDER)
-    documents = (read_document(_FOLDER, n, AcceleratorDocument, str(_FOLDER)) for n in names)
+    names = yaml_file_names(_ACCELERATORS_FOLDER)
+    documents = (
+        read_document(_ACCELERATORS_FOLDER, n, AcceleratorDocument, str(_ACCELERATORS_FOLDER))
+        for n in names
+    )
     return tuple(cast(AcceleratorDocument, document) for document in documents)
 
 
@@ -70,7 +73,10 @@ def accelerators_in_processor(facts: HostFacts) -> Iterator[Accelerator]:
 
 def sentence_on_what_is_not_measured(kind: str) -> str:
     """Return a sentence on what Chaosity does not measure of a kind of accelerators."""
-    return next((k["not_measured"] for k in accelerator_kinds() if k["name"] == kind), _OTHER_KIND)
+    return next(
+        (k["not_measured"] for k in accelerator_kinds() if k["name"] == kind),
+        _SENTENCE_ON_OTHER_ACCELERATORS,
+    )
 
 
 def accelerators_of_known_kinds(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
@@ -118,28 +124,33 @@ def _places_text(found: Sequence[Accelerator]) -> str:
     return ", ".join([join_with_and(places), *known])
 
 
-_NVME_CLASS = "0108"
+_NVME_PCI_CLASS = "0108"
 # With native multipath, each path to a drive is a hidden block device
 # `nvme<subsystem>c<controller>n<ns>`. Programs open the block device `nvme<subsystem>n<ns>`
 # (drivers/nvme/host/multipath.c).
-_NVME_NAME = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
-_COMPUTE_BACKENDS = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
+_NVME_NAME_PATTERN = re.compile(r"nvme(?P<subsystem>\d+)(c\d+)?n(?P<namespace>\d+)")
+_GPU_LIBRARIES_FOR_COMPUTING = frozenset({"CUDA", "NVML", "RSMI", "LevelZero", "OpenCL"})
 # If several libraries show a GPU, the name of the GPU comes from the library that is listed first
 # here. Libraries whose names the programs of the vendor use are listed first.
-_BACKEND_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
+_GPU_LIBRARIES_IN_ORDER = ("CUDA", "RSMI", "LevelZero", "NVML", "OpenCL", "DRM", "Display")
 # The PCI vendors NVIDIA, AMD and Intel make GPUs. Display devices of other vendors (ASPEED, Matrox)
 # serve a remote console.
 _GPU_VENDORS = frozenset({"10de", "1002", "8086"})
 # PCI vendor and class of newer AMD Instinct GPUs. Newer AMD Instinct GPUs have the PCI class of
 # accelerators, like Intel's NPUs.
-_AMD_INSTINCT = ("1002", "1200")
+_AMD_INSTINCT_VENDOR_AND_CLASS = ("1002", "1200")
 _OSDEV_GPU, _OSDEV_NETWORK, _OSDEV_FABRIC = "123"
 # PCI class of a network controller -> kind of the controller. A controller of another class, or
 # without a PCI address, has the kind "network".
-_NIC_CLASSES = {"0200": "ethernet", "0207": "infiniband", "0208": "fabric", "0c06": "infiniband"}
+_NIC_KIND_OF_PCI_CLASS = {
+    "0200": "ethernet",
+    "0207": "infiniband",
+    "0208": "fabric",
+    "0c06": "infiniband",
+}
 # The order in which types of OpenCL devices are listed: types with separate memory come first.
-_OPENCL_ORDER = ("gpu", "accelerator", "other", "cpu")
-_OPENCL_TYPES = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
+_OPENCL_TYPES_IN_ORDER = ("gpu", "accelerator", "other", "cpu")
+_OPENCL_TYPE_OF_HWLOC = {"GPU": "gpu", "CPU": "cpu", "Accelerator": "accelerator"}
 
 
 class DeviceMaker:
@@ -178,25 +189,25 @@ class DeviceMaker:
         drives: dict[str, NvmeDrive] = {}
         served: set[str | None] = set()
         for device in self._os_devices:
-            if match := _NVME_NAME.fullmatch(device.name or ""):
+            if match := _NVME_NAME_PATTERN.fullmatch(device.name or ""):
                 name = f"nvme{match['subsystem']}n{match['namespace']}"
                 served.add(device.pci_address)
-                drives.setdefault(name, self._drive(device, name))
+                drives.setdefault(name, self._make_drive(device, name))
         bare = [
-            self._drive(item)
+            self._make_drive(item)
             for item in self._functions
-            if item.pci_class == _NVME_CLASS and item.pci_address not in served
+            if item.pci_class == _NVME_PCI_CLASS and item.pci_address not in served
         ]
         order = sorted([*drives.values(), *bare], key=lambda d: (d.pci or "~", d.name or ""))
         return tuple(order)
 
-    def _drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
+    def _make_drive(self, device: HwlocObject, name: str | None = None) -> NvmeDrive:
         """Return the drive of a block device, or of a PCI function that has none (no `name`)."""
         infos, pci, sysfs = device.infos, device.pci_address, self._sysfs
 
         def _attribute_text(attribute: str, info: str) -> str | None:
             found = sysfs.block_device_text(name, attribute) if name else None
-            return found or _clean(infos.get(info))
+            return found or _text_without_padding(infos.get(info))
 
         function = device.pci_function
         gigabytes = float(function.attributes.get("pci_link_speed", 0)) if function else 0.0
@@ -205,7 +216,8 @@ class DeviceMaker:
             name=name,
             pci=pci,
             serial=_attribute_text("serial", "SerialNumber"),
-            model=_attribute_text("model", "Model") or _clean(infos.get("PCIDevice")),
+            model=_attribute_text("model", "Model")
+            or _text_without_padding(infos.get("PCIDevice")),
             firmware=_attribute_text("firmware_rev", "Revision"),
             node=self._node(device),
             size_bytes=(name and sysfs.block_device_bytes(name)) or _kib_in_bytes(infos, "Size"),
@@ -215,29 +227,31 @@ class DeviceMaker:
 
     def make_gpus(self) -> tuple[Gpu, ...]:
         """Return one GPU for each PCI function that is a GPU, even if several libraries show it."""
-        gpus = map(self._gpu, self._functions)
+        gpus = map(self._make_gpu, self._functions)
         return tuple(sorted((gpu for gpu in gpus if gpu), key=lambda gpu: gpu.pci or ""))
 
-    def _gpu(self, function: HwlocObject) -> Gpu | None:
-        devices = [item for item in function.objects_of_type("OSDev") if _backend(item)]
+    def _make_gpu(self, function: HwlocObject) -> Gpu | None:
+        devices = [item for item in function.objects_of_type("OSDev") if _gpu_library(item)]
         vendor, kind = function.pci_id.partition(":")[0], function.pci_class
         graphics = kind.startswith("03") and vendor in _GPU_VENDORS
-        if not devices and not graphics and (vendor, kind) != _AMD_INSTINCT:
+        if not devices and not graphics and (vendor, kind) != _AMD_INSTINCT_VENDOR_AND_CLASS:
             return None
-        devices.sort(key=lambda item: (_BACKEND_ORDER.index(_backend(item)), item.name or ""))
+        devices.sort(
+            key=lambda item: (_GPU_LIBRARIES_IN_ORDER.index(_gpu_library(item)), item.name or "")
+        )
         infos = {k: v for item in reversed(devices) for k, v in item.infos.items()}
-        backends = tuple(dict.fromkeys(map(_backend, devices)))
+        backends = tuple(dict.fromkeys(map(_gpu_library, devices)))
         return Gpu(
             name=devices[0].name if devices else None,
             pci=function.pci_address,
             backends=backends,
             node=self._node(function),
-            model=_clean(infos.get("GPUModel") or function.infos.get("PCIDevice")),
+            model=_text_without_padding(infos.get("GPUModel") or function.infos.get("PCIDevice")),
             serial=infos.get("NVIDIAUUID") or infos.get("AMDUUID") or infos.get("LevelZeroUUID"),
             memory_bytes=_kib_in_bytes(
                 infos, "CUDAGlobalMemorySize", "RSMIVRAMSize", "OpenCLGlobalMemorySize"
             ),
-            compute=bool(_COMPUTE_BACKENDS & set(backends)) or vendor in _GPU_VENDORS,
+            compute=bool(_GPU_LIBRARIES_FOR_COMPUTING & set(backends)) or vendor in _GPU_VENDORS,
             memory_node=self._node_of_gpu_memory.get(function.pci_address),
         )
 
@@ -249,22 +263,22 @@ class DeviceMaker:
         )
         served = {port.pci_address for port in ports}
         ports += [item for item in fabrics if item.pci_address not in served]
-        return tuple(sorted(map(self._nic, ports), key=lambda nic: (nic.pci or "~", nic.name)))
+        return tuple(sorted(map(self._make_nic, ports), key=lambda nic: (nic.pci or "~", nic.name)))
 
-    def _nic(self, device: HwlocObject) -> Nic:
+    def _make_nic(self, device: HwlocObject) -> Nic:
         function, name = device.pci_function, device.name or ""
         return Nic(
             name=name,
-            kind=_NIC_CLASSES.get(function.pci_class if function else "", "network"),
+            kind=_NIC_KIND_OF_PCI_CLASS.get(function.pci_class if function else "", "network"),
             pci=device.pci_address,
-            model=_clean(function.infos.get("PCIDevice")) if function else None,
+            model=_text_without_padding(function.infos.get("PCIDevice")) if function else None,
             node=self._node(device),
             link_bytes_per_second=self._sysfs.network_bytes_per_second(name),
         )
 
     def make_accelerators(self) -> tuple[Accelerator, ...]:
         """Return the accelerators that are PCI devices, except GPUs."""
-        others = (function for function in self._functions if not self._gpu(function))
+        others = (function for function in self._functions if not self._make_gpu(function))
         engines = [item for function in others for item in self._accelerators_of_function(function)]
         return tuple(sorted(engines, key=lambda item: (item.pci or "", item.name)))
 
@@ -288,7 +302,7 @@ class DeviceMaker:
                 # hwloc lists several copy channels, which all belong to one accelerator.
                 yield Accelerator(own[0] if own else pci or "", kind["name"], pci, node, driver)
                 return
-        kind_of_class = _CLASSES.get(function.pci_class)
+        kind_of_class = _ACCELERATOR_OF_PCI_CLASS.get(function.pci_class)
         for item in devices:
             channel = "DMA" if item.attributes["osdev_type"] == _OSDEV_DMA else item.subtype
             name = kind_of_class or channel or "coprocessor"
@@ -297,10 +311,10 @@ class DeviceMaker:
             yield Accelerator(pci or kind_of_class, kind_of_class, pci, node, driver)
 
 
-def _backend(device: HwlocObject) -> str:
+def _gpu_library(device: HwlocObject) -> str:
     """Return the name of the library that shows a GPU; "" for a device that is no GPU."""
     # Devices of the kernel's Direct Rendering Manager (card0, renderD128) have no subtype.
-    if device.subtype and device.subtype in _BACKEND_ORDER:
+    if device.subtype and device.subtype in _GPU_LIBRARIES_IN_ORDER:
         return device.subtype
     return "DRM" if device.attributes.get("osdev_type") == _OSDEV_GPU else ""
 
@@ -315,7 +329,7 @@ def _whole_number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch("[0-9]{1,19}", text) else None
 
 
-def _clean(text: str | None) -> str | None:
+def _text_without_padding(text: str | None) -> str | None:
     return " ".join(text.split()) or None if text else None
 
 
@@ -345,7 +359,7 @@ def make_opencl_devices(
     only = with_cpus[0] if len(with_cpus) == 1 else None
 
     def _sort_key_of_device(device: OpenclDevice) -> tuple[int, str, str, str, int]:
-        rank = _OPENCL_ORDER.index(device.type)
+        rank = _OPENCL_TYPES_IN_ORDER.index(device.type)
         return rank, device.pci or "~", device.platform, device.device, device.twin
 
     return tuple(
@@ -370,7 +384,7 @@ def _opencl_of_tree(tree: HwlocTree) -> list[OpenclDevice]:
             name="",
             platform=item.infos.get("OpenCLPlatformName", "unknown"),
             device=item.infos.get("GPUModel", item.name or "unknown"),
-            type=_OPENCL_TYPES.get(item.infos.get("OpenCLDeviceType", ""), "other"),
+            type=_OPENCL_TYPE_OF_HWLOC.get(item.infos.get("OpenCLDeviceType", ""), "other"),
             twin=_whole_number(item.infos.get("OpenCLPlatformDeviceIndex")) or 0,
             vendor=item.infos.get("GPUVendor"),
             compute_units=_whole_number(item.infos.get("OpenCLComputeUnits")),

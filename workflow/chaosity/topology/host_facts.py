@@ -22,12 +22,12 @@ from chaosity.topology.topology_parts import (
     MemoryPeak,
     Node,
 )
-from chaosity.topology.topology_sources import LIVE, SysfsReader, TopologySource
+from chaosity.topology.topology_sources import LIVE_SOURCE, SysfsReader, TopologySource
 
-_CPU = "sys/devices/system/cpu"
+_CPU_FOLDER = "sys/devices/system/cpu"
 # Kernel parameters that can change a measured number. Other parameters (root=, console=) differ
 # from host to host but do not change the speed.
-_RELEVANT = re.compile(
+_RELEVANT_KERNEL_PARAMETER = re.compile(
     r"(isolcpus|nohz|rcu_nocb|mitigations|spec|nospec|retbleed|pti|nopti|l1tf|mds|tsx|srbds|mmio|"
     r"transparent_hugepage|thp|hugepages|default_hugepagesz|numa|cgroup_disable|swiotlb|"
     r"maxcpus|nr_cpus|nosmt|threadirqs|irqaffinity|preempt|clocksource|tsc|haltpoll|cpuidle|"
@@ -38,7 +38,7 @@ _RELEVANT = re.compile(
 
 # Name of a value in dmidecode's output -> name in Chaosity, for values that a person would compare.
 _SpeedField = Literal["slot", "bank", "size", "type", "ranks", "speed", "configured_speed"]
-_MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"]] = {
+_FIELD_OF_DMIDECODE_KEY: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"]] = {
     "Locator": "slot",
     "Bank Locator": "bank",
     "Size": "size",
@@ -51,7 +51,9 @@ _MODULE_FIELDS: dict[str, _SpeedField | Literal["manufacturer", "part", "serial"
     "Part Number": "part",
     "Serial Number": "serial",
 }
-_NO_VALUE = frozenset({"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"})
+_TEXTS_WITHOUT_VALUE = frozenset(
+    {"", "Unknown", "Not Specified", "None", "NO DIMM", "Not Provided"}
+)
 
 
 def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
@@ -67,7 +69,7 @@ def read_host_facts(tree: HwlocTree, source: TopologySource) -> HostFacts:
 
     facts: HostFacts = {
         "name": infos.get("HostName"),
-        "firmware": _firmware(infos),
+        "firmware": _firmware_facts(infos),
         "cpu_model": _processor_fact("CPUModel", "model name"),
         "cpu_vendor": _processor_fact("CPUVendor", "vendor_id"),
         "cpu_family": _processor_fact("CPUFamilyNumber", "cpu family"),
@@ -88,24 +90,24 @@ def _memory_modules(tree: HwlocTree, source: TopologySource) -> list[MemoryModul
     # Only root can read the slots from SMBIOS. On a live machine dmidecode reads the slots. An XML
     # file has the slots if root ran hwloc. Empty slots are listed too, since a memory channel
     # without a module costs bandwidth.
-    if source.kind == LIVE:
+    if source.kind == LIVE_SOURCE:
         return parse_dmidecode_memory_modules(source.facts.get("memory_modules") or "") or None
     items = [
         item for item in tree.machine.objects_of_type("Misc") if item.subtype == "MemoryModule"
     ]
     return [
         {
-            "slot": _info(item, "DeviceLocation"),
-            "bank": _info(item, "BankLocation"),
-            "manufacturer": _info(item, "Vendor"),
-            "part": _info(item, "PartNumber"),
-            "serial": _info(item, "SerialNumber"),
+            "slot": _info_of_object(item, "DeviceLocation"),
+            "bank": _info_of_object(item, "BankLocation"),
+            "manufacturer": _info_of_object(item, "Vendor"),
+            "part": _info_of_object(item, "PartNumber"),
+            "serial": _info_of_object(item, "SerialNumber"),
         }
         for item in items
     ] or None
 
 
-def _info(item: HwlocObject, name: str) -> str | None:
+def _info_of_object(item: HwlocObject, name: str) -> str | None:
     return item.infos.get(name, "").strip() or None
 
 
@@ -117,12 +119,12 @@ def parse_dmidecode_memory_modules(text: str) -> list[MemoryModuleSlot]:
             modules.append({})
         elif modules and line.startswith(("\t", "  ")) and ":" in line:
             name, _, value = line.strip().partition(":")
-            if key := _MODULE_FIELDS.get(name):
-                modules[-1][key] = None if value.strip() in _NO_VALUE else value.strip()
+            if key := _FIELD_OF_DMIDECODE_KEY.get(name):
+                modules[-1][key] = None if value.strip() in _TEXTS_WITHOUT_VALUE else value.strip()
     return modules
 
 
-def _firmware(infos: dict[str, str]) -> dict[str, str | None]:
+def _firmware_facts(infos: dict[str, str]) -> dict[str, str | None]:
     """Return the facts about firmware and board that hwloc read from /sys/class/dmi."""
     names = {
         "bios_vendor": "DMIBIOSVendor",
@@ -143,13 +145,13 @@ def _kernel_facts(sysfs: SysfsReader, cpuinfo: dict[str, str]) -> HostFacts:
         "microcode": cpuinfo.get("microcode"),
         "hypervisor": "hypervisor" in cpuinfo.get("flags", "").split(),
         "kernel_parameters": relevant_kernel_parameters(sysfs.read_text("proc/cmdline") or ""),
-        "smt": sysfs.read_text(f"{_CPU}/smt/control"),
-        "frequency": _frequency(sysfs),
-        "idle": _idle(sysfs),
+        "smt": sysfs.read_text(f"{_CPU_FOLDER}/smt/control"),
+        "frequency": _frequency_settings(sysfs),
+        "idle": _idle_settings(sysfs),
         "memory_settings": _memory_settings(sysfs),
         "mitigations": {
-            name: sysfs.read_text(f"{_CPU}/vulnerabilities/{name}")
-            for name in sysfs.list_directory(f"{_CPU}/vulnerabilities")
+            name: sysfs.read_text(f"{_CPU_FOLDER}/vulnerabilities/{name}")
+            for name in sysfs.list_directory(f"{_CPU_FOLDER}/vulnerabilities")
         },
     }
 
@@ -160,12 +162,14 @@ def relevant_kernel_parameters(command_line: str) -> list[str]:
     Words after `--` are left out, since these words are for the init program.
     """
     kernel = re.split(r"\s--(?:\s|$)", command_line, maxsplit=1)[0]
-    return [word for word in kernel.split() if _RELEVANT.match(word.replace("-", "_"))]
+    return [
+        word for word in kernel.split() if _RELEVANT_KERNEL_PARAMETER.match(word.replace("-", "_"))
+    ]
 
 
-def _frequency(sysfs: SysfsReader) -> FrequencySettings:
+def _frequency_settings(sysfs: SysfsReader) -> FrequencySettings:
     """Return how the kernel chooses frequencies: the distinct values of all cpufreq policies."""
-    base = f"{_CPU}/cpufreq"
+    base = f"{_CPU_FOLDER}/cpufreq"
     policies = [name for name in sysfs.list_directory(base) if name.startswith("policy")]
 
     def _distinct_values(attribute: str) -> list[str]:
@@ -178,25 +182,25 @@ def _frequency(sysfs: SysfsReader) -> FrequencySettings:
         "energy_preferences": _distinct_values("energy_performance_preference"),
         "lower_limits_hertz": [1000 * int(khz) for khz in _distinct_values("scaling_min_freq")],
         "upper_limits_hertz": [1000 * int(khz) for khz in _distinct_values("scaling_max_freq")],
-        "turbo": _turbo(sysfs),
+        "turbo": _is_turbo_allowed(sysfs),
     }
 
 
-def _turbo(sysfs: SysfsReader) -> bool | None:
+def _is_turbo_allowed(sysfs: SysfsReader) -> bool | None:
     """Return whether cores may exceed their base frequency; None if the kernel does not say."""
-    no_turbo = sysfs.read_number(f"{_CPU}/intel_pstate/no_turbo")
+    no_turbo = sysfs.read_number(f"{_CPU_FOLDER}/intel_pstate/no_turbo")
     if no_turbo is not None:
         return no_turbo == 0
-    boost = sysfs.read_number(f"{_CPU}/cpufreq/boost")
+    boost = sysfs.read_number(f"{_CPU_FOLDER}/cpufreq/boost")
     return None if boost is None else boost == 1
 
 
-def _idle(sysfs: SysfsReader) -> IdleSettings:
+def _idle_settings(sysfs: SysfsReader) -> IdleSettings:
     """Return the idle driver, idle governor, and sleep states that are disabled on CPU 0."""
-    base = f"{_CPU}/cpu0/cpuidle"
+    base = f"{_CPU_FOLDER}/cpu0/cpuidle"
     return {
-        "driver": sysfs.read_text(f"{_CPU}/cpuidle/current_driver"),
-        "governor": sysfs.read_text(f"{_CPU}/cpuidle/current_governor"),
+        "driver": sysfs.read_text(f"{_CPU_FOLDER}/cpuidle/current_driver"),
+        "governor": sysfs.read_text(f"{_CPU_FOLDER}/cpuidle/current_governor"),
         "disabled_states": [
             sysfs.read_text(f"{base}/{state}/name") or state
             for state in sysfs.list_directory(base)
@@ -225,7 +229,9 @@ def bracketed_word(text: str | None) -> str | None:
 
 
 # The package in a slot's name, such as "P0 CHANNEL A", "CPU1_DIMM_A1", "PROC 1 DIMM 2", "NODE 0".
-_PACKAGE = re.compile(r"(?<![A-Z0-9])(?:P|CPU|PROC|SOCKET|NODE)[ _-]?\d+", re.IGNORECASE)
+_PACKAGE_IN_SLOT_NAME = re.compile(
+    r"(?<![A-Z0-9])(?:P|CPU|PROC|SOCKET|NODE)[ _-]?\d+", re.IGNORECASE
+)
 
 
 def find_memory_peak(
@@ -250,7 +256,7 @@ def find_memory_peak(
     for node in nodes:
         held[node.package] += (node.size_bytes or 0) if node.kind == DRAM else 0
     for size_bytes, bytes_per_second, locator in modules:
-        package = named[0] if (named := _PACKAGE.search(locator)) else ""
+        package = named[0] if (named := _PACKAGE_IN_SLOT_NAME.search(locator)) else ""
         size[package] += size_bytes
         rate[package] += bytes_per_second
     if size.total() < held.total():

@@ -22,8 +22,8 @@ from lxml import etree
 from chaosity.cpusets import HIGHEST_UNIT_OR_NODE_INDEX, CpuSet, is_index, parse_mask
 from chaosity.errors import UserError
 from chaosity.runner.describe_host import (
+    ERROR_OF_HIDDEN_NODES,
     LSTOPO_PROGRAMS,
-    NODES_HIDDEN,
     TIMEOUT_SECONDS,
     are_nodes_hidden,
     lstopo_command,
@@ -31,16 +31,16 @@ from chaosity.runner.describe_host import (
 )
 from chaosity.topology.topology_parts import CoreKind, MemoryAttribute, SlitDistances
 
-_INSTALL = (
+_REMEDY_TO_INSTALL_HWLOC = (
     "install hwloc (`apt install hwloc-nox` on Debian and Ubuntu, `dnf install hwloc` on RHEL)"
 )
 _OLDEST_HWLOC = (2, 0)
 # This parser loads no DTD, expands no entities and removes comments. The XML that is written from
 # this tree may have no comments, since hwloc's parser refuses XML with comments.
-_PARSER = etree.XMLParser(
+_SAFE_XML_PARSER = etree.XMLParser(
     resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True, remove_pis=True
 )
-_SHOWN_CHARACTERS = 80  # an error shows at most this part of unexpected output
+_MOST_QUOTED_CHARACTERS = 80  # an error shows at most this part of unexpected output
 # A larger file is refused. The XML of a server with 12 nodes and 192 processing units has 0.3 MB.
 _MOST_XML_BYTES = 2**27
 
@@ -65,7 +65,7 @@ def read_hwloc_xml_as_format_2(path: Path) -> etree._Element:
     if major == "2" and not any(map(shutil.which, LSTOPO_PROGRAMS)):
         return root  # Format 2 needs no conversion, so a simulated host does not need hwloc.
     if int(major) > installed_hwloc_version()[0]:
-        raise _too_new(f"version {stated}", str(path))
+        raise _too_new_version_error(f"version {stated}", str(path))
     return run_lstopo(str(path), root=root)
 
 
@@ -76,26 +76,28 @@ def installed_hwloc_version() -> tuple[int, ...]:
     Raises:
         UserError: hwloc is missing, or is older than 2.0 and so cannot write format 2.
     """
-    answer = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        [_lstopo_program(), "--version"], capture_output=True, text=True, check=False
+    )
     match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", answer.stdout)
     if not match:
-        shown = f"`{_program()} --version` prints {answer.stdout!r}, which has no version"
-        raise UserError(shown, remedy=_INSTALL)
+        shown = f"`{_lstopo_program()} --version` prints {answer.stdout!r}, which has no version"
+        raise UserError(shown, remedy=_REMEDY_TO_INSTALL_HWLOC)
     version = tuple(int(part or 0) for part in match.groups())
     if version < _OLDEST_HWLOC:
-        text = f"hwloc {_dotted(version)} is too old; 2.0 or later is needed"
-        raise UserError(text, remedy=_INSTALL)
+        text = f"hwloc {_dotted_text(version)} is too old; 2.0 or later is needed"
+        raise UserError(text, remedy=_REMEDY_TO_INSTALL_HWLOC)
     return version
 
 
-def _program() -> str:
+def _lstopo_program() -> str:
     for name in LSTOPO_PROGRAMS:
         if path := shutil.which(name):
             return path
-    raise UserError("lstopo is not installed", remedy=_INSTALL)
+    raise UserError("lstopo is not installed", remedy=_REMEDY_TO_INSTALL_HWLOC)
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def _dotted_text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
@@ -122,7 +124,7 @@ def run_lstopo(
         # Only hwloc's Linux component may run, since other components (CUDA, cpuid) would explore
         # this machine and not the capture.
         environment |= {"HWLOC_COMPONENTS": "linux,stop", "HWLOC_FSROOT": f"{capture}/"}
-    command = lstopo_command(_program(), installed_hwloc_version()[0], source)
+    command = lstopo_command(_lstopo_program(), installed_hwloc_version()[0], source)
     try:
         answer = subprocess.run(
             command,
@@ -138,28 +140,28 @@ def run_lstopo(
         raise UserError(message, where, remedy) from None
     if answer.returncode or not answer.stdout.strip():
         if root is None and are_nodes_hidden(capture or Path("/")):
-            raise UserError(NODES_HIDDEN, where)
-        remedy = f"run `{_program()}` to see the whole message"
+            raise UserError(ERROR_OF_HIDDEN_NODES, where)
+        remedy = f"run `{_lstopo_program()}` to see the whole message"
         if root is not None or capture:
             remedy = "write the XML file, or capture /sys, again"
-        raise _failure(answer.stderr.decode(errors="replace"), where, remedy)
+        raise _lstopo_error(answer.stderr.decode(errors="replace"), where, remedy)
     try:
-        xml = etree.fromstring(answer.stdout, _PARSER)
+        xml = etree.fromstring(answer.stdout, _SAFE_XML_PARSER)
     except etree.XMLSyntaxError:
         xml = None
     if xml is None or xml.tag != "topology" or xml.find("object") is None:
-        shown = answer.stdout[:_SHOWN_CHARACTERS].decode(errors="replace")
+        shown = answer.stdout[:_MOST_QUOTED_CHARACTERS].decode(errors="replace")
         raise UserError(f"lstopo printed {shown!r}, not a topology", where, "reinstall hwloc")
     return xml
 
 
-def _failure(stderr: str, where: str, remedy: str) -> UserError:
+def _lstopo_error(stderr: str, where: str, remedy: str) -> UserError:
     """Return an error with the first line of the message with which lstopo failed."""
     if "XML version" in stderr and ">" in stderr:
-        return _too_new("newer", where)
+        return _too_new_version_error("newer", where)
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     message = lines[0].removeprefix("stdin: ") if lines else "no message"
-    version = _dotted(installed_hwloc_version())
+    version = _dotted_text(installed_hwloc_version())
     return UserError(f"hwloc {version} cannot read the topology: {message}", where, remedy)
 
 
@@ -194,7 +196,7 @@ def parse_xml(text: bytes, where: str) -> etree._Element:
     if len(text) > _MOST_XML_BYTES:
         raise UserError(f"the file is larger than {_MOST_XML_BYTES // 2**20} MiB", where)
     try:
-        root = etree.fromstring(text, _PARSER)
+        root = etree.fromstring(text, _SAFE_XML_PARSER)
     except etree.XMLSyntaxError as error:
         if getattr(error, "code", None) == etree.ErrorTypes.ERR_DOCUMENT_EMPTY:
             raise UserError("the file is not XML", where, remedy) from None
@@ -217,10 +219,10 @@ def parse_xml(text: bytes, where: str) -> etree._Element:
     return root
 
 
-def _too_new(stated: str, where: str) -> UserError:
+def _too_new_version_error(stated: str, where: str) -> UserError:
     installed = installed_hwloc_version()
     return UserError(
-        f"the file is hwloc XML format {stated}, and the installed hwloc {_dotted(installed)} "
+        f"the file is hwloc XML format {stated}, and the installed hwloc {_dotted_text(installed)} "
         f"reads formats up to {installed[0]}",
         where,
         "write the file again with `lstopo --export-xml-flags v2 --of xml FILE` on its host, "
@@ -229,14 +231,14 @@ def _too_new(stated: str, where: str) -> UserError:
 
 
 IO_TYPES = frozenset({"Bridge", "PCIDev", "OSDev", "Misc"})
-_MIB = 2**20
-_MHZ = 10**6
+_MIB_BYTES = 2**20
+_MHZ_HERTZ = 10**6
 # Name of an attribute of memory in hwloc (hwloc/memattrs.h) -> name in Chaosity, and factor that
 # converts hwloc's value (in MiB/s or ns).
 _MEMORY_ATTRIBUTES = {
-    "Bandwidth": ("bandwidth_bytes_per_second", _MIB),
-    "ReadBandwidth": ("read_bandwidth_bytes_per_second", _MIB),
-    "WriteBandwidth": ("write_bandwidth_bytes_per_second", _MIB),
+    "Bandwidth": ("bandwidth_bytes_per_second", _MIB_BYTES),
+    "ReadBandwidth": ("read_bandwidth_bytes_per_second", _MIB_BYTES),
+    "WriteBandwidth": ("write_bandwidth_bytes_per_second", _MIB_BYTES),
     "Latency": ("latency_ns", 1),
     "ReadLatency": ("read_latency_ns", 1),
     "WriteLatency": ("write_latency_ns", 1),
@@ -341,7 +343,7 @@ class HwlocTree:
     """The tree of objects in an hwloc XML file, and the tables after the tree in the file."""
 
     def __init__(self, root: etree._Element) -> None:
-        self.machine = _object(next(root.iterfind("object")), None)
+        self.machine = _make_object(next(root.iterfind("object")), None)
         packages = self.machine.objects_of_type("Package")
         if any(
             package.os_index is None for package in packages
@@ -408,7 +410,7 @@ class HwlocTree:
     def core_kinds(self) -> Iterator[CoreKind]:
         """Yield the core kinds in hwloc's order, slow kinds first; none if hwloc has no kinds."""
         for index, item in enumerate(self._root.iterfind("cpukind")):
-            infos = _infos(item)
+            infos = _infos_of_element(item)
             yield CoreKind(
                 index,
                 parse_mask(item.get("cpuset", "0x0")),
@@ -420,26 +422,26 @@ class HwlocTree:
 
 
 def _hertz(megahertz: str) -> int | None:
-    return int(megahertz) * _MHZ if megahertz.isdigit() else None
+    return int(megahertz) * _MHZ_HERTZ if megahertz.isdigit() else None
 
 
-def _object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:
+def _make_object(element: etree._Element, parent: HwlocObject | None) -> HwlocObject:
     attributes = {str(name): str(value) for name, value in element.attrib.items()}
     item = HwlocObject(
         attributes.pop("type"),
         attributes,
-        _infos(element),
+        _infos_of_element(element),
         parent,
         cpus=parse_mask(attributes.get("cpuset", "0x0")),
         complete_cpus=parse_mask(attributes.get("complete_cpuset", "0x0")),
         nodes=parse_mask(attributes.get("nodeset", "0x0")),
         complete_nodes=parse_mask(attributes.get("complete_nodeset", "0x0")),
     )
-    item.children = [_object(child, item) for child in element.iterfind("object")]
+    item.children = [_make_object(child, item) for child in element.iterfind("object")]
     return item
 
 
-def _infos(element: etree._Element) -> dict[str, str]:
+def _infos_of_element(element: etree._Element) -> dict[str, str]:
     return {item.get("name", ""): item.get("value", "") for item in element.iterfind("info")}
 
 

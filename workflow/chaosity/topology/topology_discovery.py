@@ -39,27 +39,36 @@ from chaosity.topology.topology_parts import (
     SlitDistances,
 )
 from chaosity.topology.topology_sources import (
-    LIVE,
+    LIVE_SOURCE,
     SysfsNode,
     SysfsReader,
     TopologySource,
     open_topology_source,
 )
 
-_CPU_LESS = "CPU-less"
+_CPU_LESS_MEMORY = "CPU-less"
 # hwloc's subtypes of special memory. If a node with special memory and an ordinary node may both
 # own a processing unit, the ordinary node owns it.
 _SPECIAL_MEMORY = frozenset({"MCDRAM", "HBM", "NVM", "SPM", "GPUMemory", "CXL-DRAM", "CXL-NVM"})
 # Kinds of memory, ranked from high to low bandwidth. The memory of a node without processors
 # ("CPU-less") and of unknown technology comes after DRAM.
-_RANKS = {"HBM": 0, "MCDRAM": 0, DRAM: 1, _CPU_LESS: 2, "SPM": 2, "CXL": 2, "GPU": 3, "NVM": 4}
+_BANDWIDTH_RANK_OF_MEMORY_KIND = {
+    "HBM": 0,
+    "MCDRAM": 0,
+    DRAM: 1,
+    _CPU_LESS_MEMORY: 2,
+    "SPM": 2,
+    "CXL": 2,
+    "GPU": 3,
+    "NVM": 4,
+}
 # The possible values of `Node.kind` for a node with memory.
-MEMORY_KINDS = (*_RANKS, UNKNOWN)
-_NAMES = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
+MEMORY_KINDS = (*_BANDWIDTH_RANK_OF_MEMORY_KIND, UNKNOWN)
+_MEMORY_KIND_OF_HWLOC = {"GPUMemory": "GPU", "CXL-DRAM": "CXL", "CXL-NVM": "NVM"}
 # CPU-less memory counts as HBM if its bandwidth in the HMAT is more than 1.5 times that of DRAM. In
 # the HMAT, nodes of one memory technology differ by a few per cent in bandwidth, and nodes of
 # different technologies differ far more.
-_CLEARLY_FASTER = 1.5
+_BANDWIDTH_RATIO_OF_OTHER_TECHNOLOGY = 1.5
 
 
 @dataclass
@@ -145,11 +154,11 @@ def _find_restrictions(
         disallowed_nodes=tuple(
             node.os_index for node in nodes if not node.target and node.memory_bytes != 0
         ),
-        cgroup=tree.machine.infos.get("LinuxCgroup") if _in_cgroup(tree) else None,
+        cgroup=tree.machine.infos.get("LinuxCgroup") if _is_in_cgroup(tree) else None,
     )
 
 
-def _in_cgroup(tree: HwlocTree) -> bool:
+def _is_in_cgroup(tree: HwlocTree) -> bool:
     """Return whether hwloc ran within a cgroup other than the root."""
     return tree.machine.infos.get("LinuxCgroup", "/") != "/"
 
@@ -231,7 +240,7 @@ def _memory_bytes(node: _NodeEvidence, kernel: SysfsNode | None, tree: HwlocTree
         return 0 if any(sizes) else None
     # Without /sys, a node that hwloc hides counts as forbidden (its size is unknown) if hwloc ran
     # in a cgroup. Outside a cgroup, hwloc hides only nodes without memory.
-    return None if _in_cgroup(tree) else 0
+    return None if _is_in_cgroup(tree) else 0
 
 
 def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
@@ -244,21 +253,23 @@ def _memory_kinds(nodes: Sequence[_NodeEvidence]) -> dict[int, str]:
     """
     provided = {cpu for node in nodes if node.memory_bytes != 0 for cpu in node.own_cpus}
     every = {cpu for node in nodes for cpu in node.own_cpus}
-    return {node.os_index: _kind(node, set(node.near_cpus) or every, provided) for node in nodes}
+    return {
+        node.os_index: _memory_kind(node, set(node.near_cpus) or every, provided) for node in nodes
+    }
 
 
-def _kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
+def _memory_kind(node: _NodeEvidence, near: set[int], provided: set[int]) -> str:
     """Return the kind of a node's memory; `provided` has the units whose own node has memory."""
     if node.memory_bytes == 0:
         return "none"
     if node.item is not None and node.is_special:
         name = node.item.subtype or node.item.infos["DAXType"]
-        return _NAMES.get(name, name)
+        return _MEMORY_KIND_OF_HWLOC.get(name, name)
     if node.has_cpus:
         return DRAM
     if node.item is None:
         return UNKNOWN
-    return _CPU_LESS if near <= provided else DRAM
+    return _CPU_LESS_MEMORY if near <= provided else DRAM
 
 
 def _memory_tiers(
@@ -287,24 +298,28 @@ def _tier_key(
 ) -> tuple[int, int]:
     """Return a sort key: rank of the kind of memory, then SLIT distance of CPU-less memory."""
     kind = kinds[node.os_index]
-    if kind != _CPU_LESS:
-        return _RANKS.get(kind, _RANKS[_CPU_LESS]), 0
+    if kind != _CPU_LESS_MEMORY:
+        return _BANDWIDTH_RANK_OF_MEMORY_KIND.get(
+            kind, _BANDWIDTH_RANK_OF_MEMORY_KIND[_CPU_LESS_MEMORY]
+        ), 0
     bandwidths: dict[int, float] = {}  # node -> highest bandwidth in the HMAT
     for item in tree.memory_attributes():
         if item.name == "bandwidth_bytes_per_second":
             bandwidths[item.target] = max(item.value, bandwidths.get(item.target, 0.0))
     ordinary = [bandwidths[i] for i, k in kinds.items() if k == DRAM and i in bandwidths]
-    faster = _CLEARLY_FASTER * max(ordinary, default=float("inf"))
+    faster = _BANDWIDTH_RATIO_OF_OTHER_TECHNOLOGY * max(ordinary, default=float("inf"))
     if bandwidths.get(node.os_index, 0) > faster:
-        return _RANKS["HBM"], 0
+        return _BANDWIDTH_RANK_OF_MEMORY_KIND["HBM"], 0
     processors = [other.os_index for other in targets if other.own_cpus]
     table = tree.slit_distances()
     steps = [table.distance_between(index, node.os_index) for index in processors] if table else []
-    return _RANKS[_CPU_LESS], min((step for step in steps if step is not None), default=0)
+    return _BANDWIDTH_RANK_OF_MEMORY_KIND[_CPU_LESS_MEMORY], min(
+        (step for step in steps if step is not None), default=0
+    )
 
 
 NodesOf = Callable[[CpuSet], tuple[int, ...]]
-_CACHE_KINDS = {"0": "unified", "1": "data", "2": "instruction"}
+_CACHE_KIND_OF_HWLOC = {"0": "unified", "1": "data", "2": "instruction"}
 
 
 class CoreAndCacheMaker:
@@ -390,7 +405,7 @@ class CoreAndCacheMaker:
             if "cache_type" in item.attributes and item.type != "MemCache" and cpus:
                 key = (
                     item.attribute_number("depth") or 0,
-                    _CACHE_KINDS.get(item.attributes["cache_type"], "unified"),
+                    _CACHE_KIND_OF_HWLOC.get(item.attributes["cache_type"], "unified"),
                     item.attribute_number("cache_size") or None,
                     item.attribute_number("cache_linesize") or None,
                     len(cpus),
@@ -415,7 +430,7 @@ def _package(item: HwlocObject) -> int | None:
     return package.os_index if package else None
 
 
-_UNREADABLE = "the topology cannot be read"
+_ERROR_OF_UNREADABLE_TOPOLOGY = "the topology cannot be read"
 
 
 def discover_topology(source: str) -> Topology:
@@ -427,8 +442,8 @@ def discover_topology(source: str) -> Topology:
     Raises:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
-    with malformed_as_user_error(_UNREADABLE, source):
-        return _build(open_topology_source(source))
+    with malformed_as_user_error(_ERROR_OF_UNREADABLE_TOPOLOGY, source):
+        return _build_topology(open_topology_source(source))
 
 
 def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
@@ -440,15 +455,17 @@ def discover_topology_with_xml(source: str) -> tuple[Topology, str]:
     Raises:
         UserError: for the same reasons as `discover_topology`.
     """
-    with malformed_as_user_error(_UNREADABLE, source):
+    with malformed_as_user_error(_ERROR_OF_UNREADABLE_TOPOLOGY, source):
         opened = open_topology_source(source)
-        return _build(opened), _xml(opened)  # `_build` comes first, since `_xml` changes `opened`
+        return _build_topology(opened), _xml_of_source(
+            opened
+        )  # `_build_topology` comes first, since `_xml_of_source` changes `opened`
 
 
-def _xml(source: TopologySource) -> str:
+def _xml_of_source(source: TopologySource) -> str:
     """Return a source's XML; for a live machine, present memory replaces the kernel's MemTotal."""
     page_bytes = HwlocTree(source.xml).page_bytes
-    present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE else {}
+    present = source.sysfs.present_bytes(page_bytes) if source.kind == LIVE_SOURCE else {}
     for node in source.xml.iterfind(".//object[@type='NUMANode']"):
         size = present.get(int(node.attrib["os_index"]))
         pages = node.find(f"page_type[@size='{page_bytes}']")
@@ -459,7 +476,7 @@ def _xml(source: TopologySource) -> str:
     return text.decode() + "\n"
 
 
-def _build(source: TopologySource) -> Topology:
+def _build_topology(source: TopologySource) -> Topology:
     sysfs, tree = source.sysfs, HwlocTree(source.xml)
     usable = _usable_cpus(tree)
     if not usable:
@@ -489,13 +506,13 @@ def _build(source: TopologySource) -> Topology:
         accelerators=(*accelerators_in_processor(facts), *devices.make_accelerators()),
         nics=devices.make_nics(),
         core_kinds=kinds,
-        distances=_distances(tree, kernel_nodes),
+        distances=_slit_distances(tree, kernel_nodes),
         caches=caches,
         memory_attributes=tree.memory_attributes(),
         memory_peak=find_memory_peak(modules, nodes, counts.packages, may_be_virtual),
         cache_line_bytes=next(filter(None, lines), None) or sysfs.cache_line_bytes(),
         dies=structure.make_dies(),
-        huge_page_pools=_huge_pages(kernel_nodes, sysfs),
+        huge_page_pools=_huge_page_pools(kernel_nodes, sysfs),
         restrictions=_find_restrictions(tree, nodes, online),
         counts=counts,
         host=facts,
@@ -504,7 +521,7 @@ def _build(source: TopologySource) -> Topology:
     return topology_from_json(topology_to_json(built))
 
 
-def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
+def _slit_distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistances | None:
     """Return the SLIT from /sys, which also has nodes without memory, or else from hwloc."""
     # Each row of the SLIT has a column for each online node. If a captured /sys lacks nodes, nobody
     # knows to which nodes the columns belong.
@@ -514,7 +531,9 @@ def _distances(tree: HwlocTree, kernel_nodes: Sequence[SysfsNode]) -> SlitDistan
     return tree.slit_distances()
 
 
-def _huge_pages(kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader) -> tuple[HugePagePool, ...]:
+def _huge_page_pools(
+    kernel_nodes: Sequence[SysfsNode], sysfs: SysfsReader
+) -> tuple[HugePagePool, ...]:
     """Return the reserved huge pages of each node, or of a machine whose kernel has no NUMA."""
     pools: dict[int | None, dict[int, int]]
     pools = {node.os_index: node.huge_pages for node in kernel_nodes if node.huge_pages}

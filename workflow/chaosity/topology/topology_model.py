@@ -51,13 +51,13 @@ RELATIONS_NEAREST_FIRST = (SAME_NODE, SAME_PACKAGE, OTHER_PACKAGE, UNKNOWN)
 _MOST_NODES_PER_SOCKET = 4
 _ON_PACKAGE_MEMORY = frozenset({"HBM", "MCDRAM"})
 # Fields of `Topology` that have the same name in its JSON, in the order of the JSON.
-_PARTS = (
+_JSON_PART_FIELDS = (
     *("drives", "gpus", "opencl_devices", "accelerators", "nics", "core_kinds", "distances"),
     *("l3_domains", "dies", "caches", "memory_attributes", "memory_peak", "huge_page_pools"),
 )
-_HIERARCHY = ("packages", "cores")
+_NUMBERS_BEFORE_PARTS = ("packages", "cores")
 # Numbers that describe hardware fit into 64 bits, and tables cannot have larger numbers.
-_NUMBERS_BELOW = 2**64
+_LIMIT_OF_WHOLE_NUMBERS = 2**64
 
 
 @dataclass(frozen=True)
@@ -240,23 +240,23 @@ def configuration_name(topology: Topology) -> str:
     the name, because slow memory is not a firmware mode.
     """
     with_cpus = [node for node in topology.nodes if node.has_cpus]
-    return _layout(topology, with_cpus) + _memory_mode(topology)
+    return _layout_name(topology, with_cpus) + _memory_mode(topology)
 
 
-def _layout(topology: Topology, with_cpus: list[Node]) -> str:
+def _layout_name(topology: Topology, with_cpus: list[Node]) -> str:
     model = topology.cpu_model or ""
     per_package = Counter(node.package for node in with_cpus)
     if None in per_package:  # a node spans packages, or there are no packages
-        return "nps0" if "EPYC" in model else f"{_nodes(len(with_cpus))}-over-packages"
+        return "nps0" if "EPYC" in model else f"{_nodes_text(len(with_cpus))}-over-packages"
     fewest, most = min(per_package.values(), default=0), max(per_package.values(), default=0)
     if fewest == most and "EPYC" in model:
         return f"nps{most}" if most <= _MOST_NODES_PER_SOCKET else "l3-as-numa"
     if fewest == most and "Intel" in model and "Xeon" in model:
         return f"snc{most}"
-    return f"{'' if fewest == most else f'{fewest}-'}{_nodes(most)}-per-package"
+    return f"{'' if fewest == most else f'{fewest}-'}{_nodes_text(most)}-per-package"
 
 
-def _nodes(number: int) -> str:
+def _nodes_text(number: int) -> str:
     return f"{number}node" if number == 1 else f"{number}nodes"
 
 
@@ -273,7 +273,7 @@ def _memory_mode(topology: Topology) -> str:
 
 
 @cache
-def _adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
+def _pydantic_adapters() -> tuple[TypeAdapter[Topology], dict[str, TypeAdapter[Any]]]:
     """Return the type adapter of a topology, and name of a host fact -> its type adapter."""
     facts = get_type_hints(HostFacts).items()
     return TypeAdapter(Topology), {name: TypeAdapter(kind) for name, kind in facts}
@@ -287,7 +287,9 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
     the numbers of usable ones. `hierarchy` lists the usable packages and cores. The `cpus` of a
     node include units that a cgroup forbids; `usable_cpus` do not include forbidden units.
     """
-    parts = _adapters()[0].dump_python(topology, mode="json", exclude={"host"}, warnings=False)
+    parts = _pydantic_adapters()[0].dump_python(
+        topology, mode="json", exclude={"host"}, warnings=False
+    )
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
         usable, node["cpus"] = node["cpus"], node.pop("shown_cpus")
         node |= {"usable_cpus": usable, "coherence": made.coherence}
@@ -303,12 +305,12 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
             "cpus": format_cpu_list(topology.pus),
         },
         "nodes": parts["nodes"],
-        **{name: parts[name] for name in _PARTS},
+        **{name: parts[name] for name in _JSON_PART_FIELDS},
         "cache_line_bytes": topology.cache_line_bytes,
         "restricted": topology.is_restricted,
         "restrictions": parts["restrictions"],
         "host": dict(topology.host),
-        "hierarchy": {name: parts[name] for name in _HIERARCHY},
+        "hierarchy": {name: parts[name] for name in _NUMBERS_BEFORE_PARTS},
     }
 
 
@@ -323,12 +325,12 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
         TypeError: a field is missing or has a value of another type.
         ValueError: a number is infinite, or does not fit into 64 bits.
     """
-    adapter, facts = _adapters()
+    adapter, facts = _pydantic_adapters()
     hierarchy = values.get("hierarchy", {})
     parts: dict[str, Any] = {
         **{name: values[name] for name in ("source", "kind") if name in values},
-        **{name: values[name] for name in (*_PARTS, "restrictions") if values.get(name)},
-        **{name: hierarchy[name] for name in _HIERARCHY if hierarchy.get(name)},
+        **{name: values[name] for name in (*_JSON_PART_FIELDS, "restrictions") if values.get(name)},
+        **{name: hierarchy[name] for name in _NUMBERS_BEFORE_PARTS if hierarchy.get(name)},
         "pus": values.get("usable", {}).get("cpus", ""),
         "nodes": [
             {**node, "cpus": node.get("usable_cpus", cpus), "shown_cpus": cpus}
@@ -350,7 +352,7 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
 
 
 def _checked_whole_number(digits: str) -> int:
-    if abs(number := int(digits)) >= _NUMBERS_BELOW:
+    if abs(number := int(digits)) >= _LIMIT_OF_WHOLE_NUMBERS:
         raise ValueError(f"the number {number} does not fit into 64 bits")
     return number
 

@@ -39,17 +39,19 @@ UNKNOWN = "unknown"
 DRAM = "DRAM"
 
 
-def _parsed(value: object) -> object:
+def _parse_cpu_list_or_set(value: object) -> object:
     return parse_cpu_list(value) if isinstance(value, str) else value
 
 
 # In JSON, a set of processing units is a Linux list such as `0-3,8`.
-CpuList = Annotated[CpuSet, BeforeValidator(_parsed), PlainSerializer(format_cpu_list)]
+CpuList = Annotated[
+    CpuSet, BeforeValidator(_parse_cpu_list_or_set), PlainSerializer(format_cpu_list)
+]
 
 # A number that is a whole number in JSON stays a whole number.
 Number = int | float
 # hwloc's name of a core type of Intel's hybrid processors -> rank; a faster type has a higher rank.
-_CORE_TYPES = {"IntelAtom": 1, "IntelCore": 2}
+_SPEED_RANK_OF_INTEL_CORE = {"IntelAtom": 1, "IntelCore": 2}
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class CoreKind:
         frequency = self.frequency_max_hertz or self.frequency_base_hertz
         if self.name is None and frequency is None:
             return None
-        return (_CORE_TYPES.get(self.name or "", 0), frequency or 0)
+        return (_SPEED_RANK_OF_INTEL_CORE.get(self.name or "", 0), frequency or 0)
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ class Restrictions:
 
 # Facts of an OpenCL device that no point contains, so a change of these facts causes no new
 # measurement.
-NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
+OPENCL_FACTS_NOT_IN_POINTS = ("unified_memory", "shared_virtual_memory")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.runner.describe_host import read_machine_facts
 from chaosity.topology import hwloc
 
-_KIB = 1024
+_KIB_BYTES = 1024
 # Linux gives the size of a block device in sectors of 512 bytes, even if the sectors of the device
 # have another size (block/blk.h).
 _SECTOR_BYTES = 512
@@ -31,8 +31,14 @@ _SECTOR_BYTES = 512
 # encoding is 8b/10b up to generation 2 and 128b/130b up to generation 5. From generation 6 on, 242
 # of the 256 bytes of a flit are payload (PCI Express Base Specification; hwloc counts in the same
 # way).
-_ENCODING = {2.5: 8 / 10, 5.0: 8 / 10, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130}
-_FLIT_ENCODING = 242 / 256
+_PAYLOAD_SHARE_OF_TRANSFER_RATE = {
+    2.5: 8 / 10,
+    5.0: 8 / 10,
+    8.0: 128 / 130,
+    16.0: 128 / 130,
+    32.0: 128 / 130,
+}
+_PAYLOAD_SHARE_OF_FLIT = 242 / 256
 
 
 @dataclass(frozen=True)
@@ -98,37 +104,39 @@ class SysfsReader:
         """
         base = "sys/devices/system/node"
         indexes = (name.removeprefix("node") for name in self.list_directory(base))
-        return tuple(self._node(index) for index in sorted(int(i) for i in indexes if i.isdigit()))
+        return tuple(
+            self._read_node(index) for index in sorted(int(i) for i in indexes if i.isdigit())
+        )
 
-    def _node(self, index: int) -> SysfsNode:
+    def _read_node(self, index: int) -> SysfsNode:
         base = f"sys/devices/system/node/node{index}"
         cpus = self.read_cpu_list(f"{base}/cpulist")
         if cpus is None and (mask := self.read_text(f"{base}/cpumap")) is not None:
             cpus = parse_mask(mask)
         distances = tuple(int(word) for word in (self.read_text(f"{base}/distance") or "").split())
-        huge_pages = self._huge_pages(f"{base}/hugepages")
-        return SysfsNode(index, cpus, self._node_memory(base), distances, huge_pages)
+        huge_pages = self._huge_page_counts(f"{base}/hugepages")
+        return SysfsNode(index, cpus, self._node_memory_bytes(base), distances, huge_pages)
 
-    def _node_memory(self, base: str) -> int | None:
+    def _node_memory_bytes(self, base: str) -> int | None:
         for line in (self.read_text(f"{base}/meminfo") or "").splitlines():
             words = line.split()  # Node 0 MemTotal:  24683520 kB
             if len(words) >= 4 and words[2] == "MemTotal:":
-                return int(words[3]) * _KIB
+                return int(words[3]) * _KIB_BYTES
         return None
 
-    def _huge_pages(self, base: str) -> dict[int, int]:
+    def _huge_page_counts(self, base: str) -> dict[int, int]:
         """Return size of a huge page in bytes -> number of reserved pages of this size."""
         pools = {}
         for name in self.list_directory(base):
             size_kib = name.removeprefix("hugepages-").removesuffix("kB")
             pages = self.read_number(f"{base}/{name}/nr_hugepages")
             if size_kib.isdigit() and pages is not None:
-                pools[int(size_kib) * _KIB] = pages
+                pools[int(size_kib) * _KIB_BYTES] = pages
         return pools
 
     def machine_huge_pages(self) -> dict[int, int]:
         """Return page size in bytes -> number of pages reserved on the whole machine."""
-        return self._huge_pages("sys/kernel/mm/hugepages")
+        return self._huge_page_counts("sys/kernel/mm/hugepages")
 
     def present_bytes(self, page_bytes: int) -> dict[int, int]:
         """Return node -> bytes of memory that firmware provided, from the node's `present` pages.
@@ -208,11 +216,11 @@ class SysfsReader:
 
 def link_bytes_per_second(gigatransfers: float, lanes: int) -> int:
     """Return the bytes per second of a PCIe link in one direction, without encoding overhead."""
-    share = _ENCODING.get(gigatransfers, _FLIT_ENCODING)
+    share = _PAYLOAD_SHARE_OF_TRANSFER_RATE.get(gigatransfers, _PAYLOAD_SHARE_OF_FLIT)
     return int(gigatransfers * 1e9 * share * lanes / 8)
 
 
-LIVE = "live"
+LIVE_SOURCE = "live"
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 # A larger description is refused. The description of a host with 192 processing units has less than
@@ -242,9 +250,9 @@ def open_topology_source(name: str) -> TopologySource:
         UserError: the source cannot be read, or hwloc is missing or too old for it.
     """
     path = Path(name)
-    if name == LIVE:
+    if name == LIVE_SOURCE:
         xml, sysfs = hwloc.run_lstopo("this machine"), SysfsReader(Path("/"))
-        return TopologySource(name, LIVE, xml, sysfs, read_machine_facts())
+        return TopologySource(name, LIVE_SOURCE, xml, sysfs, read_machine_facts())
     if path.is_dir():
         root = _find_capture_root(path.resolve(), path)
         return TopologySource(
@@ -253,7 +261,7 @@ def open_topology_source(name: str) -> TopologySource:
     if path.suffix == ".json" and path.exists():
         facts = read_description(path)
         xml = hwloc.parse_xml(facts["topology_xml"].encode(), name)
-        return TopologySource(name, LIVE, xml, SysfsReader(facts["files"]), facts)
+        return TopologySource(name, LIVE_SOURCE, xml, SysfsReader(facts["files"]), facts)
     if path.name.lower().endswith(_TAR_SUFFIXES) and path.exists():
         raise UserError("the file is a tarball", name, "unpack it, and give its directory")
     return TopologySource(name, "xml", hwloc.read_hwloc_xml_as_format_2(path))

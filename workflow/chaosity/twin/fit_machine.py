@@ -29,7 +29,7 @@ from chaosity.store.measurements import Measurements
 from chaosity.topology.topology_model import Topology
 from chaosity.twin.fitted_description import FittedMachine, FittedParameter
 from chaosity.twin.machine_parameters import (
-    NO_LIMIT,
+    CAPACITY_RATIO_WITHOUT_LIMIT,
     PARAMETERS,
     Parameter,
     ParameterUses,
@@ -42,35 +42,35 @@ from chaosity.twin.machine_parameters import (
     with_capacity_and_same_slow_parts,
 )
 from chaosity.twin.model_values import (
-    ALL,
-    RATES,
+    ALL_KINDS_OF_VALUES,
+    MODELLED_RATES,
     Cell,
     CellKey,
     ModelOfPoints,
     ModelValues,
     cell_medians,
     departs,
-    kind_of_value,
+    value_kind_of_load,
 )
 
 # Smallest standard deviation that is assumed for the difference between the logarithms of model and
 # measurement.
-_LEAST_SCALE = 0.002
+_LEAST_MODEL_DEVIATION = 0.002
 # Fewest values of one kind from which their distance from the model is estimated. The 95th
 # percentile of fewer values is their maximum.
-_FEWEST_OF_KIND = 20
+_FEWEST_VALUES_OF_KIND = 20
 # The data determine a parameter if the standard deviation of its logarithm is at most _DETERMINED,
 # and at most the share _DETERMINED_SHARE of the spread that is assumed without data.
 _DETERMINED, _DETERMINED_SHARE = 0.25, 0.5
 # A point counts as determining a parameter if a change of the parameter by 1 % changes a value of
 # the point by at least this number of per cent.
-_DEPENDS = 0.1
+_LEAST_SENSITIVITY = 0.1
 # Largest number of evaluations of the model in one search, and the relative gain that ends the
 # search. A step that reduces the loss by a smaller share cannot change an estimate by a tenth of
 # its interval.
 _MOST_STEPS, _LEAST_GAIN = 12, 1e-4
 # Largest number of evaluations of the model in the first search, in which all cells count.
-_FIRST_STEPS = 6
+_MOST_STEPS_OF_FIRST_SEARCH = 6
 # The data determine a capacity only if, without its limit, values at _FEWEST_HELD points are faster
 # by _HELD_SIGMAS standard deviations. A single point can be an outlier.
 _HELD_SIGMAS, _FEWEST_HELD = 2.0, 2
@@ -79,9 +79,9 @@ _NORMAL_QUANTILES = stats.norm.ppf((0.75, 0.975))
 # A distance between model and values can be due to chance if it exceeds the scatter of replicates
 # by at most this number, divided by the root of the number of runs, as a share of the scatter. This
 # limit is about three standard deviations of the larger of the two quantiles.
-_CHANCE_SIGMAS = 4.0
-_DRIVE_RATE = "drives.read_bytes_per_second"
-_NODE_TO_PACKAGE = "links.node_to_package_bytes_per_second"
+_DEVIATIONS_BY_CHANCE = 4.0
+_DRIVE_RATE_PARAMETER = "drives.read_bytes_per_second"
+_NODE_TO_PACKAGE_PARAMETER = "links.node_to_package_bytes_per_second"
 
 
 def fit_machine(
@@ -113,7 +113,7 @@ def _least_capacities(
     """Return capacity or factor -> smallest value with which the measured rates are possible."""
     rates: dict[int, dict[str, float]] = defaultdict(dict)
     for (number, name, metric), (value, _, _) in cells.items():
-        if metric in RATES:
+        if metric in MODELLED_RATES:
             rates[number][name] = value
     per_rate = {n: uses.capacities_for_rates(points[n]["loads"]) for n in set(same.values())}
     least: dict[Parameter, float] = {}
@@ -169,7 +169,7 @@ class _Fit:
             for number in sorted({number for number, _, _ in cells})
         }
         self.least = _least_capacities(uses, self.points, same, cells)
-        if not any(parameter.name == _DRIVE_RATE for parameter in self.least):
+        if not any(parameter.name == _DRIVE_RATE_PARAMETER for parameter in self.least):
             # If no drive was measured alone, the description has no drives.
             self.least = {each: v for each, v in self.least.items() if each.section != "drives"}
             same = {
@@ -187,7 +187,9 @@ class _Fit:
         self.limits = {
             parameter: least
             for parameter, least in self.least.items()
-            if not (parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE))
+            if not (
+                parameter.fault or (one_node_each and parameter.name == _NODE_TO_PACKAGE_PARAMETER)
+            )
         }
         self.factors = {
             factor: least / self.limits[capacity]
@@ -229,7 +231,7 @@ class _Fit:
         """Return the values with the least loss near the start values, and update the scale."""
         values = self._search(start, steps)
         off = np.abs(self.model.values_at(values).logs - self.logs)
-        self.scale = max(_LEAST_SCALE, float(np.median(off) / stats.norm.ppf(0.75)))
+        self.scale = max(_LEAST_MODEL_DEVIATION, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
     def _search(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
@@ -261,8 +263,8 @@ class _Fit:
 
     def fitted(self) -> FittedMachine:
         """Return the machine with the fewest capacities that still explain the data."""
-        values = self.refined(self.refined(self.start(), _FIRST_STEPS))
-        values, others = self._determined(values)
+        values = self.refined(self.refined(self.start(), _MOST_STEPS_OF_FIRST_SEARCH))
+        values, others = self._without_undetermined_capacities(values)
         now = self.model.values_at(values)
         jacobian = self.model.jacobian(now)
         covariance = self._covariance(now, jacobian)
@@ -274,16 +276,18 @@ class _Fit:
         ]
         values = {each: values[each] for n, each in enumerate(deviations) if n in used}
         parameters = [
-            self._parameter(each, None, math.inf, 0)
+            self._make_fitted_parameter(each, None, math.inf, 0)
             for each in self.least.keys() - deviations.keys()
         ]
         for each, column in zip(deviations, jacobian.T, strict=True):
-            rows = np.flatnonzero(np.abs(column) > _DEPENDS)
+            rows = np.flatnonzero(np.abs(column) > _LEAST_SENSITIVITY)
             # If the data do not determine a capacity, they determine no share of this capacity.
             unsure = each in others or any(map(each.is_share_of, others))
             deviation = math.inf if unsure else deviations[each]
             determined = len({self.keys[row][0] for row in rows})
-            parameters.append(self._parameter(each, values.get(each), deviation, determined))
+            parameters.append(
+                self._make_fitted_parameter(each, values.get(each), deviation, determined)
+            )
         by_parameter = {own.parameter: own for own in parameters}
         parameters = [by_parameter[own] for own in sorted_parameters(by_parameter)]
         noise: Noise = {"between_runs": min(1.0, round(self.noise, 5))}
@@ -297,10 +301,10 @@ class _Fit:
                 departures[f"{point['experiment']}/{point['point']}, {load}"] = math.exp(away[row])
         return FittedMachine(
             *(document, tuple(parameters), len(self.keys), self.scale, departures, values),
-            *(covariance[np.ix_(used, used)], *self._misfits(away, deviations), others),
+            *(covariance[np.ix_(used, used)], *self._misfit_of_each_kind(away, deviations), others),
         )
 
-    def _misfits(
+    def _misfit_of_each_kind(
         self, away: NDArray[np.float64], deviations: Values
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Return the distance of each kind of values from the model, as deviation of logarithms.
@@ -322,33 +326,36 @@ class _Fit:
         cells = len(self.keys)
         further = math.sqrt(cells / max(1.0, cells - adapted))
         replicates = self.noise * self.median_per_run
-        kinds: dict[str, list[int]] = {ALL: [*range(cells)]}
+        kinds: dict[str, list[int]] = {ALL_KINDS_OF_VALUES: [*range(cells)]}
         for row, (number, name, metric) in enumerate(self.keys):
             loads = self.points[number]["loads"]
             load = next(load for load in loads if load["name"] == name)
-            kinds.setdefault(kind_of_value(load, metric, len(loads)), []).append(row)
+            kinds.setdefault(value_kind_of_load(load, metric, len(loads)), []).append(row)
         misfits, errors = {}, {}
         for kind, rows in kinds.items():
-            if len(rows) >= _FEWEST_OF_KIND or kind == ALL:
+            if len(rows) >= _FEWEST_VALUES_OF_KIND or kind == ALL_KINDS_OF_VALUES:
                 spreads = np.quantile(np.abs(away[rows]), (0.5, 0.95)) / _NORMAL_QUANTILES
-                misfit = further * max(_LEAST_SCALE, float(spreads.max()))
-                by_chance = 1 + _CHANCE_SIGMAS / math.sqrt(len({*self.runs[rows]}))
+                misfit = further * max(_LEAST_MODEL_DEVIATION, float(spreads.max()))
+                by_chance = 1 + _DEVIATIONS_BY_CHANCE / math.sqrt(len({*self.runs[rows]}))
                 misfits[kind] = max(replicates, misfit)
                 errors[kind] = math.sqrt(max(0.0, misfit**2 - replicates**2))
                 if misfit < replicates * by_chance:
                     errors[kind] = 0.0
         return misfits, errors
 
-    def _determined(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
+    def _without_undetermined_capacities(
+        self, values: Values
+    ) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values that the data determine, and values that replace capacities.
 
-        `_explained` describes the values that replace capacities. In the result, no part with a
-        factor is faster than other parts of its kind. A part keeps its factor if the data determine
-        the capacity of this part, even if they do not determine the capacity of the other parts.
+        `_without_needless_capacities` describes the values that replace capacities. In the result,
+        no part with a factor is faster than other parts of its kind. A part keeps its factor if the
+        data determine the capacity of this part, even if they do not determine the capacity of the
+        other parts.
         """
-        while needed := self._without_unneeded(values):
+        while needed := self._without_weak_capacities(values):
             values = self.refined(needed)
-        values, others = self._explained(values)
+        values, others = self._without_needless_capacities(values)
         now = self.model.values_at(values)
         covariance = self._covariance(now, self.model.jacobian(now))
         places = {own: place for place, own in enumerate(values)}
@@ -364,9 +371,15 @@ class _Fit:
             for own, value in values.items()
             if not own.fault or (value < 1 and part_is_determined(own))
         }
-        return (values, others) if sure == values else self._determined(self.refined(sure))
+        return (
+            (values, others)
+            if sure == values
+            else self._without_undetermined_capacities(self.refined(sure))
+        )
 
-    def _explained(self, values: Values) -> tuple[Values, dict[Parameter, Values]]:
+    def _without_needless_capacities(
+        self, values: Values
+    ) -> tuple[Values, dict[Parameter, Values]]:
         """Return the values without needless capacities, and values that replace other capacities.
 
         The data do not determine a capacity that other capacities can replace. The second result
@@ -377,15 +390,15 @@ class _Fit:
             parameter: adapted
             for parameter in values
             if parameter.resources and not parameter.fault
-            if (adapted := self._adapted(values, parameter)) is not None
+            if (adapted := self._adapted_without_capacity(values, parameter)) is not None
         }
         unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
         if not unneeded:
             return values, others
         least = min(unneeded, key=lambda each: self.cost(self.model.values_at(others[each])))
-        return self._explained(self.refined(others[least]))
+        return self._without_needless_capacities(self.refined(others[least]))
 
-    def _adapted(self, values: Values, parameter: Parameter) -> Values | None:
+    def _adapted_without_capacity(self, values: Values, parameter: Parameter) -> Values | None:
         """Return values that explain the data equally well without a capacity; None if none do.
 
         All other parameters are fitted again, since they were fitted together with this capacity.
@@ -395,7 +408,9 @@ class _Fit:
         capacity stay equally slow.
         """
         spare, fixed = {each: own for each, own in self.limits.items() if each not in values}, {}
-        kept = with_capacity_and_same_slow_parts(values, parameter, values[parameter] * NO_LIMIT)
+        kept = with_capacity_and_same_slow_parts(
+            values, parameter, values[parameter] * CAPACITY_RATIO_WITHOUT_LIMIT
+        )
         without_limit = kept.pop(parameter)
         if parameter.required:
             spare = {}
@@ -403,7 +418,7 @@ class _Fit:
             fixed = {parameter: without_limit}
         now = self.model.values_at(values)
         adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
-        adapted = self._without_unneeded(adapted) or adapted
+        adapted = self._without_weak_capacities(adapted) or adapted
         then = self.model.values_at(adapted)
         faster = then.logs - now.logs > _HELD_SIGMAS * self.scale
         held = {self.keys[row][0] for row in np.flatnonzero(faster)}
@@ -414,7 +429,7 @@ class _Fit:
         """Return by how much a capacity or a factor must reduce the loss to be kept."""
         return math.log(len(self.keys)) + 2 * math.log(len(self.limits) + len(self.factors))
 
-    def _without_unneeded(self, values: Values) -> Values | None:
+    def _without_weak_capacities(self, values: Values) -> Values | None:
         """Return the values without capacities that explain too little; None if no such exists.
 
         The capacity that explains least is left out first, since two capacities can explain the
@@ -442,7 +457,9 @@ class _Fit:
         slope = float(np.mean((1 + residuals**2) ** -1.5))
         freedom = max(1, len(self.keys) - len(now.values))
         variance = float(np.sum(influence**2)) / freedom / slope**2 * self.scale**2
-        variance = max(variance, _LEAST_SCALE**2)  # values without noise would give the variance 0
+        variance = max(
+            variance, _LEAST_MODEL_DEVIATION**2
+        )  # values without noise would give the variance 0
         usual = np.diag([parameter.spread**-2 for parameter in now.values])
         inverse = np.linalg.inv(jacobian.T @ jacobian / variance + usual)
         # All metrics of a load come from the same runs, so together they count as one value.
@@ -452,7 +469,7 @@ class _Fit:
             inverse @ (of_runs.T @ of_runs / variance + usual) @ inverse, dtype=np.float64
         )
 
-    def _parameter(
+    def _make_fitted_parameter(
         self, parameter: Parameter, value: float | None, deviation: float, points: int
     ) -> FittedParameter:
         """Return a parameter, with an interval if the data determine the parameter."""

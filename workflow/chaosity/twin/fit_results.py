@@ -45,12 +45,12 @@ def faults_of_findings(findings: Findings, topology: Topology) -> list[Fault]:
     found: dict[str, Fault] = {}
     for anomaly in (*findings.anomalies, *findings.suspicions):
         if not less_is_better(anomaly.metric):
-            for fault in _faults(anomaly, topology):
+            for fault in _faults_of_anomaly(anomaly, topology):
                 found.setdefault(json.dumps(fault, sort_keys=True), fault)
     return list(found.values())
 
 
-def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
+def _faults_of_anomaly(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
     """Yield the faults that can explain an anomaly."""
     if anomaly.kind not in (AnomalyKind.SLOW_COMPONENT, AnomalyKind.SLOW_PATH):
         return
@@ -58,7 +58,9 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
     places = [parse_place_name(end) for end in dict.fromkeys(targets)]
     drives = [own for own in places if own and own.has_drives]
     packages = {
-        package for end in initiators for package in _packages(parse_place_name(end), topology)
+        package
+        for end in initiators
+        for package in _packages_of_place(parse_place_name(end), topology)
     }
     if drives and anomaly.kind == AnomalyKind.SLOW_PATH:
         yield from _faults_of_drive_paths(anomaly, drives, packages, topology)
@@ -69,7 +71,7 @@ def _faults(anomaly: Anomaly, topology: Topology) -> Iterator[Fault]:
             yield Fault(fault="slow_link", from_package=link[0], to_package=link[1])
         elif place is None:
             # The finding names a path from the cores of a place to the memory of another place.
-            ends = [_packages(parse_place_name(end), topology) for end in name.split("->")]
+            ends = [_packages_of_place(parse_place_name(end), topology) for end in name.split("->")]
             for begin, end in (ends, ends[::-1]) if len(ends) == 2 else ():
                 if len(begin) == len(end) == 1 and begin != end:
                     yield Fault(fault="slow_link", from_package=min(begin), to_package=min(end))
@@ -98,13 +100,17 @@ def _faults_of_drive_paths(
     """
     named = [place for name in anomaly.components if (place := parse_place_name(name))]
     drives = [str(place) for place in named if place.is_single_drive]
-    nodes = [node for place in named for node in _drive_nodes(place, topology)]
+    nodes = [node for place in named for node in _nodes_of_drives(place, topology)]
     if len(drives) > 1:
         yield Fault(fault="slow_port", drives=drives)
         return
-    of_sets = [set(_drive_nodes(place, topology)) for place in targets]
+    of_sets = [set(_nodes_of_drives(place, topology)) for place in targets]
     nodes = nodes or sorted(set().union(*of_sets))  # the finding names no drive and no node
-    own = {package for node in nodes for package in _packages(parse_place_name(node), topology)}
+    own = {
+        package
+        for node in nodes
+        for package in _packages_of_place(parse_place_name(node), topology)
+    }
     is_shared = len(named) > 1 or not (named or all({node} in of_sets for node in nodes))
     for reader in sorted(readers - own):
         if is_shared:
@@ -114,7 +120,7 @@ def _faults_of_drive_paths(
                 yield Fault(fault="slow_drive_path", drive_node=node, to_package=reader)
 
 
-def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
+def _packages_of_place(place: PlaceName | None, topology: Topology) -> set[int]:
     """Return the packages to which the cores or the memory of a place belong."""
     if place is None:
         return set()
@@ -129,10 +135,10 @@ def _packages(place: PlaceName | None, topology: Topology) -> set[int]:
     else:
         nodes = place.nodes_in_name
     found = {topology.package_of_node[node] for node in nodes if node in topology.package_of_node}
-    return found.union(*(_packages(group, topology) for group in place.groups))
+    return found.union(*(_packages_of_place(group, topology) for group in place.groups))
 
 
-def _drive_nodes(place: PlaceName, topology: Topology) -> tuple[int, ...]:
+def _nodes_of_drives(place: PlaceName, topology: Topology) -> tuple[int, ...]:
     """Return the nodes of a drive or drive set, or the given node; empty for unknown nodes."""
     if place.is_single_drive:
         found = (each for each in topology.drives if drive_component_name(each) == str(place))

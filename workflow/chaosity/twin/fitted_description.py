@@ -30,7 +30,7 @@ from chaosity.twin.machine_parameters import (
 )
 
 # Standard deviation of the logarithm of an exact number; random draws need a deviation above zero.
-_EXACT = 1e-9
+_DEVIATION_OF_EXACT_NUMBER = 1e-9
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class FittedMachine:
     values: Values  # parameter -> its estimate. A capacity without a value sets no limit.
     # Covariance of the logarithms of `values`, in the order of `values`.
     covariance: NDArray[np.float64]
-    # Kind of value (see `kind_of_value`) -> standard deviation of logarithms of these values around
-    # the model. A kind with fewer than 20 values has no entry, but its values count in the entry of
-    # all values.
+    # Kind of value (see `value_kind_of_load`) -> standard deviation of logarithms of these values
+    # around the model. A kind with fewer than 20 values has no entry, but its values count in the
+    # entry of all values.
     misfits: Mapping[str, float]
     # Kind of value -> error of the model, which is `misfits` without the scatter of replicates.
     errors: Mapping[str, float]
@@ -128,9 +128,9 @@ def named_description(
     for each in fitted.parameters:
         own: ParameterCertainty = {"determined": each.is_determined, "points": each.points}
         if each.low is not None and each.high is not None:
-            own |= {"low": _rounded(each.low), "high": _rounded(each.high)}
+            own |= {"low": _five_digits(each.low), "high": _five_digits(each.high)}
         if each.at_least is not None:
-            own["at_least"] = _rounded(each.at_least)
+            own["at_least"] = _five_digits(each.at_least)
         certainty[each.parameter.name] = own
     records = "simulated records" if simulated else "records"
     names = [each.name for each in fitted.values]
@@ -145,11 +145,11 @@ def named_description(
         "covariance": dict(zip(names, fitted.covariance.tolist(), strict=True)),
         "parameters": certainty,
         "others": {
-            parameter.name: {each.name: _rounded(value) for each, value in own.items()}
+            parameter.name: {each.name: _five_digits(value) for each, value in own.items()}
             for parameter, own in fitted.others.items()
         },
     }
-    rounded = {each.parameter: _rounded(each.value) for each in fitted.parameters if each.value}
+    rounded = {each.parameter: _five_digits(each.value) for each in fitted.parameters if each.value}
     return {
         **description_with_values(rounded),
         "simulated_machine": name,
@@ -181,7 +181,7 @@ def fitted_machine_of_description(
     summary = description.get("fitted")
     every = _numbers_of_description(description, topology, summary["parameters"] if summary else {})
     values = {each: value for each, value in every.items() if value is not None}
-    covariance = np.eye(len(values)) * _EXACT**2
+    covariance = np.eye(len(values)) * _DEVIATION_OF_EXACT_NUMBER**2
     if summary is None:
         return FittedMachine(description, (), 0, 0.0, {}, values, covariance, {}, {})
     parameters = []
@@ -235,6 +235,6 @@ def _numbers_of_description(
     return found
 
 
-def _rounded(value: float) -> float:
+def _five_digits(value: float) -> float:
     """Return a value with five significant digits."""
     return float(f"{value:.5g}")

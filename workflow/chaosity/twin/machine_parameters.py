@@ -63,7 +63,7 @@ class Parameter:
     @property
     def measured_by(self) -> str:
         """The measurements that determine the number on most machines, as a text."""
-        return _MEASURED_BY[self.section]
+        return _MEASUREMENTS_OF_SECTION[self.section]
 
     @property
     def is_latency(self) -> bool:
@@ -111,11 +111,11 @@ class Parameter:
 Values = dict[Parameter, float]
 
 # A capacity this number of times as large as each rate that was measured through it sets no limit.
-NO_LIMIT = 1e3
+CAPACITY_RATIO_WITHOUT_LIMIT = 1e3
 
 # Section of the description -> measurements that fill the capacities or show the latencies of the
 # section.
-_MEASURED_BY = {
+_MEASUREMENTS_OF_SECTION = {
     "memory": "memory bandwidth of the cores of an L3 domain and of a node",
     "links": "bandwidth of memory on other nodes, also of several nodes at the same time",
     "drives": "bandwidth of drives",
@@ -126,9 +126,11 @@ _MEASURED_BY = {
 # Prefixes of the name of a core, for two resources of the core: requests to drives, and waits for
 # memory.
 _REQUESTS, _WAITING = "requests_of_", "waiting_"
-_CORE = r"core\d+"  # if its bytes in flight are limited, a core waits for the latency of memory
+_CORE_PATTERN = (
+    r"core\d+"  # if its bytes in flight are limited, a core waits for the latency of memory
+)
 # An NVMe drive, another device, or a file that replaces a drive.
-_DRIVE = "(?:drive|disk|file)-"
+_DRIVE_PATTERN = "(?:drive|disk|file)-"
 PARAMETERS = (
     Parameter("memory", "core_bytes_per_second", r"core\d+", required=True),
     Parameter("memory", "core_bytes_in_flight", rf"{_WAITING}core\d+"),
@@ -142,7 +144,7 @@ PARAMETERS = (
         "links", "node_to_package_bytes_per_second", r"node\d+->package\d+|package\d+->node\d+"
     ),
     Parameter("links", "package_to_package_bytes_per_second", r"package\d+->package\d+"),
-    Parameter("drives", "read_bytes_per_second", rf"{_DRIVE}.*(?<!_link)", required=True),
+    Parameter("drives", "read_bytes_per_second", rf"{_DRIVE_PATTERN}.*(?<!_link)", required=True),
     Parameter("drives", "core_bytes_per_second", rf"{_REQUESTS}core\d+"),
     Parameter("drives", "package_bytes_per_second", r"drives\d+"),
     Parameter("drives", "remote_package_bytes_per_second", r"drives\d+->package\d+"),
@@ -150,9 +152,11 @@ PARAMETERS = (
     Parameter("latency_ns", "l1", usual=1.3, spread=1.0, required=True),
     Parameter("latency_ns", "l2", usual=4.0, spread=1.0, required=True),
     Parameter("latency_ns", "l3", usual=15.0, spread=1.0, required=True),
-    Parameter("latency_ns", "same_node", usual=100.0, spread=1.0, required=True, fills=_CORE),
-    Parameter("latency_ns", "same_package", usual=110.0, spread=1.0, fills=_CORE),
-    Parameter("latency_ns", "other_package", usual=180.0, spread=1.0, fills=_CORE),
+    Parameter(
+        "latency_ns", "same_node", usual=100.0, spread=1.0, required=True, fills=_CORE_PATTERN
+    ),
+    Parameter("latency_ns", "same_package", usual=110.0, spread=1.0, fills=_CORE_PATTERN),
+    Parameter("latency_ns", "other_package", usual=180.0, spread=1.0, fills=_CORE_PATTERN),
     Parameter("latency_ns", "base_pages", usual=20.0, spread=1.0),
     Parameter("latency_ns", "queue", usual=8.0, spread=1.0),
     Parameter("core_to_core_ns", "same_l3", usual=25.0, spread=1.0, required=True),
@@ -294,7 +298,7 @@ class ParameterUses:
         different = {each: math.exp(math.sin(n)) for n, each in enumerate(self._every)}
         self._different = model_with_values({**different, fast: 1e9}, topology)
 
-    def _flows(self, load: Load) -> list[dict[str, float]]:
+    def _uses_of_flows(self, load: Load) -> list[dict[str, float]]:
         """Return for each flow of a load: resource -> its use in units of the parameter."""
         found = []
         drives, chase = bool(load["target"]["drives"]), "latency_ns" in load["metrics"]
@@ -338,7 +342,7 @@ class ParameterUses:
 
     def parameters_of_loads(self, loads: Sequence[Load]) -> set[Parameter]:
         """Return the parameters on which the values of a point's loads can depend."""
-        names = {name for load in loads for uses in self._flows(load) for name in uses}
+        names = {name for load in loads for uses in self._uses_of_flows(load) for name in uses}
         chases = [load for load in loads if "latency_ns" in load["metrics"]]
         transfers = {load["placement"]["cpus"] != load["initiator"]["cpus"] for load in chases}
         sections = {"core_to_core_ns" if own else "latency_ns" for own in transfers}
@@ -365,7 +369,7 @@ class ParameterUses:
         """
         found = []
         for load in loads:
-            moved, flows = 1.0, self._flows(load)
+            moved, flows = 1.0, self._uses_of_flows(load)
             if not load["target"]["drives"]:
                 moved /= read_written_and_counted_shares(load)[2]
             ways = [{item for item in uses.items() if _is_shared(item[0])} for uses in flows]
@@ -374,11 +378,11 @@ class ParameterUses:
             for name, units in (item for uses in flows for item in uses.items()):
                 if alike or all(other.get(name) == units for other in flows):
                     used[name] += units * moved / len(flows)
-            holders = {name: self._holders(name) for name in used}
+            holders = {name: self._parameters_of_resource(name) for name in used}
             found.append({(own, name): used[name] for name in used for own in holders[name]})
         return found
 
-    def _holders(self, resource: str) -> list[Parameter]:
+    def _parameters_of_resource(self, resource: str) -> list[Parameter]:
         """Return the parameters for the capacity of a resource, or for its remaining share."""
         found = [own for own in self._every if own.is_capacity_of(resource)]
         # Memory of this kind uses no resource that the nodes of a package share.
@@ -389,4 +393,4 @@ class ParameterUses:
 
 def _is_shared(resource: str) -> bool:
     """Return whether threads or drives of several places share a resource, unlike a core."""
-    return re.match(rf"([a-z_]+_)?core\d|l3_|{_DRIVE}", resource) is None
+    return re.match(rf"([a-z_]+_)?core\d|l3_|{_DRIVE_PATTERN}", resource) is None

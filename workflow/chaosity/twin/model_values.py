@@ -43,24 +43,24 @@ from chaosity.twin.machine_parameters import (
 
 # Half the step of a parameter's logarithm with which a derivative is computed. The step is above
 # the noise of usual runs, so that a capacity that becomes full only by noise has a derivative.
-_STEP = 0.005
+_LOG_STEP_OF_DERIVATIVE = 0.005
 # A value counts as proportional to a capacity if both grow equally fast, except for this share.
-_PROPORTIONAL = 1e-6
+_TOLERANCE_OF_PROPORTIONALITY = 1e-6
 # Utilisation below which a resource cannot become full by a step of a parameter.
-_NEARLY_FULL = math.exp(-2 * _STEP)
+_LEAST_UTILISATION_NEARLY_FULL = math.exp(-2 * _LOG_STEP_OF_DERIVATIVE)
 # Utilisation below which the queue of a resource makes each latency longer by at most 0.1 %.
-_BUSY = 0.01
+_LEAST_UTILISATION_WITH_DELAY = 0.01
 # A cell: its number, the position of its load in the point, and its metric.
 Row = tuple[int, int, str]
-RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
-METRICS = (*RATES, "latency_ns")
+MODELLED_RATES = ("bandwidth_bytes_per_second", "processing_throughput_bytes_per_second")
+MODELLED_METRICS = (*MODELLED_RATES, "latency_ns")
 # A cell departs from the model if the logarithms of cell and model differ by more than
 # `LEAST_REPORTED_DIFFERENCE` and by more than this number of standard deviations. By chance, one
 # cell in two million departs.
-_DEPARTS_SIGMAS = 5.0
+_DEVIATIONS_OF_DEPARTURE = 5.0
 
-# The name for values of all kinds together, see `kind_of_value`.
-ALL = "all values"
+# The name for values of all kinds together, see `value_kind_of_load`.
+ALL_KINDS_OF_VALUES = "all values"
 # The key of a cell: number of the point, name of the load, metric.
 CellKey = tuple[int, str, str]
 # The statistics of a cell: median, variance of the logarithms, and number of replicates.
@@ -71,7 +71,7 @@ def cell_medians(measured: Measurements, points: Sequence[Point]) -> dict[CellKe
     """Return (number of the point, load, metric) -> median, variance of logarithms, and n."""
     rows = measured.valid_rows().rows
     names = ["experiment", "point", "load", "initiator", "target", "metric"]
-    logs = np.log(rows.loc[rows["metric"].isin(METRICS), "value"])
+    logs = np.log(rows.loc[rows["metric"].isin(MODELLED_METRICS), "value"])
     groups = logs.groupby([rows.loc[logs.index, name] for name in names])
     table = groups.agg(["median", "var", "count"]).fillna(0.0)
     found = {key: tuple(row) for key, row in zip(table.index, table.to_numpy(), strict=True)}
@@ -88,7 +88,7 @@ def cell_medians(measured: Measurements, points: Sequence[Point]) -> dict[CellKe
     return cells
 
 
-def kind_of_value(load: Load, metric: str, loads: int) -> str:
+def value_kind_of_load(load: Load, metric: str, loads: int) -> str:
     """Return the kind of a value, such as "memory alone".
 
     Values of one kind are about equally far from the model.
@@ -110,7 +110,7 @@ def departs(difference: float, scale: float) -> bool:
         difference: difference of the logarithms of value and model.
         scale: standard deviation of these differences, `FittedMachine.scale`.
     """
-    return abs(difference) > max(LEAST_REPORTED_DIFFERENCE, _DEPARTS_SIGMAS * scale)
+    return abs(difference) > max(LEAST_REPORTED_DIFFERENCE, _DEVIATIONS_OF_DEPARTURE * scale)
 
 
 @dataclass
@@ -175,39 +175,53 @@ class ModelOfPoints:
     def values_at(self, values: Values) -> ModelValues:
         """Return the values of the model with the given parameters."""
         if self._last.values != values:
-            self._last = self._evaluated(ModelValues(values, self._last.logs), self._loads)
+            self._last = self._values_after_change(
+                ModelValues(values, self._last.logs), self._loads
+            )
         return self._last
 
     def values_without_limit(self, now: ModelValues, parameter: Parameter) -> ModelValues:
         """Return the values of the model if one capacity sets no limit."""
         left = {each: value for each, value in now.values.items() if each is not parameter}
         changed = ModelValues(left, now.logs, now.utilisation)
-        return self._evaluated(changed, self._affected(now, parameter, 0.0))
+        return self._values_after_change(changed, self._points_that_change(now, parameter, 0.0))
 
     def jacobian(self, now: ModelValues) -> NDArray[np.float64]:
         """Return the derivative of each value for each parameter, both as logarithms."""
         derivatives = np.zeros((len(now.logs), len(now.values)))
         for column, (parameter, value) in enumerate(now.values.items()):
-            affected = self._affected(now, parameter, _BUSY)
-            up = self._evaluated(now, affected, {parameter: value * math.exp(_STEP)})
+            affected = self._points_that_change(now, parameter, _LEAST_UTILISATION_WITH_DELAY)
+            up = self._values_after_change(
+                now, affected, {parameter: value * math.exp(_LOG_STEP_OF_DERIVATIVE)}
+            )
             rise = up.logs - now.logs
             if parameter.resources:  # the value of a cell has a kink where a capacity becomes full
                 # A value that grows in proportion to the capacity is limited by the capacity, so no
                 # kink is near.
-                kinks = set(np.flatnonzero(rise < (1 - _PROPORTIONAL) * _STEP))
+                kinks = set(
+                    np.flatnonzero(
+                        rise < (1 - _TOLERANCE_OF_PROPORTIONALITY) * _LOG_STEP_OF_DERIVATIVE
+                    )
+                )
                 full = {
                     number
-                    for number in self._affected(now, parameter, _NEARLY_FULL)
+                    for number in self._points_that_change(
+                        now, parameter, _LEAST_UTILISATION_NEARLY_FULL
+                    )
                     if any(row in kinks for row, _, _ in self._rows[number])
                 }
-                down = self._evaluated(now, full, {parameter: value * math.exp(-_STEP)})
+                down = self._values_after_change(
+                    now, full, {parameter: value * math.exp(-_LOG_STEP_OF_DERIVATIVE)}
+                )
                 fall = now.logs - down.logs
                 rows = [row for number in full for row, _, _ in self._rows[number]]
                 rise[rows] = (rise[rows] + fall[rows]) / 2
-            derivatives[:, column] = rise / _STEP
+            derivatives[:, column] = rise / _LOG_STEP_OF_DERIVATIVE
         return derivatives
 
-    def _affected(self, now: ModelValues, parameter: Parameter, queues: float) -> set[int]:
+    def _points_that_change(
+        self, now: ModelValues, parameter: Parameter, queues: float
+    ) -> set[int]:
         """Return the points whose values a small change of a parameter can change.
 
         `queues` is the utilisation above which accesses wait in the queue of a resource. If the
@@ -220,13 +234,13 @@ class ModelOfPoints:
             number
             for number in self._users[parameter] - found
             if any(
-                used > (queues if number in self._sensitive else _NEARLY_FULL)
+                used > (queues if number in self._sensitive else _LEAST_UTILISATION_NEARLY_FULL)
                 and parameter.affects_fullness_of(name)
                 for name, used in now.utilisation[number].items()
             )
         }
 
-    def _evaluated(
+    def _values_after_change(
         self, old: ModelValues, numbers: Iterable[int], changed: Values | None = None
     ) -> ModelValues:
         """Return the values for changed parameters; only the given points are computed again."""
@@ -251,7 +265,7 @@ class ModelOfPoints:
 
 
 # Number of draws of the parameters, so that five draws are below the 2.5th percentile.
-DRAWS = 200
+PARAMETER_DRAWS_COUNT = 200
 # A prediction depends on a parameter if other values of the parameter change the prediction by more
 # than this share.
 LEAST_NAMED_CHANGE_OF_PREDICTION = 0.02
@@ -327,20 +341,21 @@ def measured_medians(
         points: the planned points of the host; the first point with these loads counts.
         loads: the loads; they can belong to other points and have other names.
     """
-    names = {_work(load): load["name"] for load in reversed(loads)}
+    names = {_work_and_place_text(load): load["name"] for load in reversed(loads)}
     same = [
         point
         for point in points
-        if len(point["loads"]) == len(loads) and set(map(_work, point["loads"])) == names.keys()
+        if len(point["loads"]) == len(loads)
+        and set(map(_work_and_place_text, point["loads"])) == names.keys()
     ]
     found: dict[ValueKey, float] = {}
     for (number, name, metric), (median, _, _) in cell_medians(measured, same).items():
         own = next(load for load in same[number]["loads"] if load["name"] == name)
-        found.setdefault((names[_work(own)], metric), median)
+        found.setdefault((names[_work_and_place_text(own)], metric), median)
     return found
 
 
-def _work(load: Load) -> str:
+def _work_and_place_text(load: Load) -> str:
     """Return the work and the place of a load as a text, which is the same for equal loads."""
     keys = ("benchmark", "kernel", "levels", "memory_bytes", "initiator")
     own = {key: load.get(key) or {} for key in keys}
@@ -362,26 +377,30 @@ def predict_loads(
         measured_alone: medians of measurements of these loads alone.
     """
     by_name = {load["name"]: load for load in loads}
-    alone = {name: _values(fitted, topology, [load]) for name, load in by_name.items()}
-    all_draws = fitted.draws(DRAWS, seed=0) if fitted.parameters else ()
-    draws = [_values(fitted, topology, loads, drawn) for drawn in all_draws]
+    alone = {
+        name: _values_with_parameters(fitted, topology, [load]) for name, load in by_name.items()
+    }
+    all_draws = fitted.draws(PARAMETER_DRAWS_COUNT, seed=0) if fitted.parameters else ()
+    draws = [_values_with_parameters(fitted, topology, loads, drawn) for drawn in all_draws]
     found = []
-    for key, value in _values(fitted, topology, loads).items():
-        kind = kind_of_value(by_name[key[0]], key[1], len(loads))
-        kind = kind if kind in fitted.misfits else ALL
+    for key, value in _values_with_parameters(fitted, topology, loads).items():
+        kind = value_kind_of_load(by_name[key[0]], key[1], len(loads))
+        kind = kind if kind in fitted.misfits else ALL_KINDS_OF_VALUES
         usual, median, most = alone[key[0]][key], (measured_alone or {}).get(key), math.inf
         departing = median is not None and departs(math.log(median / usual), fitted.scale)
-        if departing and median is not None and key[1] in RATES:
+        if departing and median is not None and key[1] in MODELLED_RATES:
             most = median  # a load is not faster because other loads run
         centre, low, high = min(value, most), None, None
         if draws:
             logs = np.log([min(draw[key], most) for draw in draws])
-            low, high = _interval(logs, math.log(centre), fitted.misfits[kind])
+            low, high = _interval_of_draws(logs, math.log(centre), fitted.misfits[kind])
         found.append(PredictedValue(*key, usual, median, centre, low, high, departing, kind))
     return found
 
 
-def _interval(logs: NDArray[np.float64], centre: float, misfit: float) -> tuple[float, float]:
+def _interval_of_draws(
+    logs: NDArray[np.float64], centre: float, misfit: float
+) -> tuple[float, float]:
     """Return the 95 % interval of a value; draws, `centre` and `misfit` are logarithms.
 
     The draws and the misfit of the model are independent. The misfit is not drawn, so that it adds
@@ -436,7 +455,7 @@ def undetermined_parameters(
             remedy = "name points that do not need this number, or add the number"
             raise UserError(f"the description has no {own.name}", "--machine", remedy)
         raise unknown(own)
-    usual = _values(fitted, topology, loads)
+    usual = _values_with_parameters(fitted, topology, loads)
     found = []
     for each in fitted.parameters:
         own = each.parameter
@@ -448,7 +467,7 @@ def undetermined_parameters(
         values = fitted.others.get(own) or with_capacity_and_same_slow_parts(
             fitted.values, own, other
         )
-        changed = _values(fitted, topology, loads, values)
+        changed = _values_with_parameters(fitted, topology, loads, values)
         if any(
             abs(math.log(changed[key] / usual[key])) > LEAST_NAMED_CHANGE_OF_PREDICTION
             for key in usual
@@ -459,7 +478,7 @@ def undetermined_parameters(
     return found
 
 
-def _values(
+def _values_with_parameters(
     fitted: FittedMachine, topology: Topology, loads: Sequence[Load], values: Values | None = None
 ) -> dict[ValueKey, float]:
     """Return the values of co-running loads; `values` replace values of the fitted machine."""
@@ -476,7 +495,7 @@ def model_values(model: MachineModel, loads: Sequence[Load]) -> dict[ValueKey, f
     for load in loads:
         result = results[load["name"]]
         for metric in load["metrics"]:
-            if metric in RATES:
+            if metric in MODELLED_RATES:
                 found[load["name"], metric] = result.counted_bytes_per_second
             elif metric == "latency_ns" and result.latency_ns is not None:
                 found[load["name"], metric] = result.latency_ns
