@@ -53,8 +53,8 @@ from chaosity.text_templates import sentences_of_macro, text_of_macro
 
 _TEXTS_TEMPLATE = "variance_analysis"
 TRANSFORMS = ("auto", "better", "none", "log")
-# Relative rounding error of a value. A residual counts as zero if its share of the value is below
-# the rounding error.
+# Relative rounding error of a measured value. A residual counts as zero if its share of the value
+# is below the rounding error.
 _RELATIVE_ROUNDING_ERROR = 8.0 * float(np.finfo(float).eps)
 # Gain of log likelihood above which logarithms are clearly better than plain values. With a larger
 # gain, the 95 % interval of the power transform does not contain the plain values (Box and Cox, "An

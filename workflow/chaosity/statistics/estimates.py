@@ -7,12 +7,12 @@ Bayes methods for assessing differential expression", 2004, section 6.2). Smyth 
 genes on a few arrays instead of cells with a few replicates.
 
 A disturbed replicate does not count for the interval. A replicate is disturbed if the other
-replicates of its cell agree, and if by the noise of the kind a replicate so far from the others is
-improbable. If the other replicates do not agree either, nobody knows which replicate is right. If
-nobody knows which replicate is right, all replicates count, and the variance of the cell is not
-moved. In a cell without other cells of its kind all replicates count too, since three replicates
-alone do not show how far apart replicates should be. bench/interval_coverage.py simulates the
-limits that this module uses.
+replicates of its cell agree, and if a replicate so far from the others is improbable under the
+noise of the cell's kind. If the other replicates do not agree either, nobody knows which replicate
+is right. If nobody knows which replicate is right, all replicates count, and the variance of the
+cell is not moved. In a cell without other cells of its kind all replicates count too, since three
+replicates alone do not show how far apart replicates should be. bench/interval_coverage.py
+simulates the limits that this module uses.
 
 Intervals are computed by Student's t from the noise of a sample alone, or from the noise of a cell
 among cells of its kind (see `cell_summary`). Order statistics would fit the median better. But the

@@ -142,7 +142,8 @@ class SysfsReader:
         """Return node -> bytes of memory that firmware provided, from the node's `present` pages.
 
         The MemTotal of a node depends on a memory balloon and on the memory that the kernel
-        reserved at boot. The number of `present` pages does not depend on either.
+        reserved at boot. The number of `present` pages depends neither on the balloon nor on this
+        reserved memory.
         """
         present: dict[int, int] = {}
         node = None
