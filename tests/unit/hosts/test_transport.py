@@ -52,6 +52,7 @@ def test_the_inventory_cannot_switch_off_key_checks():
     assert way[way.index("-p") + 1] == "2201"
     assert way[way.index("-i") + 1] == "/keys/a b"
     assert way.index("ConnectTimeout=3") < way.index("ConnectTimeout=10")
+    assert "BatchMode=yes" in way  # a question for a password would wait for ever
     assert way[-2:] == ["--", "10.0.0.7"]
 
 

@@ -127,6 +127,21 @@ def test_a_small_working_set_is_checked_by_its_own_pages(make_point):
     assert not record_checks.check_pages({**load, "placement_seen": seen})["passed"]
 
 
+@pytest.mark.parametrize(
+    ("mebibytes", "elsewhere", "passed"),
+    [(16, 1.5, True), (16, 1.7, False), (64, 1.2, True), (64, 1.4, False)],
+)
+def test_with_little_memory_a_tenth_of_the_pages_may_be_elsewhere_and_else_a_fiftieth(
+    make_point, mebibytes, elsewhere, passed
+):
+    """The memory of a process has pages of libraries, which are a larger share of little memory."""
+    size = mebibytes * 2**20
+    [load] = make_point(memory_bytes=size)["loads"]
+    far = int(elsewhere * 2**20)
+    seen = {"threads": [], "memory_bytes_by_node": {"0": size - far, "1": far}}
+    assert record_checks.check_pages({**load, "placement_seen": seen})["passed"] is passed
+
+
 # Pages in shares: judged by the kernel's account, and by the last look where they move.
 
 

@@ -278,6 +278,23 @@ def test_other_programs_may_use_other_units_a_little(
     assert note["passed"] is undisturbed, note
 
 
+@pytest.mark.parametrize(("step", "passed"), [(0.004, True), (-0.004, True), (-0.006, False)])
+@pytest.mark.parametrize("clock", ["monotonic", "realtime"])
+def test_a_step_of_the_clock_of_time_stamps_fails_loads_that_run_together(
+    measured, step, passed, clock
+):
+    """The time stamps of fio are of the wall clock, and another load has others."""
+    record = deepcopy(measured)
+    [load] = record["loads"]
+    load["progress"]["clock"] = clock
+    record["loads"].append({**load, "name": "other"})
+    before, after = record["environment_before"], record["environment_after"]
+    name = "realtime_minus_monotonic_seconds"
+    after[name] = before[name] + step
+    [check] = [each for each in check_record(record) if each["name"] == "wall clock"]
+    assert (check["passed"], check["decisive"]) == (passed, clock == "realtime")
+
+
 def test_a_program_on_another_unit_is_seen_there(make_point):
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
