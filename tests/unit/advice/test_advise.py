@@ -72,6 +72,13 @@ def test_a_program_that_needs_bandwidth_uses_more_controllers_than_its_own(
     assert len(place.place.shares) > 1
 
 
+def test_the_idle_memory_of_a_node_with_busy_cores_is_used(server: api.HostMap) -> None:
+    beside = tuple(running(server, f"node{node + 1}:node{node}") for node in range(3))
+    place = best(server, cores=6, beside=beside)
+    assert {*place.place.shares} == {3, 4, 5, 6, 7}
+    assert not {0, 1, 2, 3} & {*place.nodes}
+
+
 def test_drives_are_read_from_the_node_that_has_them(server: api.HostMap) -> None:
     drive = next(name for name, facts in server.machine.drives.items() if facts["node"] == 5)
     place = best(server, cores=2, goal="drives", drives=(drive,))
