@@ -69,13 +69,6 @@ def test_the_best_dwp_is_found_within_a_step(machine, noise, seed):
     assert found.now == search.best.dwp == search.present_dwp  # and the program is left there
 
 
-def test_the_best_dwp_of_the_lab_machine():
-    true = rates([1.0] * 8, [3.0] + [1.0] * 7, [0.05] + [0.2] * 7, [0])
-    assert max(GRID, key=true.__getitem__) == 0.2
-    machine = Machine(true, 0.003, 3)
-    assert DwpSearch(machine.rate, machine.move_to).find_best_dwp_and_move_pages() == 0.2
-
-
 def test_in_doubt_both_steps_are_measured_again_in_turns_and_the_search_returns():
     machine = Machine(dict.fromkeys(GRID, 7.0), 0.0, 5)
     search = DwpSearch(machine.rate, machine.move_to)

@@ -221,17 +221,6 @@ def test_a_node_rate_is_the_rate_of_a_thread_times_the_threads():
     assert found == pytest.approx({"0": 400 / 1.0 * 4, "3": 40 / 2.0 * 4})
 
 
-def test_samples_at_the_edges_of_the_window_count_in_part():
-    found = metric_values.rates_if_all_threads_used_one_node(
-        SAMPLES, SOURCE, TEXT, 0.5, 1.0, [0, 3], 1
-    )
-    assert found == pytest.approx({"0": 100 / 0.5, "3": 10 / 0.5})
-    found = metric_values.rates_if_all_threads_used_one_node(
-        SAMPLES, SOURCE, TEXT, 0.5, 1.5, [0], 1
-    )
-    assert found == pytest.approx({"0": 200 / 0.5})
-
-
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=8), st.integers(1, 64))
 def test_a_steady_node_rate_does_not_depend_on_the_samples(times, threads):
     """Every node moves 3 bytes a nanosecond while a thread is at it."""
