@@ -15,10 +15,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.host_settings import (
-    ALONG,
-    AUTO,
-    LIMIT,
-    POOL,
+    AUTOMATIC_WEIGHTS_FILE,
+    CHANGED_ALONG_FILE,
+    CLOCK_LIMIT_FILE,
+    HUGE_PAGE_POOL_FILE,
     SMT,
     UNCORE,
     Values,
@@ -56,19 +56,27 @@ values: {description: "New value of each file that is changed.", type: dict, ret
 
 # The runner's lock, so that no setting changes during a measurement: that of provisioning as root
 # if it exists, else the one that every user may create (chaosity.runner.lock_files).
-LOCKS = ("run/chaosity/measuring.lock", "tmp/chaosity-measuring.lock")
-BOOT = "proc/sys/kernel/random/boot_id"
-STALE = "has booted since {} was written, which undid it all: nothing of that file is written back"
-OTHER_CPUS = "has other CPUs with this setting of SMT: the next snakemake discovers and plans again"
-UNSEEN = "has a setting that discovery does not see: edit the note in components/system.json"
-WHY = "values from before configure.yml; host_state_restore=true restores them until the next boot"
+MEASUREMENT_LOCK_FILES = ("run/chaosity/measuring.lock", "tmp/chaosity-measuring.lock")
+BOOT_ID_FILE = "proc/sys/kernel/random/boot_id"
+WARNING_OF_STALE_FILE = (
+    "has booted since {} was written, which undid it all: nothing of that file is written back"
+)
+WARNING_OF_OTHER_CPUS = (
+    "has other CPUs with this setting of SMT: the next snakemake discovers and plans again"
+)
+WARNING_OF_UNSEEN_SETTING = (
+    "has a setting that discovery does not see: edit the note in components/system.json"
+)
+PURPOSE_OF_SAVED_VALUES = (
+    "values from before configure.yml; host_state_restore=true restores them until the next boot"
+)
 
 
 class _SavedValues:
     """The file with the original values, which are valid for one boot."""
 
     def __init__(self, path: str, host: Host) -> None:
-        self.path, self.boot = Path(path), host.read(BOOT)
+        self.path, self.boot = Path(path), host.read(BOOT_ID_FILE)
         if not self.path.is_absolute():
             raise StateError(f"host_state_file is {path}; give a full path")
         self.exists = self.path.exists()
@@ -88,7 +96,11 @@ class _SavedValues:
             # All users may enter the folder, whatever the umask is: restoring reads it first
             # without root.
             self.path.parent.chmod(0o755)
-        content = {"what": WHY, "boot_id": self.boot, "made_folder": self.made_folder}
+        content = {
+            "what": PURPOSE_OF_SAVED_VALUES,
+            "boot_id": self.boot,
+            "made_folder": self.made_folder,
+        }
         new = self.path.with_name(f"{self.path.name}.new")
         with new.open("w") as file:
             json.dump({**content, "values": values}, file, indent=2)
@@ -105,7 +117,7 @@ class _SavedValues:
                 self.path.parent.rmdir()
 
 
-def _ordered(host: Host, values: Values) -> Values:
+def _in_order_of_writing(host: Host, values: Values) -> Values:
     """Sort values so that each can be written.
 
     SMT siblings come first if they are switched on, and last if they are switched off. Between are
@@ -117,18 +129,18 @@ def _ordered(host: Host, values: Values) -> Values:
     def rank(name: str) -> tuple[int, int]:
         if name == SMT:
             return (-1 if values[name] == "on" else 9), 0
-        if limit := LIMIT.fullmatch(name):
+        if limit := CLOCK_LIMIT_FILE.fullmatch(name):
             rises = int(values[name]) > int(host.read(name))
             return (3 if rises == (limit.group(1) == "max") else 4), 0
-        pool = POOL.fullmatch(name)
+        pool = HUGE_PAGE_POOL_FILE.fullmatch(name)
         if not pool:
-            return (5 if ALONG.fullmatch(name) else 2), 0
+            return (5 if CHANGED_ALONG_FILE.fullmatch(name) else 2), 0
         return int(int(values[name]) > int(host.read(name))), -int(pool.group(2))
 
     return {name: values[name] for name in sorted(values, key=rank)}
 
 
-def _put(host: Host, name: str, value: str) -> None:
+def _write_and_read_back(host: Host, name: str, value: str) -> None:
     """Write one value and read it back.
 
     Raises:
@@ -137,7 +149,7 @@ def _put(host: Host, name: str, value: str) -> None:
     if host.read(name) == value:  # the value changed together with that of another file
         return
     host.write(name, value)
-    pool = POOL.fullmatch(name)
+    pool = HUGE_PAGE_POOL_FILE.fullmatch(name)
     if pool and int(host.read(name)) < int(value):
         # Memory is fragmented: let the kernel compact it, and request the pages again.
         with contextlib.suppress(OSError):
@@ -156,18 +168,18 @@ def _put(host: Host, name: str, value: str) -> None:
     )
 
 
-def _put_all(host: Host, values: Values) -> list[str]:
+def _write_all(host: Host, values: Values) -> list[str]:
     """Write all values, also after a failure.
 
     Returns:
         A sentence for each failure.
     """
     failures = []
-    for name, value in _ordered(host, values).items():
+    for name, value in _in_order_of_writing(host, values).items():
         try:
-            _put(host, name, value)
+            _write_and_read_back(host, name, value)
         except OSError as error:
-            if AUTO.fullmatch(name) and error.errno == errno.ENODEV:
+            if AUTOMATIC_WEIGHTS_FILE.fullmatch(name) and error.errno == errno.ENODEV:
                 # The kernel knows no bandwidths by which it could choose weights, so it chose none
                 # before either; only the weights had been set, and these are restored.
                 continue
@@ -178,9 +190,13 @@ def _put_all(host: Host, values: Values) -> list[str]:
 
 
 @contextlib.contextmanager
-def _alone(host: Host) -> Iterator[None]:
+def _hold_measurement_lock(host: Host) -> Iterator[None]:
     """Hold the measurement lock while settings change; fail if a measurement runs."""
-    lock = LOCKS[0] if host.exists(LOCKS[0]) else LOCKS[1]
+    lock = (
+        MEASUREMENT_LOCK_FILES[0]
+        if host.exists(MEASUREMENT_LOCK_FILES[0])
+        else MEASUREMENT_LOCK_FILES[1]
+    )
     path = host.root / lock
     handle = _open_or_create(path, lock)
     try:
@@ -214,7 +230,7 @@ def _open_or_create(path: Path, lock: str) -> int:
         return handle
 
 
-def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str]) -> None:
+def _save_and_change(host: Host, saved: _SavedValues, targets: Values, beside: list[str]) -> None:
     """Save the original values that are not saved yet, then write the new values.
 
     Raises:
@@ -224,10 +240,10 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
     existed, known = saved.exists, dict(saved.values)
     before = {name: host.read(name) for name in [*targets, *beside]}
     saved.save({**before, **known})
-    failures = _put_all(host, targets)
+    failures = _write_all(host, targets)
     if not failures:
         return
-    if kept := _put_all(host, before):
+    if kept := _write_all(host, before):
         what = f"{'; '.join([*failures, *kept])}; host_state_restore=true restores all of them"
         raise StateError(what)
     if existed and not saved.stale:
@@ -237,13 +253,13 @@ def _change(host: Host, saved: _SavedValues, targets: Values, beside: list[str])
     raise StateError(f"{'; '.join(failures)}; all settings have their values from before again")
 
 
-def _give_back(host: Host, saved: _SavedValues, targets: Values) -> None:
+def _restore_saved_values(host: Host, saved: _SavedValues, targets: Values) -> None:
     """Write the saved values, then delete the file that has them.
 
     Raises:
         StateError: some values could not be written; the file is kept.
     """
-    failures = _put_all(host, targets)
+    failures = _write_all(host, targets)
     if failures:
         raise StateError(f"{'; '.join(failures)}; {saved.path} still has what was there before")
     saved.remove()
@@ -268,7 +284,7 @@ def run(
         StateError: nothing was changed, or some values could not be written.
     """
     # The saved values are read under the lock too, because another controller may write them.
-    with contextlib.nullcontext() if check else _alone(host):
+    with contextlib.nullcontext() if check else _hold_measurement_lock(host):
         return _run(host, _SavedValues(state_file, host), wanted, restore, check)
 
 
@@ -280,7 +296,7 @@ def _run(
     # Files of SMT siblings that are off cannot be read, and some do not exist.
     siblings_are_off = restore and values.get(SMT) == "on" != host.read(SMT)
     if siblings_are_off and not check:
-        _put(host, SMT, "on")
+        _write_and_read_back(host, SMT, "on")
     gone = [f"/{name}" for name in values if not host.exists(name)]
     if gone and not (siblings_are_off and check):
         raise StateError(f"{saved.path} is about {', '.join(gone)}, gone since; a boot resets all")
@@ -293,17 +309,17 @@ def _run(
     if needed and not check:
         if restore:
             # All saved values, because writing a file may change other files too.
-            _give_back(host, saved, values)
+            _restore_saved_values(host, saved, values)
         else:
-            _change(host, saved, targets, beside)
+            _save_and_change(host, saved, targets, beside)
     kept = f"{saved.path}: kept\n" if restore and needed else ""
     return {
         "changed": needed,
         "needed": needed,
         "values": targets,
         "diff": {
-            "before": _text({name: before[name] for name in targets}) + kept,
-            "after": _text(targets),
+            "before": _lines_of_values({name: before[name] for name in targets}) + kept,
+            "after": _lines_of_values(targets),
         },
         "warning": _warning(saved, targets, needed, siblings_are_off),
     }
@@ -323,14 +339,14 @@ def _warning(
     """Return what a person should know about the host, or None."""
     unseen = any(REGISTER.fullmatch(name) or name.startswith(UNCORE) for name in targets)
     sentences = {
-        STALE.format(saved.path): needed and saved.stale,
-        OTHER_CPUS: siblings_are_off or SMT in targets,
-        UNSEEN: unseen,
+        WARNING_OF_STALE_FILE.format(saved.path): needed and saved.stale,
+        WARNING_OF_OTHER_CPUS: siblings_are_off or SMT in targets,
+        WARNING_OF_UNSEEN_SETTING: unseen,
     }
     return "; ".join(text for text, holds in sentences.items() if holds) or None
 
 
-def _text(values: Values) -> str:
+def _lines_of_values(values: Values) -> str:
     """Return a line "file: value" for each file."""
     names = {name: name if name == SERVICE else f"/{name}" for name in values}
     return "".join(f"{names[name]}: {value}\n" for name, value in values.items())

@@ -22,13 +22,15 @@ CPUS = "sys/devices/system/cpu"
 SMT = f"{CPUS}/smt/control"
 UNCORE = f"{CPUS}/intel_uncore_frequency"
 
-POOL = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
+HUGE_PAGE_POOL_FILE = re.compile(rf"{NODES}/node(\d+)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 # The file says whether the kernel chooses weights; Linux 6.18 has it under a wrong name.
-AUTO = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
+AUTOMATIC_WEIGHTS_FILE = re.compile(rf"{WEIGHTS}/(auto|__auto_type)")
 # Files that change when another file is written, so these are restored after the other file.
-ALONG = re.compile(rf"{AUTO.pattern}|.*/(energy_performance_preference|policy\d+/boost)")
+CHANGED_ALONG_FILE = re.compile(
+    rf"{AUTOMATIC_WEIGHTS_FILE.pattern}|.*/(energy_performance_preference|policy\d+/boost)"
+)
 # The lower or upper limit of a clock.
-LIMIT = re.compile(r".*/(?:scaling_)?(min|max)_freq(?:_khz)?")
+CLOCK_LIMIT_FILE = re.compile(r".*/(?:scaling_)?(min|max)_freq(?:_khz)?")
 # Vendor and family -> register of a core's prefetchers, and the bits that switch them off.
 # Intel: L2 streamer, adjacent line, L1 streamer, L1 stride (SDM volume 4, MSR_PREFETCH_CONTROL).
 # AMD family 19h: L1 stream, stride, region, L2 stream, up-down (APM volume 2, Prefetch Control).
@@ -53,9 +55,9 @@ Values = dict[str, str]
 Expanded = tuple[Values, list[str]]
 
 
-def _pool_of(name: str) -> tuple[str, int]:
+def _node_and_page_kib_of_pool(name: str) -> tuple[str, int]:
     """Return node and page size in KiB of a pool of huge pages, from its file name."""
-    match = POOL.fullmatch(name)
+    match = HUGE_PAGE_POOL_FILE.fullmatch(name)
     if match is None:
         raise StateError(f"{name} is not a pool of huge pages")
     return match.group(1), int(match.group(2))
@@ -69,7 +71,7 @@ def format_size(kib: int) -> str:
     return f"{kib / KIB[unit]:.4g} {unit}iB"
 
 
-def _whole(value: Any, bounds: tuple[int, int]) -> str:
+def _whole_number_text(value: Any, bounds: tuple[int, int]) -> str:
     """Return a whole number within bounds, both included, as text for a file."""
     low, high = bounds
     if not re.fullmatch(r"\d+", str(value)) or not low <= int(value) <= high:
@@ -77,7 +79,9 @@ def _whole(value: Any, bounds: tuple[int, int]) -> str:
     return str(int(value))
 
 
-def _spread(files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]) -> Values:
+def _value_of_each_node_file(
+    files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]
+) -> Values:
     """Return the value to write to each node's file.
 
     Args:
@@ -93,7 +97,9 @@ def _spread(files: Values, wanted: Mapping[str, Any], bounds: tuple[int, int]) -
             f"node {', '.join(strangers)} has no such file; node {', '.join(files)} has"
         )
     values = {node: wanted.get(node, wanted.get("all")) for node in files}
-    return {files[node]: _whole(v, bounds) for node, v in values.items() if v is not None}
+    return {
+        files[node]: _whole_number_text(v, bounds) for node, v in values.items() if v is not None
+    }
 
 
 def _huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
@@ -109,21 +115,24 @@ def _huge_pages(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
             raise StateError(f"{page} is not a page size such as 2M or 1G")
         kib = int(match.group(1)) * KIB[match.group(2)]
         pools = host.find_files(f"{NODES}/node[0-9]*/hugepages/hugepages-{kib}kB/nr_hugepages")
-        files = {_pool_of(name)[0]: name for name in pools}
+        files = {_node_and_page_kib_of_pool(name)[0]: name for name in pools}
         counts = {node: sizes[page] for node, sizes in nodes.items() if page in sizes}
         try:
-            found.update(_spread(files, counts, (0, MOST_PAGES)))
+            found.update(_value_of_each_node_file(files, counts, (0, MOST_PAGES)))
         except StateError as error:
             raise StateError(f"pages of {page}: {error}") from None
-    for node in sorted({_pool_of(name)[0] for name in found}):
-        _fits(host, node, found)
+    for node in sorted({_node_and_page_kib_of_pool(name)[0] for name in found}):
+        _refuse_more_than_memory(host, node, found)
     return found, []
 
 
-def _fits(host: Host, node: str, counts: Values) -> None:
+def _refuse_more_than_memory(host: Host, node: str, counts: Values) -> None:
     """Refuse more huge pages than fit into a node; the kernel would try until memory is full."""
     pools = host.find_files(f"{NODES}/node{node}/hugepages/hugepages-*kB/nr_hugepages")
-    asked = sum(int(counts.get(name) or host.read(name)) * _pool_of(name)[1] for name in pools)
+    asked = sum(
+        int(counts.get(name) or host.read(name)) * _node_and_page_kib_of_pool(name)[1]
+        for name in pools
+    )
     there = host.node_memory_kib(node, "MemTotal")
     if asked > there:
         raise StateError(
@@ -189,7 +198,7 @@ def _both_limits(host: Host, lower: list[str], lowest: str, wanted: Any) -> Valu
         ends = (host.read(f"{folder}/{each}") for each in (lowest, lowest.replace("min", "max")))
         low, high = (int(end) // KHZ_PER_MHZ for end in ends)
         try:
-            clock = str(int(_whole(wanted, (low, high))) * KHZ_PER_MHZ)
+            clock = str(int(_whole_number_text(wanted, (low, high))) * KHZ_PER_MHZ)
         except StateError as error:
             raise StateError(f"{folder.rsplit('/', 1)[1]}: {error} MHz") from None
         values[name] = values[f"{folder}/{file.replace('min', 'max')}"] = clock
@@ -218,7 +227,7 @@ def _uncore_mhz(host: Host, wanted: Any) -> Expanded:
 
 def _idle_latency_us(host: Host, wanted: Any) -> Expanded:
     """Return the files that switch off idle states with longer exit latencies, others on."""
-    latency = int(_whole(wanted, LATENCY_BOUNDS))
+    latency = int(_whole_number_text(wanted, LATENCY_BOUNDS))
     names = host.find_files(f"{CPUS}/cpu[0-9]*/cpuidle/state[0-9]*/latency")
     if not names:
         raise StateError(f"no CPU has idle states: /{CPUS}/cpu*/cpuidle/state* is missing")
@@ -287,12 +296,16 @@ def _weighted_interleave(host: Host, wanted: Mapping[Any, Any]) -> Expanded:
     """Return the files for {node: weight}, the weights of weighted interleaving."""
     files = {name.rsplit("node", 1)[1]: name for name in host.find_files(f"{WEIGHTS}/node[0-9]*")}
     # Writing a weight ends the kernel's own choice of weights.
-    beside = [name for name in host.find_files(f"{WEIGHTS}/*auto*") if AUTO.fullmatch(name)]
+    beside = [
+        name
+        for name in host.find_files(f"{WEIGHTS}/*auto*")
+        if AUTOMATIC_WEIGHTS_FILE.fullmatch(name)
+    ]
     nodes = {str(node): weight for node, weight in wanted.items()}
-    return _spread(files, nodes, WEIGHT_BOUNDS), beside
+    return _value_of_each_node_file(files, nodes, WEIGHT_BOUNDS), beside
 
 
-def _choice(name: str) -> Callable[[Host, str], Expanded]:
+def _setting_with_choices(name: str) -> Callable[[Host, str], Expanded]:
     """Return the function for a setting whose file lists its possible values."""
 
     def choose(host: Host, wanted: str) -> Expanded:
@@ -309,7 +322,7 @@ def _numa_balancing(host: Host, wanted: Any) -> Expanded:
     if not host.find_files(NUMA_BALANCING):
         raise StateError(f"there is no /{NUMA_BALANCING}")
     number = int(wanted) if isinstance(wanted, bool) else wanted
-    return {NUMA_BALANCING: _whole(number, NUMA_BALANCING_BOUNDS)}, []
+    return {NUMA_BALANCING: _whole_number_text(number, NUMA_BALANCING_BOUNDS)}, []
 
 
 def _irq_balance(host: Host, wanted: Any) -> Expanded:
@@ -329,8 +342,8 @@ SETTINGS: dict[str, Callable[[Host, Any], Expanded]] = {
     "idle_latency_us": _idle_latency_us,
     "prefetchers": _prefetchers,
     "smt": _smt,
-    "transparent_huge_pages": _choice(f"{THP}/enabled"),
-    "transparent_huge_pages_defrag": _choice(f"{THP}/defrag"),
+    "transparent_huge_pages": _setting_with_choices(f"{THP}/enabled"),
+    "transparent_huge_pages_defrag": _setting_with_choices(f"{THP}/defrag"),
     "numa_balancing": _numa_balancing,
     "weighted_interleave": _weighted_interleave,
     "irq_balance": _irq_balance,

@@ -23,24 +23,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-SETTINGS = Path("/etc/chaosity-monitor")
-STATE = Path("/var/lib/chaosity-monitor")
+SETTINGS_FOLDER = Path("/etc/chaosity-monitor")
+STATE_FOLDER = Path("/var/lib/chaosity-monitor")
 # Reasons and comments that begin so are this program's own; it changes no others.
-MARK = "chaosity: "
+PREFIX_OF_OWN_REASONS = "chaosity: "
 # Slurm ends the program after 60 s.
-LIMIT_SECONDS = 55.0
+MOST_CHECK_SECONDS = 55.0
 # How often to look for a job that started meanwhile.
-LOOK_SECONDS = 2.0
+JOB_QUERY_INTERVAL_SECONDS = 2.0
 # A host that could not be checked, for example because somebody works on it, is tried again then.
 RETRY_SECONDS = 1800.0
 # A longer reason is hard to read in the output of sinfo.
-REASON_CHARACTERS = 250
+MOST_REASON_CHARACTERS = 250
 # The exit statuses of `chaosity check`.
 FINE, WARNING, FAULT, NOT_CHECKED = range(4)
 # States of jobs that use a node.
-BUSY = "RUNNING,COMPLETING,CONFIGURING,STAGE_OUT,SUSPENDED"
+STATES_OF_BUSY_JOBS = "RUNNING,COMPLETING,CONFIGURING,STAGE_OUT,SUSPENDED"
 # What the check says about the hardware: severity, and the rest of the line.
-PROBLEM = re.compile(r"^\S+: (fault|warning) \[node_problem\] (.+)$", re.MULTILINE)
+NODE_PROBLEM_LINE = re.compile(r"^\S+: (fault|warning) \[node_problem\] (.+)$", re.MULTILINE)
 
 
 class MonitorError(Exception):
@@ -56,7 +56,7 @@ def say(text: str, priority: int = syslog.LOG_INFO) -> None:
 
 def settings_file(node: str) -> Path:
     """Return the path of a node's settings. A check locks this file."""
-    return SETTINGS / f"{node}.json"
+    return SETTINGS_FOLDER / f"{node}.json"
 
 
 def read_settings(node: str | None) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def read_settings(node: str | None) -> dict[str, Any]:
     Raises:
         MonitorError: this machine has no such node.
     """
-    known = sorted(path.stem for path in SETTINGS.glob("*.json"))
+    known = sorted(path.stem for path in SETTINGS_FOLDER.glob("*.json"))
     if not node and len(known) == 1:
         [node] = known
     if node not in known:
@@ -77,7 +77,7 @@ def read_settings(node: str | None) -> dict[str, Any]:
 def read_state(node: str) -> dict[str, float] | None:
     """Return what is known of the node's last check; an unreadable file counts as none."""
     try:
-        state = json.loads((STATE / f"{node}.json").read_text(encoding="utf-8"))
+        state = json.loads((STATE_FOLDER / f"{node}.json").read_text(encoding="utf-8"))
         return {"time": float(state["time"]), "status": int(state["status"])}
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -85,11 +85,11 @@ def read_state(node: str) -> dict[str, float] | None:
 
 def write_state(node: str, status: int, output: str) -> None:
     """Replace the file of the last check in one step: its time, exit status and output."""
-    STATE.mkdir(mode=0o755, exist_ok=True)
-    new = STATE / f"{node}.new"
+    STATE_FOLDER.mkdir(mode=0o755, exist_ok=True)
+    new = STATE_FOLDER / f"{node}.new"
     state = {"time": time.time(), "status": status, "output": output}
     new.write_text(json.dumps(state), encoding="utf-8")
-    new.replace(STATE / f"{node}.json")
+    new.replace(STATE_FOLDER / f"{node}.json")
 
 
 def is_due(state: dict[str, float] | None, interval: float, now: float) -> bool:
@@ -123,7 +123,9 @@ def is_busy(settings: dict[str, Any]) -> bool:
     """Return whether a job uses the node."""
     where = f"--nodelist={settings['node']}"
     return bool(
-        run_slurm_command(settings, "squeue", "--noheader", where, f"--states={BUSY}", "-o", "%i")
+        run_slurm_command(
+            settings, "squeue", "--noheader", where, f"--states={STATES_OF_BUSY_JOBS}", "-o", "%i"
+        )
     )
 
 
@@ -167,10 +169,10 @@ def check(settings: dict[str, Any]) -> tuple[int, str]:
     try:
         while True:
             try:
-                output = process.communicate(timeout=LOOK_SECONDS)[0]
+                output = process.communicate(timeout=JOB_QUERY_INTERVAL_SECONDS)[0]
             except subprocess.TimeoutExpired:
-                if time.monotonic() - begin > LIMIT_SECONDS:
-                    why = f"the check took more than {LIMIT_SECONDS:.0f} s"
+                if time.monotonic() - begin > MOST_CHECK_SECONDS:
+                    why = f"the check took more than {MOST_CHECK_SECONDS:.0f} s"
                 elif is_removed(settings):
                     why = "the node is no longer monitored"
                 elif is_busy(settings):
@@ -234,21 +236,21 @@ def wanted_changes(
         resume: whether a fine check resumes a node that was drained by this program.
     """
     changes: list[list[str]] = []
-    problems = PROBLEM.findall(output)
+    problems = NODE_PROBLEM_LINE.findall(output)
     # A fault is reported rather than a warning.
     problems.sort(key=lambda problem: problem[0] != "fault")
-    comment, drained_here = "", node["drained"] and node["reason"].startswith(MARK)
+    comment, drained_here = "", node["drained"] and node["reason"].startswith(PREFIX_OF_OWN_REASONS)
     if problems and status in (WARNING, FAULT):
         severity, text = problems[0]
         kind = "" if severity == "fault" else "warning: "
-        comment_text = f"{MARK}{kind}node_problem: {text}"[:REASON_CHARACTERS]
+        comment_text = f"{PREFIX_OF_OWN_REASONS}{kind}node_problem: {text}"[:MOST_REASON_CHARACTERS]
         if status == FAULT and drain and not node["drained"]:
             changes.append(["state=drain", f"reason={comment_text}"])
         elif not drained_here:
             comment = comment_text
     elif status == FINE and resume and drained_here:
         changes.append(["state=resume"])
-    is_free = not node["comment"] or node["comment"].startswith(MARK)
+    is_free = not node["comment"] or node["comment"].startswith(PREFIX_OF_OWN_REASONS)
     if status != NOT_CHECKED and is_free and node["comment"] != comment:
         changes.append([f"comment={comment}"])
     return changes
@@ -298,7 +300,7 @@ def remove(settings: dict[str, Any]) -> None:
     with path.open(encoding="utf-8") as locked:
         path.unlink()  # a running check sees this and writes nothing more
         fcntl.flock(locked, fcntl.LOCK_EX)
-    if describe_node(settings)["comment"].startswith(MARK):
+    if describe_node(settings)["comment"].startswith(PREFIX_OF_OWN_REASONS):
         run_slurm_command(
             settings, "scontrol", "update", f"nodename={settings['node']}", "comment="
         )

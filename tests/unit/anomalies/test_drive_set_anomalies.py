@@ -136,7 +136,7 @@ def test_a_path_says_who_uses_what(given, words, slow_pair):
     (one,) = found(slow_pair)
     cells = ((given.get("initiator", 0), given.get("target", 1)),)
     unnamed = {"initiator": None, "target": None, "cells": cells}
-    assert replace(one, **(unnamed | given)).suspected_words == words
+    assert replace(one, **(unnamed | given)).heading == words
 
 
 def test_the_same_path_in_both_directions_is_two_findings_of_two_nodes():

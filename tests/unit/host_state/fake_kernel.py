@@ -132,7 +132,7 @@ class Kernel(kernel_files.Host):
                 if not self._is_offline(f"{POLICY}{number}/boost"):
                     (self.root / f"{POLICY}{number}/boost").write_text(value)
                     (self.root / f"{POLICY}{number}/scaling_max_freq").write_text("3600000")
-        elif limit := settings.LIMIT.fullmatch(name):
+        elif limit := settings.CLOCK_LIMIT_FILE.fullmatch(name):
             is_lower = limit.group(1) == "min"
             words = ("min", "max") if is_lower else ("max", "min")
             other = int(self.read(name.replace(*words)))

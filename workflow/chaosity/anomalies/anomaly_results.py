@@ -137,7 +137,7 @@ class Anomaly(_JsonResult):
         return any(target is not None and target.has_drives for target in targets)
 
     @property
-    def suspected_words(self) -> str:
+    def heading(self) -> str:
         """A heading that names the suspected component, such as "Slow component: node 3".
 
         For a path, the heading says who accesses what, because the data of reads and of writes flow
@@ -148,25 +148,28 @@ class Anomaly(_JsonResult):
         if self.kind != AnomalyKind.SLOW_PATH or first.startswith("link "):
             kind = self.kind.replace("_", " ").capitalize().replace("Slit", "SLIT")
             return f"{kind}: {places_in_words(places)}"
+        texts = texts_of_yaml_file("anomalies")["headings"]
         if self.is_on_drives:
             if is_path:
-                path = f"{place_in_words(source)} reading the drives of {place_in_words(sink)}"
+                path = texts["drives_of_node"].format(place_in_words(source), place_in_words(sink))
             elif first == self.target and self.initiator is not None:
-                path = f"{place_in_words(self.initiator)} reading {place_in_words(first)}"
+                reader = place_in_words(self.initiator)
+                path = texts["drives"].format(reader, place_in_words(first))
             else:
                 slow = places if self.target is None else [str(self.target)]
-                return f"Slow together: {places_in_words(map(_drives_of_node, slow))}"
+                drives = places_in_words(map(_drives_of_node, slow))
+                return str(texts["slow_together"].format(drives))
         elif is_path:
-            path = f"accesses by {place_in_words(source)} to the memory of {place_in_words(sink)}"
+            path = texts["memory_of_node"].format(place_in_words(source), place_in_words(sink))
             cells = {(_node_name(start), _node_name(end)) for start, end in self.cells}
-            path += ", and in the opposite direction" if (sink, source) in cells else ""
+            path += texts["both_directions"] if (sink, source) in cells else ""
         elif self.initiator is None and self.target is not None:
-            path = f"all accesses from other nodes to the memory of {place_in_words(first)}"
+            path = texts["from_other_nodes"].format(place_in_words(first))
         elif self.target is None and self.initiator is not None:
-            path = f"all accesses by {place_in_words(first)} to the memory of other nodes"
+            path = texts["to_other_nodes"].format(place_in_words(first))
         else:
             path = places_in_words(places)
-        return f"Slow path: {path}"
+        return str(texts["slow_path"].format(path))
 
     @property
     def evidence_sentence(self) -> str:

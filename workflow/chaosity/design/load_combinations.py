@@ -362,7 +362,7 @@ class _DesignedLoad:
             whole = room / share if math.isfinite(room) else _DEFAULT_CACHE_BYTES["l3"]
             return min(size["times"] * whole, room)
         level = int(size["of"][1:])
-        known = self._host.topology.data_cache_bytes.get((initiator.cpus[0], level))
+        known = self._host.topology.data_cache_bytes_of_pu.get((initiator.cpus[0], level))
         return size["times"] * (known or _DEFAULT_CACHE_BYTES[size["of"]])
 
     def _page_kinds_to_vary(

@@ -269,11 +269,8 @@ def _add_hatches(root: etree._Element) -> None:
     common = figure_template("common")
     lines = common["hatches"]
     looks = {
-        "hatch": (None, "#fff", 0.5, lines[1]),
-        "predicted": ("#999999", "#fff", 1.0, lines[1]),
-        "failed": ("#fff", "#c9a3a3", 1.0, lines[1]),
-        "left_out": ("#fff", "#b8b8b8", 1.0, lines[2]),
-        "unmeasured": ("#fff", "#c9a3a3", 1.0, lines[2]),
+        name: (fill["ground"], fill["ink"], fill["opacity"], lines[fill["lines"]])
+        for name, fill in common["hatched_fills"].items()
     }
     for number, colour in enumerate(common["series"]["colours"] * len(lines)):
         looks[f"bar{number}"] = (colour, "#fff", 0.7, lines[bar_hatch_number(number)])

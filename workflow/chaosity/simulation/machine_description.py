@@ -359,7 +359,7 @@ class IdleMachine:
         for level, nanoseconds in enumerate(levels, start=1):
             if level == len(levels):
                 size += self._l3_bytes_of_others(load, loads)
-            hits = _share_within(size, self.topology.data_cache_bytes.get((unit, level), 0))
+            hits = _share_within(size, self.topology.data_cache_bytes_of_pu.get((unit, level), 0))
             if passes_over_arrays(load):
                 hits **= _HIT_RATE_POWER_OF_PASSES
             shares.append((max(0.0, hits - found), nanoseconds))
@@ -429,7 +429,8 @@ class IdleMachine:
                     self.node_of(other) == node and l3_of_pu.get(other) != l3_of_pu[unit]
                     for each in loads
                     if _is_of_cores(each)
-                    and each["memory_bytes"] > self.topology.data_cache_bytes.get((unit, 3), 0)
+                    and each["memory_bytes"]
+                    > self.topology.data_cache_bytes_of_pu.get((unit, 3), 0)
                     for other in processing_units_of_load(each)
                 )
             ):

@@ -276,7 +276,7 @@ class DeviceMaker:
             link_bytes_per_second=self._sysfs.network_bytes_per_second(name),
         )
 
-    def make_accelerators(self) -> tuple[Accelerator, ...]:
+    def make_pci_accelerators(self) -> tuple[Accelerator, ...]:
         """Return the accelerators that are PCI devices, except GPUs."""
         others = (function for function in self._functions if not self._make_gpu(function))
         engines = [item for function in others for item in self._accelerators_of_function(function)]

@@ -503,7 +503,7 @@ def _build_topology(source: TopologySource) -> Topology:
         drives=devices.make_drives(),
         gpus=gpus,
         opencl_devices=make_opencl_devices(source.facts.get("opencl_devices"), tree, gpus, nodes),
-        accelerators=(*accelerators_in_processor(facts), *devices.make_accelerators()),
+        accelerators=(*accelerators_in_processor(facts), *devices.make_pci_accelerators()),
         nics=devices.make_nics(),
         core_kinds=kinds,
         distances=_slit_distances(tree, kernel_nodes),

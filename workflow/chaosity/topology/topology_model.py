@@ -145,7 +145,7 @@ class Topology:
         return {node.os_index: node.package for node in self.nodes if node.package is not None}
 
     @cached_property
-    def data_cache_bytes(self) -> dict[tuple[int, int], int]:
+    def data_cache_bytes_of_pu(self) -> dict[tuple[int, int], int]:
         """Return (processing unit, level) -> bytes of its largest data cache of this level."""
         found: dict[tuple[int, int], int] = {}
         for group in self.caches:
