@@ -181,7 +181,7 @@ def test_drives_of_a_whole_package_that_are_slow_for_another_are_one_path(unmeas
     assert one.components == ("package0->package1",)
     assert (one.initiator, one.target) == ("package0", "package1")
     assert one.sentence.startswith(
-        "From package 0, the drives of one node of package 1 are read slowly: "
+        "From package 0, the 4 drives of one node of package 1 are read slowly: "
     )
 
 
@@ -196,6 +196,49 @@ def test_nodes_with_fewer_drives_are_part_of_the_path_between_their_packages():
 def test_the_path_from_the_drives_of_one_node_of_a_package_is_found():
     (one,) = found(server(slow_path(6)).table(1))
     assert one.components == ("node6",)
+
+
+@pytest.mark.parametrize(
+    ("node4_readers", "unmeasured"),
+    [(NEAR, "12"), (NEAR, "012"), (["node0"], "12"), (["node0"], "012")],
+)
+def test_three_slow_paths_are_not_the_path_of_a_package_with_a_fast_fourth(
+    node4_readers, unmeasured
+):
+    """Also if they are most of the comparable paths that were measured."""
+    table = server(*(slow_path(node) for node in (5, 6, 7))).table(1)
+    rows = table.rows
+    left_out = rows["initiator"].isin(FAR) & rows["target_nodes"].isin([*unmeasured])
+    unread = rows["target"].isin(sets_with(table, {4})) & rows["initiator"].isin(NEAR)
+    left_out |= unread & ~rows["initiator"].isin(node4_readers)
+    reported = found(table.select(~left_out))
+    assert {one.target for one in reported} == {"node5drives", "node6drives", "node7drives"}
+    assert {one.components for one in reported} == {("node5",), ("node6",), ("node7",)}
+
+
+def test_the_drives_of_one_node_do_not_show_that_the_path_of_its_package_is_slow():
+    table = server(slow_path(5)).table(1)
+    read = [name for node in (4, 6, 7) for name in sets_with(table, {node})]
+    left_out = table.rows["initiator"].isin(NEAR) & table.rows["target"].isin(read)
+    (one,) = found(table.select(~left_out))
+    assert one.components == ("node5",)
+
+
+def test_the_numbers_of_a_path_between_packages_are_those_of_comparable_sets():
+    """The path carries as much for three drives as for four, so it loses less with three."""
+    table = server(*(slow_path(node, 0.7) for node in range(4, 8))).table(1)
+    read = table.rows["initiator"].isin(NEAR) & table.rows["target_nodes"].isin(["6", "7"])
+    table = table.select(~read)
+    (one,) = found(table)
+    assert one.sentence.startswith("From package 0, the 4 drives of one node of package 1 are")
+    observed = table.where(initiator=NEAR, target="node5drives").rows["value"].median()
+    others = [f"node{node}drives" for node in (1, 2, 3)]
+    expected = table.where(initiator=FAR, target=others).rows["value"].median()
+    assert one.observed == pytest.approx(observed, rel=0.01)
+    assert one.expected == pytest.approx(expected, rel=0.01)
+    assert one.loss_percent == pytest.approx(100 * (1 - observed / expected), abs=1.0)
+    assert one.loss_percent_low < one.loss_percent < one.loss_percent_high
+    assert ("node0", "node4drives") in one.cells
 
 
 @pytest.mark.parametrize(
@@ -280,6 +323,19 @@ def test_two_nodes_of_one_node_packages_are_compared_with_each_other():
     assert one.components == ("package0->package1",)
 
 
+@pytest.mark.parametrize("share", [0.99, 0.96])
+def test_an_initiator_that_reads_other_sets_a_little_faster_is_not_slow(share, healthy):
+    """Noise explains a difference of 1 %, but not of 4 %, which is less than a loss."""
+    rows, pair = healthy.rows, "nodes4,7drives"
+    own = rows["initiator"] == "node2"
+    others = (rows["target_kind"] == "all_of_nodes") & (rows["target"] != pair)
+    table = healthy.select(~(own & others))
+    medians = table.where(initiator="node2").rows.groupby("target")["value"].median()
+    fastest = medians.drop(pair).max()
+    table = scaled(table, share * fastest / medians[pair], initiator="node2", target=pair)
+    assert [one.components for one in found(table)] == [("node4", "node7")] * (share < 0.97)
+
+
 # Cases without a fault of several drives together.
 
 
@@ -312,6 +368,37 @@ def test_pairs_that_share_a_path_over_the_whole_machine_are_its_structure(pairs,
     slow = [name for pair in pairs for name in sets_with(healthy, pair)]
     reported = found(scaled(healthy, 0.75, target=slow))
     assert [one.components for one in reported if one.kind == AnomalyKind.SLOW_PATH] == paths
+
+
+def test_paths_between_far_nodes_of_each_package_are_its_structure(healthy):
+    """Each node reads the drives of one node of its package slowly, as across a die."""
+    table = healthy
+    for node in range(8):
+        far = node ^ 2
+        own = [name for name in sets_with(healthy, {far}) if name.startswith(f"node{far}")]
+        table = scaled(table, 0.75, initiator=f"node{node}", target=own)
+    assert found(table) == ()
+
+
+@pytest.mark.parametrize("readers", [("node0", "node5"), ("node0", "node1")])
+def test_two_slow_initiators_neither_hide_a_slow_path_nor_make_one(readers, healthy):
+    """They read the drives of all nodes slowly, and some sets have no other initiators."""
+    slow = {(reader,) for reader in readers}
+    assert {one.components for one in found(scaled(healthy, 0.6, initiator=[*readers]))} == slow
+    table = scaled(server(shared(4, 7, remaining=0.25)).table(1), 0.6, initiator=[*readers])
+    assert {one.components for one in found(table)} == {*slow, ("node4", "node7")}
+
+
+def test_a_drive_without_comparable_drives_explains_the_loss_of_its_set():
+    """Of two drives of a model, either can be the slow one; their sets are not slow together."""
+    slow: Fault = {"fault": "slow_drive", "drive": OTHER, "remaining": 0.5}
+    two = server(slow).table(1).where(initiator=["node1", "node5"], target_nodes=["1", "5"])
+    models = {
+        drive: f"model {number}"
+        for node in (1, 5)
+        for number, drive in enumerate(sorted(FACTS.drives[node]))
+    }
+    assert found(two, replace(FACTS, models=models)) == ()
 
 
 def test_latencies_of_drive_sets_do_not_add_up(healthy):

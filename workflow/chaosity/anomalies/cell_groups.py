@@ -119,9 +119,8 @@ class ComparedCells(Generic[Name]):
         noise = float(np.mean(self.scatter.error[own] ** 2)) - self.scatter.natural**2
         noise *= (_VARIANCE_OF_MEDIAN_TO_MEAN if own.sum() > 2 else 1.0) / own.sum()
         error = float(np.sqrt(noise + self.scatter.natural**2))
-        loss = float(np.median(-self.departures[own]))
-        positions = cell_positions_in_mask(own)
-        return self.scatter.departure_if_clear(suspect, positions, loss, error, comparisons)
+        positions, losses = cell_positions_in_mask(own), (-self.departures[own]).tolist()
+        return self.scatter.departure_if_clear(suspect, positions, losses, error, comparisons)
 
 
 class GroupedCells(Generic[Name]):
@@ -203,7 +202,7 @@ class GroupedCells(Generic[Name]):
         `error` is the standard deviation of the difference of the two scores.
         """
         loss = float(self.cells.log_score[better] - self.cells.log_score[worse])
-        return self.scatter.departure_if_clear(None, [worse], loss, error, comparisons)
+        return self.scatter.departure_if_clear(None, [worse], [loss], error, comparisons)
 
     def smallest_detectable_loss_percent(self, tests_count: int = 1) -> float:
         """Return in per cent the smallest loss of a cell that a test detects in 95 % of cases.
@@ -273,6 +272,14 @@ class GroupedCells(Generic[Name]):
         """Return the mask of the remaining cells with which a suspect's cells are compared."""
         return remaining & ~suspect.cells
 
+    def is_contradicted(self, departure: Departure, comparison: ComparedCells[Name]) -> bool:
+        """Return whether some of the departure's cells show that its suspect is not slow.
+
+        `comparison` compares the suspect's cells with cells outside of the suspect. Here, the share
+        of departing cells has already decided.
+        """
+        return False
+
     def _best_suspect(
         self,
         suspects: Sequence[SuspectedComponent],
@@ -288,35 +295,52 @@ class GroupedCells(Generic[Name]):
         """
         best, most = None, 0.0
         for suspect in suspects:
-            if not self._is_worth_testing(suspect.cells & remaining, remaining, least_cells):
+            references = self.mask_of_references(suspect, remaining)
+            own = suspect.cells & remaining
+            if not self._is_worth_testing(own, remaining, references, least_cells):
                 continue
-            outside = self._compare_with_reference_cells(
-                self.mask_of_references(suspect, remaining)
-            )
+            outside = self._compare_with_reference_cells(references)
             departure = outside.departure_of_suspect(suspect, remaining, comparisons, least_cells)
-            if departure is None:
+            if departure is None or self.is_contradicted(departure, outside):
                 continue
             explained = self.mask_of_explained_cells(departure, outside)
             # Cells without a loss count as 0, so that a suspect with more cells without loss
             # explains no more loss.
             losses = np.clip(-outside.departures[explained & remaining], 0.0, departure.loss * 1.5)
-            if np.nansum(losses) > most * 1.05:
+            # Of two suspects that explain the same cells, the one with fewer cells says more.
+            is_part = best is not None and self._is_part_of(departure, explained, *best)
+            if is_part or np.nansum(losses) > most * 1.05:
                 best, most = (departure, explained), float(np.nansum(losses))
         return best
 
-    def _is_worth_testing(self, own: Mask, remaining: Mask, least_cells: int) -> bool:
+    def _is_part_of(
+        self, departure: Departure, explained: Mask, other: Departure, other_explained: Mask
+    ) -> bool:
+        """Return whether a departure has the same cells as another one, and a smaller suspect."""
+        assert departure.suspect is not None
+        assert other.suspect is not None
+        is_smaller = departure.suspect.cells.sum() < other.suspect.cells.sum()
+        same = departure.cells == other.cells and np.array_equal(explained, other_explained)
+        return bool(is_smaller and same)
+
+    def _is_worth_testing(
+        self, own: Mask, remaining: Mask, references: Mask, least_cells: int
+    ) -> bool:
         """Return whether a suspect, whose remaining cells are `own`, is worth a test.
 
         A suspect is worth a test if enough of its cells depart. A suspect is also worth a test if
-        it has most cells of a group, because then its cells decide the median of the group.
+        most remaining cells of one of its groups are no references, because then these cells decide
+        the median of the group.
         """
         if (own & self.comparison.departing_mask).sum() >= least_cells:
             return True
-        sizes, of_suspect = (
+        if own.sum() < 2:
+            return False
+        of_suspect, sizes, others = (
             np.bincount(self.labels[mask], minlength=int(self.labels.max()) + 1)
-            for mask in (remaining, own)
+            for mask in (own, remaining, references)
         )
-        return own.sum() > 1 and bool((2 * of_suspect > sizes).any())
+        return bool(((of_suspect > 0) & (2 * others < sizes)).any())
 
     def build_anomaly(
         self,

@@ -246,16 +246,23 @@ class ScatterWithoutFaults:
         self,
         suspect: SuspectedComponent | None,
         positions: Sequence[Position],
-        loss: float,
+        losses: Sequence[float],
         error: float,
         comparisons: int,
     ) -> Departure | None:
-        """Return a departure with its interval; None if the loss is not clear or too small."""
+        """Return a departure with its interval; None if the loss is not clear or too small.
+
+        `losses` has the loss of each of the cells at `positions`. `error` is the standard deviation
+        of the median of these losses.
+        """
+        loss = float(np.median(losses))
         confidence = self.confidence_in_loss(loss, error, comparisons)
         if confidence <= 1.0 - HOST_FALSE_ALARM_LEVEL:
             return None
         half = float(stats.t.isf(0.025, self.freedom)) * error
-        return Departure(suspect, tuple(positions), loss, loss - half, loss + half, confidence)
+        return Departure(
+            suspect, tuple(positions), tuple(losses), loss, loss - half, loss + half, confidence
+        )
 
 
 @dataclass(frozen=True)
@@ -273,6 +280,7 @@ class Departure:
 
     suspect: SuspectedComponent | None  # the suspected component; None for a single cell
     cells: tuple[Position, ...]  # positions of the cells with the loss
+    losses: tuple[float, ...]  # loss of each of the cells, as a difference of logarithms
     loss: float  # median loss of the cells, a positive difference of logarithms
     # low, high: ends of the 95 % interval of the loss.
     low: float

@@ -3,17 +3,17 @@
 A drive set has at most the sum of the bandwidths of its parts, and at most the bandwidth of
 comparable sets. Comparable sets have drives of the same models, on nodes of the same relations to
 the initiator. A set below both limits has a loss that no smaller set shows. The suspects are each
-set (read by all initiators, or by initiators of one relation) and the path from one package to the
-drives of another package. Two cases are not reported. If nearly all sets that an initiator reads
-are slow, the drives are not at fault. If sets with similar departures include all nodes of
-comparable sets, the departure is structural.
+set (read by all initiators, by initiators of one relation, or by initiators of another package) and
+the path from one package to the drives of another package. Two cases are not reported. If nearly
+all sets that an initiator reads are slow, the drives are not at fault. If sets with similar
+departures include all nodes and all initiators of comparable sets, the departure is structural.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
+from itertools import compress, permutations, product
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from chaosity.anomalies.cell_log_scores import (
     Scores,
     SuspectedComponent,
     cell_positions_in_mask,
+    mask_of_cells,
 )
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.anomalies.matrix_structure import PackageNodes
@@ -52,6 +53,9 @@ _ADVICE_IF_DRIVES_ARE_FAST_ALONE = (
 _FEWEST_DRIVES_OF_MODEL = 3  # fewest drives of a model that show its usual speed
 # The kinds of suspects in this module.
 _DRIVES, _PATH, _PACKAGES, _INITIATOR = "drives", "path", "packages", "initiator"
+# As a path, but it is compared only with sets that use other paths between packages. So it is found
+# although most paths between the same two packages are slow.
+_ONE_OF_SLOW_PATHS = "one of slow paths"
 
 
 def find_slow_drive_sets(
@@ -68,13 +72,14 @@ def find_slow_drive_sets(
         replace drives.
         packages: nodes of each package; None if unknown.
         models: drive -> model.
-        slow_drives: anomalies of single drives, which explain losses of the sets with these drives.
+        slow_drives: anomalies of single drives, and of initiators that are slow on single drives.
+        They explain losses of sets with these drives, and of sets that these initiators read.
         drives: node -> drives of the node that are known without a measurement.
     """
     check = AnomalyTestResult("drive set")
     sets = drives_by_node_of_sets(rows, drives)
     slices = [
-        DriveSetCells(part.rows, where, sets, models)
+        DriveSetCells(part.rows, where, sets, models, packages or ())
         for where, part in rows.comparable_slices()
         if not less_is_better(str(where["metric"]))
     ]
@@ -83,7 +88,7 @@ def find_slow_drive_sets(
         check.add_tested_cells(cells, axis=1)
         check.anomalies += _sets_slower_than_subsets(cells)
         excluded = cells.untested | cells.mask_of_cells_explained_by_drives(slow_drives)
-        suspects = list(cells.suspects(packages or ()))
+        suspects = list(cells.suspects())
         remaining = ~excluded
         for departure in cells.find_departing_suspects_and_cells(suspects, excluded, len(slices)):
             found = cells.with_suspect(departure, suspects)
@@ -106,6 +111,7 @@ class DriveSetCells(TidyTableSliceCells):
 
     Attributes:
         models: drive -> model.
+        packages: nodes of each package; empty if unknown.
         drives: for each column, the drives of its drive set; empty if unknown.
         nodes: for each column, the nodes of its drives; empty if the drives are unknown.
         drives_of_node: node -> drives of the node.
@@ -119,6 +125,7 @@ class DriveSetCells(TidyTableSliceCells):
         where: SliceKey,
         sets: Mapping[str, DrivesByNode],
         models: Mapping[str, str],
+        packages: PackageNodes,
     ) -> None:
         """Compare the rows of a slice of the tidy table; `models` maps a drive to its model."""
         compositions = _composition_of_each_cell(rows, sets, models)
@@ -127,7 +134,7 @@ class DriveSetCells(TidyTableSliceCells):
         # Small sets come first, because the loss of a small set explains the loss of larger sets.
         super().__init__(rows.sort_values("drives", kind="stable"), where, ("composition",))
         columns = [sets.get(name, {}) for name in self.cells.columns]
-        self.models = models
+        self.models, self.packages = models, packages
         self.drives = [frozenset[str]().union(*own.values()) for own in columns]
         self.nodes = [frozenset(own) for own in columns]
         self.drives_of_node: dict[int, frozenset[str]] = {}
@@ -171,19 +178,21 @@ class DriveSetCells(TidyTableSliceCells):
         scores: Scores = np.log(least)
         return scores
 
-    def suspects(self, packages: PackageNodes) -> Iterator[SuspectedComponent]:
+    def suspects(self) -> Iterator[SuspectedComponent]:
         """Yield each suspect that can be slow, smaller sets first.
 
         The suspects are, in this order: each drive set, read by all initiators; all sets of equally
         many nodes that one package reads from another package; each drive set, read by initiators
-        of one relation; each initiator.
+        of one relation; each drive set of a package, read by initiators of one other package; each
+        initiator.
         """
         columns = np.flatnonzero(self.tested_mask.any(axis=0)).tolist()
+        packages, paths = self.packages, list(permutations(self.packages, 2))
         for column in columns:
             yield self._make_suspect(_DRIVES, column, self.tested_mask[:, column])
         for size in range(1, max(map(len, packages), default=0) + 1):
             for near, far in permutations(range(len(packages)), 2):
-                near_rows = [nodes <= set(packages[near]) for nodes in self.initiator_nodes]
+                near_rows = self._rows_of_nodes(packages[near])
                 of_far = [
                     len(nodes) == size
                     and nodes <= set(packages[far])
@@ -191,12 +200,25 @@ class DriveSetCells(TidyTableSliceCells):
                     for column, nodes in enumerate(self.nodes)
                 ]
                 cells = np.logical_and.outer(near_rows, of_far) & self.tested_mask
+                # The drives of one node do not show whether paths to other nodes are slow too.
+                if size == 1 and cells.any(axis=0).sum() < min(2, len(packages[far])):
+                    continue
                 yield SuspectedComponent(_PACKAGES, (near, far), cells)
         for column in columns:
             for label in np.unique(self.labels[self.tested_mask[:, column], column]):
                 yield self._make_suspect(_PATH, column, self.labels[:, column] == label)
+        for column, (near_nodes, far_nodes) in product(columns, paths):
+            if self.nodes[column] <= set(far_nodes):
+                rows = self._rows_of_nodes(near_nodes)
+                path = self._make_suspect(_ONE_OF_SLOW_PATHS, column, rows)
+                if path.cells.any():
+                    yield path
         for suspect in self.initiators_or_targets_as_suspects(_INITIATOR, 0):
             yield replace(suspect, cells=suspect.cells & self.tested_mask)
+
+    def _rows_of_nodes(self, nodes: Iterable[int]) -> Mask:
+        """Return the mask of the rows whose initiators have all their cores on these nodes."""
+        return np.array([own <= set(nodes) for own in self.initiator_nodes], dtype=bool)
 
     def _make_suspect(self, part: str, column: int, rows: Mask) -> SuspectedComponent:
         """Return the suspect for one drive set that the initiators in `rows` read."""
@@ -214,9 +236,16 @@ class DriveSetCells(TidyTableSliceCells):
 
         A slow path between packages also slows sets with only some of the drives of a node. A set
         with some drives of one node can be comparable with all drives of a node that has fewer
-        drives. So sets with some drives are references only if there are no other references.
+        drives. So sets with some drives are references only if there are no other references. One
+        of several slow paths between two packages is compared with sets that use other paths
+        between packages.
         """
         others = super().mask_of_references(suspect, remaining)
+        if suspect.part == _ONE_OF_SLOW_PATHS:
+            [column] = np.flatnonzero(suspect.cells.any(axis=0))
+            [package] = (set(own) for own in self.packages if self.nodes[column] <= set(own))
+            alike = [nodes <= package for nodes in self.nodes]
+            return others & ~np.logical_and.outer(suspect.cells.any(axis=1), alike)
         if suspect.part != _PACKAGES:
             return others
         whole = [self.drives[column] for column in np.flatnonzero(suspect.cells.any(axis=0))]
@@ -247,8 +276,34 @@ class DriveSetCells(TidyTableSliceCells):
         alike = comparison.departures > -(departure.loss + self.scatter.smallest_reported_loss)
         return found | (np.logical_and.outer(rows, columns) & alike)
 
+    def is_contradicted(self, departure: Departure, comparison: ComparedCells[str]) -> bool:
+        """Return whether a set is fast that the suspected path between packages would slow."""
+        assert departure.suspect is not None
+        if departure.suspect.part != _PACKAGES:
+            return False
+        cells = mask_of_cells(departure.cells, self.labels.shape)
+        departing = (cells & comparison.departing_mask).sum(axis=0)
+        return bool((2 * departing < cells.sum(axis=0)).any())
+
+    def of_largest_group(self, departure: Departure) -> Departure:
+        """Return the departure with only those of its cells that are in its largest group.
+
+        Of equally large groups, the one with the most drives is chosen, because it loses most. The
+        other cells have other expected values, for example because their nodes have fewer drives.
+        So no median over all cells is a value that the tidy table has.
+        """
+        labels = [int(self.labels[position]) for position in departure.cells]
+        sizes = [len(self.drives[column]) for _, column in departure.cells]
+        _, _, largest = max(zip(map(labels.count, labels), sizes, labels, strict=True))
+        is_own = [label == largest for label in labels]
+        positions = tuple(compress(departure.cells, is_own))
+        losses = tuple(compress(departure.losses, is_own))
+        loss = float(np.median(losses))
+        low, high = (end + loss - departure.loss for end in (departure.low, departure.high))
+        return replace(departure, cells=positions, losses=losses, loss=loss, low=low, high=high)
+
     def mask_of_cells_explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
-        """Return the mask of the cells that lose no more than a known slow drive of their set.
+        """Return the mask of the cells that lose no more than a known slow drive or initiator.
 
         If several metrics show the same slow drive, its largest loss counts.
         """
@@ -261,6 +316,8 @@ class DriveSetCells(TidyTableSliceCells):
             rows = [not is_path or name in sources for name in self.cells.rows]
             loss = -np.log1p(-anomaly.loss_as_share_of_better_value)
             own = np.logical_and.outer(rows, columns)
+            is_initiator = sources == set(anomaly.components)  # then all its reads are slow
+            own[[is_initiator and name in sources for name in self.cells.rows]] = True
             most = np.where(own, np.fmax(most, loss), most)
         explained: Mask = -self.departures < most + self.scatter.smallest_reported_loss
         return explained
@@ -311,7 +368,7 @@ class DriveSetCells(TidyTableSliceCells):
         return (
             departure.suspect.part == _INITIATOR
             or self._may_be_slow_initiator(departure)
-            or self._is_loss_similar_at_all_nodes(departure)
+            or self._is_loss_similar_in_the_whole_machine(departure)
         )
 
     def _may_be_slow_initiator(self, departure: Departure) -> bool:
@@ -321,18 +378,22 @@ class DriveSetCells(TidyTableSliceCells):
         better = self.tested_mask[rows[0]] & (self.expected[rows[0]] > most)
         return len(set(rows)) == 1 and set(np.flatnonzero(better).tolist()) <= set(columns)
 
-    def _is_loss_similar_at_all_nodes(self, departure: Departure) -> bool:
-        """Return whether sets of equally many nodes have similar losses at all nodes."""
+    def _is_loss_similar_in_the_whole_machine(self, departure: Departure) -> bool:
+        """Return whether comparable sets have similar losses in the whole machine.
+
+        Sets of equally many nodes are comparable. Their similar losses must include all nodes of
+        these sets, and all initiators that read them.
+        """
         size = len(self.nodes[departure.cells[0][1]])
-        alike = (
-            self.departures <= -_LEAST_RATIO_OF_SIMILAR_LOSSES * departure.loss
-        ) & self.tested_mask
-        departing = alike.sum(axis=0) >= _LEAST_RATIO_OF_SIMILAR_LOSSES * len(departure.cells)
-        columns = [column for column, nodes in enumerate(self.nodes) if len(nodes) == size]
-        of_all = {node for column in columns for node in self.nodes[column]}
-        return size > 1 and of_all == {
-            node for column in columns if departing[column] for node in self.nodes[column]
-        }
+        tested = self.tested_mask & np.array([len(nodes) == size for nodes in self.nodes])
+        alike = tested & (self.departures <= -_LEAST_RATIO_OF_SIMILAR_LOSSES * departure.loss)
+        alike &= alike.sum(axis=0) >= _LEAST_RATIO_OF_SIMILAR_LOSSES * len(departure.cells)
+        has_all_initiators = (alike.any(axis=1) == tested.any(axis=1)).all()
+        return bool(has_all_initiators and self._nodes_in(alike) == self._nodes_in(tested))
+
+    def _nodes_in(self, cells: Mask) -> set[int]:
+        """Return the nodes of the drives of all sets that have a cell in a mask."""
+        return {node for column in np.flatnonzero(cells.any(axis=0)) for node in self.nodes[column]}
 
 
 def _composition_of_each_cell(
@@ -369,8 +430,10 @@ def _anomaly_of_drives_slow_together(
 ) -> Anomaly:
     """Return the anomaly of drives that are slow together; `explained` is its mask of cells."""
     assert departure.suspect is not None
+    part, name, all_cells = departure.suspect.part, departure.suspect.name, departure.cells
+    if part == _PACKAGES:
+        departure = cells.of_largest_group(departure)
     rows, columns = zip(*departure.cells, strict=True)
-    part, name = departure.suspect.part, departure.suspect.name
     nodes = [node_name(node) for node in sorted(cells.nodes[columns[0]])]
     initiators = [cells.cells.rows[row] for row in dict.fromkeys(rows)]
     values: tuple[str, ...]
@@ -379,15 +442,16 @@ def _anomaly_of_drives_slow_together(
         seen_at: tuple[str | None, str] = (source, target)
         components = [initiator_to_target_name(source, target)]
         together = "one node" if len(nodes) == 1 else f"{len(nodes)} nodes together"
-        found, values = "path_between_packages", (source, together, target)
+        drives = str(len(cells.drives[columns[0]]))
+        found, values = "path_between_packages", (source, drives, together, target)
     else:
         seen_at = (initiators[0] if len(initiators) == 1 else None, str(name))
         found, components = "shared_drive_path", nodes
         # If the drives were only read together, a single slow drive can be the cause.
         read_alone = cells.drives[columns[0]] <= set(cells.cells.columns)
         if len(nodes) == 1 and (part == _DRIVES or not read_alone):
-            drives = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
-            found, components = "drives_together", [*nodes, *drives]
+            known = sorted(drive for drive in cells.drives[columns[0]] if "#" not in drive)
+            found, components = "drives_together", [*nodes, *known]
         some = (
             ""
             if cells.has_all_drives_of_its_nodes(columns[0])
@@ -406,6 +470,7 @@ def _anomaly_of_drives_slow_together(
         than=" than comparable drive sets",
         compared_with="the sum of what their drives reach alone or in smaller sets, and with "
         f"{others} of comparable drive sets",
+        cells=all_cells,
         seen_at=seen_at,
     )
     names = map(cells.cells.initiator_and_target, cell_positions_in_mask(explained))
