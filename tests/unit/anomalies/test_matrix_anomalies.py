@@ -98,6 +98,69 @@ def test_a_link_that_is_slow_both_ways_is_one_slow_path(layout, metric):
     assert one.loss_percent == pytest.approx(percent(0.3, metric), rel=0.15)
 
 
+# A slow pair of nodes whose values are those of a worse group: layout, pair, number of the group.
+AS_SLOW_AS_STRUCTURE = [
+    # Within a package, as slow as between packages.
+    (faulty.two_packages(4), (0, 1), 0.45),
+    (faulty.ring_of_packages(), (0, 1), 0.5),
+    (faulty.ring_of_packages(), (0, 1), 0.3),
+    # Between neighbouring packages, as slow as between others.
+    (faulty.ring_of_packages(), (0, 2), 0.3),
+    # Between neighbours in a ring or mesh, as slow as over more hops.
+    *((faulty.ring(8), (0, 1), share) for share in (0.45, 0.35, 0.28)),
+    *((faulty.mesh(2, 4), (0, 1), share) for share in (0.5, 0.4, 0.33)),
+    (faulty.mesh(2, 3), (0, 1), 0.5),
+    # Between nodes that are no neighbours.
+    (faulty.ring(8), (0, 2), 0.35),
+    (faulty.mesh(2, 4), (0, 3), 0.33),
+]
+
+
+@pytest.mark.parametrize("known", ["nothing", "packages", "SLIT", "both"])
+@pytest.mark.parametrize(("layout", "pair", "share"), AS_SLOW_AS_STRUCTURE)
+def test_a_pair_that_is_as_slow_as_a_worse_group_is_not_taken_for_structure(
+    layout, pair, share, known
+):
+    fault = faulty.slow_link(layout, pair, 1.0 - share / layout.table()[pair])
+    packages = layout.packages if known in ("packages", "both") else None
+    distances = layout.distances() if known in ("SLIT", "both") else None
+    for seed in range(3):
+        measured = measure(layout, rng(seed), fault, n=3, noise=0.01)
+        (one,) = analyse_matrix(measured, packages, distances).anomalies
+        assert (one.kind, set(one.cells)) == ("slow_path", fault.cells)
+        assert "in both directions" in one.sentence
+
+
+@pytest.mark.parametrize(
+    ("layout", "share", "pairs"),
+    [
+        # It would also be a ring without this link.
+        (faulty.ring(4), 0.45, {(0, 1), (1, 0)}),
+        # A mesh with a slow path from 0 to 5 has the same values.
+        (faulty.mesh(2, 3), 0.4, {(0, 1), (1, 0), (0, 5), (5, 0), (2, 3), (3, 2)}),
+    ],
+)
+def test_values_that_a_fault_and_a_structure_explain_equally_well_are_named(layout, share, pairs):
+    fault = faulty.slow_link(layout, (0, 1), 1.0 - share / layout.table()[0, 1])
+    for seed in range(3):
+        found = analyse_matrix(measure(layout, rng(seed), fault, n=3, noise=0.01))
+        assert found.anomalies == ()
+        (note,) = (note for note in found.notes if note.startswith("Undecided"))
+        assert all(f"{i}->{j}" in note for i, j in pairs)
+        # The SLIT decides which pairs should be neighbours.
+        measured = measure(layout, rng(seed), fault, n=3, noise=0.01)
+        decided = analyse_matrix(measured, None, layout.distances())
+        assert "node0" in decided.anomalies[0].components[0]
+
+
+def test_a_slow_pair_in_packages_of_two_nodes_is_the_path_between_them():
+    """Slow paths to and from either node would have the same cells."""
+    layout = faulty.two_packages(2)
+    measured = measure(layout, rng(), faulty.slow_link(layout, (0, 1), 0.4))
+    (one,) = analyse_matrix(measured, layout.packages).anomalies
+    assert (one.kind, one.components) == ("slow_path", ("node0->node1",))
+
+
 def test_all_paths_between_two_packages_are_one_anomaly():
     layout = faulty.two_packages(4)
     cells = {(i, j) for i in range(4) for j in range(4, 8)}
@@ -114,6 +177,7 @@ def test_all_paths_between_two_packages_are_one_anomaly():
 def test_healthy_machines_have_no_anomalies(layout, n, metric):
     found = analyse_matrix(measure(layout, rng(21), n=n, metric=metric))
     assert found.anomalies == ()
+    assert not any(note.startswith("Undecided") for note in found.notes)
     assert found.verdict.startswith("No anomaly was detected in ")
     assert f"n = {n}" in found.verdict
     assert found.detectable_loss_percent > 5.0
@@ -229,6 +293,14 @@ def test_a_gap_in_a_package_does_not_hide_a_slow_node_of_another():
     complete = measure(layout, rng(1), faulty.slow_cores(layout, 1, 0.25), n=3)
     (one,) = analyse_matrix(faulty.without(complete, [(4, 5), (6, 7)]), layout.packages).anomalies
     assert (one.kind, one.components) == ("slow_component", ("node1",))
+
+
+def test_a_path_that_is_no_reference_does_not_count_as_an_unmeasured_far_node():
+    """Node 0 has one other node in its package, and reaches it better than its own memory."""
+    layout = faulty.two_packages(2)
+    fault = faulty.Fault("wiring, slow path", {(0, 1): 1.5, (2, 3): 0.88})
+    found = analyse_matrix(measure(layout, rng(1), fault, n=3, noise=0.01), layout.packages)
+    assert {one.components for one in found.anomalies} == {("node0",), ("node2->node3",)}
 
 
 def test_remote_memory_that_is_better_than_local_is_reported():

@@ -95,6 +95,19 @@ def test_steps_of_a_one_way_ring_are_directed():
     assert set(first.cells) == {(i, (i + 1) % 6) for i in range(6)}
 
 
+@pytest.mark.parametrize(("nodes", "near"), [(5, (1, 2)), (7, (1, 2, 4))])
+def test_near_nodes_in_one_direction_are_seen_without_a_ring(nodes, near):
+    """No path leads through equally near nodes, so hops do not explain these values."""
+    layout = faulty.Layout(
+        "one-way", lambda i, j: 1.0 if i == j else 0.7 if (j - i) % nodes in near else 0.45, nodes
+    )
+    found = analyse_matrix(faulty.measure(layout, np.random.default_rng(1), n=3))
+    assert (names(found), found.anomalies) == (("local", "near", "far"), ())
+    slow = faulty.slow_cores(layout, 1, 0.25)
+    found = analyse_matrix(faulty.measure(layout, np.random.default_rng(1), slow, n=3))
+    assert [one.components for one in found.anomalies] == [("node1",)]
+
+
 def test_an_interleaved_machine_has_no_structure():
     found = analyse_matrix(matrix_of(np.full((4, 4), 40e9)))
     assert found.structure.startswith("none: all nodes reach all memory equally")

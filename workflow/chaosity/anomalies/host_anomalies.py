@@ -31,7 +31,7 @@ from chaosity.anomalies.latency_sweep_anomalies import (
     find_contention_and_inversions,
     select_latency_size_sweeps,
 )
-from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices
+from chaosity.anomalies.matrix_anomalies import analyse_one_of_matrices, undecided_notes
 from chaosity.anomalies.matrix_structure import LEAST_SHARE_OF_MEASURED_CELLS, PackageNodes
 from chaosity.anomalies.merged_anomalies import (
     HostPlaces,
@@ -156,13 +156,14 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
     kinds: dict[str, list[AnomalyTestResult]] = {
         kind: [] for kind in _KINDS_OF_TESTED_PLACES if kind != _LINKS or has_links
     }
-    structure, limits = "not measured", tuple[str, ...]()
+    structure, undecided, limits = "not measured", tuple[str, ...](), tuple[str, ...]()
     if len(rows):
         memory = _comparable_rows(rows.where(target_kind=["node", "nodes"]))
         between = package_read_and_write_bandwidths(memory, parts.packages)
         weakest = share_of_weakest_node_by_package(memory, parts.packages)
         rest = memory.select(~memory.rows.index.isin(between.rows.index))
-        structure, kinds[_MEMORY] = _check_memory(rest.where(target_kind="node"), parts)
+        nodes = rest.where(target_kind="node")
+        structure, kinds[_MEMORY], undecided = _check_memory(nodes, parts)
         spread = rows.select(rows.rows["target"].map(is_spread_target).astype(bool))
         kinds[_MEMORY].append(find_slow_l3_domain_links(spread, parts.node_of_l3_domain))
         if _LINKS in kinds:
@@ -210,7 +211,7 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
         anomalies=tuple(certain),
         detectable_loss_percent=detectable,
         noise_percent=None,
-        notes=limits,
+        notes=(*undecided, *limits),
         checked=checked,
         untested=untested,
         suspicions=tuple(anomaly for anomaly in merged if anomaly.doubt),
@@ -220,8 +221,13 @@ def analyse_host(measurements: Measurements, parts: HostComponentFacts | None = 
 
 def _check_memory(
     memory: Measurements, parts: HostComponentFacts
-) -> tuple[str, list[AnomalyTestResult]]:
-    """Return what was tested, and the results of the tests of node matrices and parts of nodes."""
+) -> tuple[str, list[AnomalyTestResult], tuple[str, ...]]:
+    """Return the results of the tests of node matrices and of parts of nodes.
+
+    Returns:
+        The structure of most matrices; the results of the tests; the notes on cells that may be
+        slow or structural.
+    """
     # A matrix with many unmeasured cells is not analysed as a matrix. Instead, its cells are
     # grouped by the topology.
     matrices = [
@@ -233,6 +239,7 @@ def _check_memory(
     has_latency = any(less_is_better(matrix.metric) for _, matrix in matrices)
     check = AnomalyTestResult()
     structures: list[str] = []
+    undecided: list[str] = []
     for where, matrix in matrices:
         # The entries of a SLIT stand for times. So a bandwidth is compared with the SLIT only if no
         # latency was measured.
@@ -245,6 +252,7 @@ def _check_memory(
         if analysis.has_comparable_cells:
             check.detectable_losses.append(analysis.smallest_detectable_loss_percent)
         structures += [analysis.structure.description] * len(matrix.samples)
+        undecided += [note.rstrip(".") for note in undecided_notes(analysis)]
         check.tests_count += bool(slit)
     if matrices:
         # There are two tests over all matrices: for slow components, and for remote memory that is
@@ -257,7 +265,8 @@ def _check_memory(
     rest = [Measurements.concatenated(others)] if others else []
     facts = parts.core_kinds, parts.first_units
     checks = [check, *(find_slow_initiators_and_memory(rows, *facts) for rows in rest)]
-    return max(structures, key=structures.count, default="not measured"), checks
+    usual = max(structures, key=structures.count, default="not measured")
+    return usual, checks, tuple(dict.fromkeys(undecided))
 
 
 def _check_drives(

@@ -35,6 +35,7 @@ from chaosity.anomalies.cell_log_scores import (
     Scores,
     SuspectedComponent,
     cell_positions_in_mask,
+    mask_of_cells,
     score_cells,
 )
 from chaosity.anomalies.matrix_structure import (
@@ -170,7 +171,18 @@ def _notes_on_untested_and_structural(analysis: MatrixAnalysis) -> list[str]:
         single=[text for part in parts if part.sum() == 1 for text in _cell_texts(cells, part)],
         missing=int((~measured).sum()),
         cells=measured.size,
-    )
+    ) + undecided_notes(analysis)
+
+
+def undecided_notes(analysis: MatrixAnalysis) -> list[str]:
+    """Return a note on the cells that may be slow or structural; an empty list without such cells.
+
+    A host has this note too, since it otherwise shows only findings.
+    """
+    shape = analysis.cells.log_score.shape
+    cells = _cell_texts(analysis.cells, mask_of_cells(analysis.structure.undecided, shape))
+    named = shorten_list(cells, _MOST_CELLS_IN_A_NOTE)
+    return sentences_of_macro("anomalies", "undecided_cells", cells=named)
 
 
 def _cell_texts(cells: ScoredCells[int], part: Mask) -> list[str]:

@@ -6,22 +6,27 @@ the same steps of values, as in rings and meshes. Fifth, cells with equally many
 nearest neighbours are equal. Sixth, cells with equal distances in the firmware's SLIT are equal.
 The hypothesis that explains the cells with the fewest groups is selected. A fault must not be
 mistaken for structure. So a group must recur: each of its initiators and targets has a cell in the
-group. And a cell that is worse than its group costs at most `LARGEST_COST_OF_CELL`.
+group. And a cell that is worse than its group costs at most `LARGEST_COST_OF_CELL`. The paths
+between a pair of nodes can be so slow that their values are those of a worse group. So hypotheses
+that are regular without one pair of nodes are tried with this pair in its better group.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csgraph
 
 from chaosity.anomalies.cell_groups import Labels, best_middle_score_of_each_group
 from chaosity.anomalies.cell_log_scores import (
     Mask,
+    Position,
     ScoredCells,
     cell_positions_in_mask,
     mask_of_cells,
@@ -43,9 +48,10 @@ LARGEST_COST_OF_CELL = 9.0
 # Factor for the cost of a cell that is better than its group. Faults make values worse, so a better
 # cell counts twice as much against the hypothesis as a worse cell.
 COST_FACTOR_OF_BETTER_CELL = 2.0
-# Advantage of hypotheses from known packages, distances and hops. A known structure is rejected
-# only if more than one pair of nodes departs in both directions. Hops count as known because
-# nearest neighbours determine their groups.
+# Advantage of hypotheses from known packages, distances and hops, and of hypotheses that are
+# regular without one pair of nodes. Such a hypothesis is rejected only if more than one pair of
+# nodes departs in both directions. Hops count as known because nearest neighbours determine their
+# groups.
 COST_BONUS_OF_KNOWN_STRUCTURE = 2.0 * LARGEST_COST_OF_CELL + 2.0
 # Least share of the cells that must be measured to learn the structure; some points may have
 # failed.
@@ -57,6 +63,15 @@ LEAST_STANDARD_DEVIATION = 0.03
 # differ by 13 %. On all published machines, nodes of one group differ by less than 6 %. Several
 # gaps are tried, because the score of a faulty cell can lie in a small gap.
 SCORE_GAPS_BETWEEN_GROUPS = (0.06, 0.1, 0.2)
+# Fewest nodes of which most show how many neighbours every node should have.
+_FEWEST_ALIKE_NODES = 4
+# Fewest nodes whose hops can show that a pair of nodes with slow paths are neighbours. Fewer nodes
+# have too many pairs of which each could be the slow one.
+_FEWEST_NODES_OF_HOPS = 6
+# Fewest pairs of nodes within packages of which all but one show that these are packages.
+_FEWEST_PAIRS_OF_PACKAGES = 3
+# Fewest packages that show whether all paths between two packages are equally fast.
+_FEWEST_PACKAGES = 3
 # Largest number of pairs of nodes without any measurement that are tried as neighbours. Each pair
 # doubles the number of hypotheses, so if there are more pairs, none of them is tried.
 _MOST_UNMEASURED_PAIRS_TO_TRY = 2
@@ -70,6 +85,12 @@ class EqualCellGroups:
     labels: Labels  # for each cell, the number of its group; -1 if not measured
     names: tuple[str, ...]  # names of the groups, in the order of their numbers
     packages: PackageNodes | None = None  # nodes of each package, if `kind` is PACKAGES
+    # Whether one pair of nodes is in a better group than its values, and all other pairs of
+    # packages or nodes are regular.
+    is_regular_without_a_pair: bool = False
+    # Cells of which the values do not show whether a path is slow or the machine is built so. If
+    # several pairs of nodes can be the slow one, their cells are in no group.
+    undecided: tuple[Position, ...] = ()
 
     @property
     def description(self) -> str:
@@ -94,23 +115,78 @@ def learn_matrix_structure(
     Hypotheses with the given packages and SLIT distances are tried too. If packages are given, no
     other packages are tried.
     """
-    hypotheses = list(_hypotheses(cells, packages, distances))
+    hypotheses, costs = list(_hypotheses(cells, packages, distances)), []
     best, least = hypotheses[0], np.inf
-    has_hops = any(hypothesis.kind == HOPS for hypothesis in hypotheses)
+    has_hops = any(h.kind == HOPS and not h.is_regular_without_a_pair for h in hypotheses)
     for hypothesis in hypotheses:
         known = (
             hypothesis.kind in (DISTANCES, HOPS)
             or (hypothesis.kind == UNCLEAR_HOPS and has_hops)
             or (hypothesis.kind == PACKAGES and packages)
+            or hypothesis.is_regular_without_a_pair
         )
         cost = structure_cost(cells, hypothesis) - (COST_BONUS_OF_KNOWN_STRUCTURE if known else 0.0)
+        costs.append(cost)
         if cost < least - 1e-9:
             best, least = hypothesis, cost
-    # If several hypotheses have the same groups, the first is returned, since packages say more
-    # than steps of values.
-    return _with_groups_best_first(
-        cells, next(h for h in hypotheses if _same_groups(h.labels, best.labels))
-    )
+    # If several hypotheses have the same groups, the first is returned: packages say more than
+    # steps.
+    same = [h for h in hypotheses if _same_groups(h.labels, best.labels)]
+    if all(hypothesis.is_regular_without_a_pair for hypothesis in same):
+        limit = least + LARGEST_COST_OF_CELL  # a cost difference of one departing cell can be noise
+        alike = [
+            hypothesis
+            for hypothesis, cost in zip(hypotheses, costs, strict=True)
+            if hypothesis.is_regular_without_a_pair and cost < limit
+        ]
+        of_slit = [hypothesis.labels for hypothesis in hypotheses if hypothesis.kind == DISTANCES]
+        as_slit = (h for h in alike if any(_same_groups(h.labels, own) for own in of_slit))
+        if agreeing := next(as_slit, None):
+            best, alike = agreeing, []
+        return _without_undecided_cells(cells, best, alike)
+    structure = _with_groups_best_first(cells, same[0])
+    return replace(structure, undecided=_pair_without_which_nodes_are_alike(cells, structure))
+
+
+def _without_undecided_cells(
+    cells: ScoredCells[int], best: EqualCellGroups, alike: Iterable[EqualCellGroups]
+) -> EqualCellGroups:
+    """Return the structure `best` without the cells that it and an equally good one tell apart."""
+    structure = _with_groups_best_first(cells, best)
+    differ = np.zeros(structure.labels.shape, dtype=bool)
+    for other in (_with_groups_best_first(cells, hypothesis) for hypothesis in alike):
+        if (other.kind, other.names) == (structure.kind, structure.names):
+            differ |= structure.labels != other.labels
+    labels = np.where(differ, -1, structure.labels)
+    undecided = tuple(cell_positions_in_mask(differ))
+    return _with_groups_best_first(cells, replace(structure, labels=labels, undecided=undecided))
+
+
+def _pair_without_which_nodes_are_alike(
+    cells: ScoredCells[int], structure: EqualCellGroups
+) -> tuple[Position, ...]:
+    """Return the cells of the pair of nodes that alone makes its nodes unlike all other nodes.
+
+    All other nodes must have equally many cells in each group. The two nodes have one cell less in
+    a group and one more in a worse group: those of the paths between them. The result is empty if
+    there is no such pair.
+    """
+    labels, remote = structure.labels, ~cells.local_mask
+    if cells.rows != cells.columns or len(labels) < _FEWEST_ALIKE_NODES:
+        return ()
+    if (labels[remote] < 0).any() or (labels != labels.T).any():
+        return ()
+    groups_of_node = [sorted(row[own].tolist()) for row, own in zip(labels, remote, strict=True)]
+    for one, other in combinations(range(len(labels)), 2):
+        usual = [own for node, own in enumerate(groups_of_node) if node not in (one, other)]
+        slow = int(labels[one, other])
+        if groups_of_node[one] != groups_of_node[other] or any(own != usual[0] for own in usual):
+            continue
+        more = Counter(groups_of_node[one]) - Counter(usual[0])
+        less = Counter(usual[0]) - Counter(groups_of_node[one])
+        if [*more.elements()] == [slow] and max(less) < slow:
+            return (one, other), (other, one)
+    return ()
 
 
 def _same_groups(labels: Labels, others: Labels) -> bool:
@@ -172,14 +248,20 @@ def _hypotheses(
     yield _make_structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
     steps = list(_steps_of_paired_and_single_scores(cells, remote))
     near = list(_nearest_in_both_directions(cells, remote))
-    for nodes in [packages] if packages else _packages_of_nearest_nodes(cells, steps, near):
-        for groups in _groups_by_packages(cells, remote, nodes):
-            yield _make_structure(PACKAGES, {**own, **groups, **others}, nodes)
+    learned = [(packages, False)] if packages else _packages_of_nearest_nodes(cells, steps, near)
+    for nodes, lacks_a_pair in learned:
+        for groups, differ in _groups_by_packages(cells, remote, nodes):
+            structure = _make_structure(PACKAGES, {**own, **groups, **others}, nodes)
+            yield replace(structure, is_regular_without_a_pair=lacks_a_pair or differ)
     for kind, groups in chain(
         _groups_by_steps_of_value(cells, remote, steps, near),
         _groups_by_slit_distances(cells, remote, distances),
     ):
         yield _make_structure(kind, {**own, **groups, **others})
+    for nearest in (of_value[0] for of_value in steps if len(of_value) > 1):
+        for _, groups in _groups_by_hops_with_a_slow_pair(cells, remote, nearest):
+            structure = _make_structure(HOPS, {**own, **groups, **others})
+            yield replace(structure, is_regular_without_a_pair=True)
 
 
 def _make_structure(
@@ -233,43 +315,53 @@ def _ranks_of_one_sided_cells(cells: ScoredCells[int], one_sided: Mask) -> Label
 
 def _packages_of_nearest_nodes(
     cells: ScoredCells[int], of_value: Sequence[Sequence[Mask]], near: Sequence[Mask]
-) -> Iterable[PackageNodes]:
-    """Return divisions of the nodes into packages of equal size, whose nodes are nearest.
+) -> Iterable[tuple[PackageNodes, bool]]:
+    """Return packages of equal size whose nodes are nearest to each other.
 
-    Two nodes may be in one package if no path between them was measured.
+    Two nodes of which no path was measured may be in one package. One pair of nodes of a package
+    may be far from each other, since its paths may be slow. The second part of each result is
+    whether such a pair exists although clear steps of value show which nodes are near.
     """
     if cells.rows != cells.columns:
         return []
     first_steps = [steps[0] for steps in of_value if len(steps) > 1]
     unmeasured = ~(cells.measured_mask | cells.measured_mask.T)
-    found: dict[PackageNodes, None] = {}
-    for nearest in [*first_steps, *near]:
-        packages = _equal_parts_of_nearest_nodes(nearest | cells.local_mask, unmeasured)
-        if packages:
-            of_nodes = (tuple(cells.rows[index] for index in own) for own in packages)
-            found[tuple(sorted(of_nodes))] = None
-    return found
+    found: dict[PackageNodes, bool] = {}
+    for is_clear, nearest in [*((True, step) for step in first_steps), *((False, n) for n in near)]:
+        parts, lacks_a_pair = _equal_parts_of_nearest_nodes(nearest | cells.local_mask, unmeasured)
+        if parts:
+            packages = tuple(sorted(tuple(cells.rows[row] for row in part) for part in parts))
+            found[packages] = found.get(packages, False) or (lacks_a_pair and is_clear)
+    return found.items()
 
 
-def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> list[list[int]]:
-    """Return parts of equal size, each with the row numbers of nodes that are near to each other.
+def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> tuple[list[list[int]], bool]:
+    """Return the row numbers of nodes that are near to each other, as parts of equal size.
 
-    If the parts that near pairs form have different sizes, parts with no measured pair between them
-    are joined. The result is empty if the sizes still differ, or if a part has a measured pair of
-    nodes that is not near.
+    If the parts that the near pairs form have different sizes, parts with no measured pair between
+    them become one part, or else two single nodes. The second part of the result is whether a
+    measured pair of a part is not near. The parts are empty if their sizes still differ, if several
+    such pairs exist, or if too few near pairs show that this pair should be near too.
     """
     parts = _connected_parts(near)
     if len({*map(len, parts)}) > 1:
         together = np.array(
             [[unmeasured[np.ix_(one, other)].all() for other in parts] for one in parts]
         )
+        single = [number for number, part in enumerate(parts) if len(part) == 1]
+        if len(single) == 2 and not together.any():
+            together[np.ix_(single, single)] = True
         parts = [
             sorted(row for number in joined for row in parts[number])
             for joined in _connected_parts(together)
         ]
-    may_be_near = near | unmeasured
-    is_complete = all(may_be_near[np.ix_(part, part)].all() for part in parts)
-    return parts if is_complete and len({*map(len, parts)}) == 1 else []
+    pairs = [pair for part in parts for pair in combinations(part, 2)]
+    lacking = [pair for pair in pairs if not (near | unmeasured)[pair]]
+    if len({*map(len, parts)}) > 1 or len(lacking) > 1:
+        return [], False
+    if lacking and (len(parts) == 1 or len(pairs) < _FEWEST_PAIRS_OF_PACKAGES):
+        return [], False
+    return parts, bool(lacking)
 
 
 def _connected_parts(joined: Mask) -> list[list[int]]:
@@ -280,14 +372,22 @@ def _connected_parts(joined: Mask) -> list[list[int]]:
 
 def _groups_by_packages(
     cells: ScoredCells[int], remote: Mask, packages: PackageNodes
-) -> Iterator[Groups]:
-    """Yield the groups same package and other package, then both divided at steps of values."""
-    same = np.zeros(remote.shape, dtype=bool)
-    for nodes in packages:
-        same |= np.logical_and.outer(np.isin(cells.rows, nodes), np.isin(cells.columns, nodes))
+) -> Iterator[tuple[Groups, bool]]:
+    """Yield the groups same package and other package; then both divided where values differ.
+
+    If the paths between any two packages are then in one group, apart from one pair of nodes in a
+    worse group, this pair is put into the group of its packages. The second part of each result is
+    whether there is such a pair.
+    """
+    package_of = {node: number for number, nodes in enumerate(packages) for node in nodes}
+    rows, columns = (
+        np.array([package_of.get(node, -1) for node in nodes])
+        for nodes in (cells.rows, cells.columns)
+    )
+    same = (rows[:, None] == columns[None, :]) & (rows[:, None] >= 0)
     parts = {"same package": remote & same, "other package": remote & ~same}
     parts = {name: part for name, part in parts.items() if part.any()}
-    yield parts
+    yield parts, False
     groups: dict[str, Mask] = {}
     for name, part in parts.items():
         steps = next(_steps_of_paired_and_single_scores(cells, part))
@@ -295,7 +395,36 @@ def _groups_by_packages(
         if len(steps) > 1:
             names = [f"{name}, step {number}" for number in range(1, len(steps) + 1)]
         groups |= zip(names, [step & part for step in steps], strict=True)
-    yield groups
+    regular: Groups = {}
+    if len(packages) >= _FEWEST_PACKAGES:
+        regular = _with_a_pair_in_the_group_of_its_packages(groups, rows, columns)
+    yield (regular, True) if regular else (groups, False)
+
+
+def _with_a_pair_in_the_group_of_its_packages(
+    groups: Groups, row_packages: NDArray[np.int_], column_packages: NDArray[np.int_]
+) -> Groups:
+    """Return the groups, with the only pair of nodes that is in another one than its packages.
+
+    The result is empty if there is no such pair, or if there are several. The pair is in a worse
+    group than most paths between its packages. The groups come in the order of their values.
+    """
+    labels = np.select(list(groups.values()), range(len(groups)), -1)
+    usual = labels.copy()
+    for one, other in combinations(np.unique(row_packages).tolist(), 2):
+        between = np.logical_and.outer(row_packages == one, column_packages == other)
+        between |= np.logical_and.outer(row_packages == other, column_packages == one)
+        between &= labels >= 0
+        if between.any():
+            counts = np.bincount(labels[between])
+            usual[between] = int(counts.argmax())
+    moved = usual != labels
+    positions = cell_positions_in_mask(
+        moved | moved.T if moved.shape[0] == moved.shape[1] else moved
+    )
+    if len(positions) != 2 or positions[0] != positions[1][::-1] or (usual > labels).any():
+        return {}
+    return {name: usual == number for number, name in enumerate(groups)}
 
 
 def are_values_better_within_packages(cells: ScoredCells[int], structure: EqualCellGroups) -> bool:
@@ -385,6 +514,27 @@ def _groups_by_hops(
     typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
     if hops and typical == sorted(typical, reverse=True):
         yield kind, hops
+
+
+def _groups_by_hops_with_a_slow_pair(
+    cells: ScoredCells[int], remote: Mask, nearest: Mask
+) -> Iterator[tuple[str, Groups]]:
+    """Yield the groups by hops with each pair of nodes that may be neighbours with slow paths.
+
+    Hops must lead to all nodes also without this pair, and other pairs of nodes must have fewer
+    hops because of it, as in a ring. Otherwise nothing but the pair itself would show that its
+    nodes are neighbours.
+    """
+    if len(cells.rows) < _FEWEST_NODES_OF_HOPS or cells.rows != cells.columns:
+        return
+    without = csgraph.shortest_path(nearest, unweighted=True)
+    if np.isinf(without).any() or (nearest != nearest.T).any():
+        return
+    for row, column in cell_positions_in_mask(np.triu(remote & ~nearest)):
+        pair = mask_of_cells([(row, column), (column, row)], remote.shape)
+        fewer = csgraph.shortest_path(nearest | pair, unweighted=True) < without
+        if (fewer & ~pair).any():
+            yield from _groups_by_hops(cells, remote, nearest | pair)
 
 
 def _groups_by_slit_distances(

@@ -245,6 +245,7 @@ def _anomalies_of_wrong_entries(
     that of the group of its distance, since a slow path is not an error of the SLIT.
     """
     cells = groups.cells
+    positions = {pair: at for pair, at in positions.items() if groups.labels[at] >= 0}
     labels = {pair: int(groups.labels[position]) for pair, position in positions.items()}
     typical = {
         label: float(np.median(cells.log_score[groups.labels == label]))
