@@ -162,7 +162,8 @@ def check_make(words: list[str]) -> None:
     assert done.returncode == 0, done.stderr
     if bench := re.search(r"python (\S+/run\.py) (\w+)", done.stdout):
         modules = (ROOT / bench[1]).parent.glob("*.py")
-        assert any(f'"{bench[2]}":' in module.read_text() for module in modules), words
+        part = rf'^(PARTS|ONLY_IF_NAMED) = .*"{bench[2]}":'
+        assert any(re.search(part, module.read_text(), re.MULTILINE) for module in modules), words
 
 
 CHECKS = {

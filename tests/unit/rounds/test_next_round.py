@@ -101,6 +101,17 @@ def test_a_budget_leaves_pairs_of_cores_out_before_the_node_matrices(machine):
     assert of_two_nodes == nodes * (nodes - 1) + 2 * (targets - 1)
 
 
+def test_one_core_of_any_number_is_one_core():
+    """Processing unit 84 has two digits, and it is one processing unit."""
+    plan = plan_of("epyc_7413_nps4", "bandwidth_scaling")
+    of_one_core = {
+        point["loads"][0]["placement"]["cpus"]
+        for point in plan.points
+        if kind_of_contention(point, plan.host.topology) == frozenset({"one core"})
+    }
+    assert of_one_core == {str(node.cpus[0]) for node in plan.host.topology.initiator_nodes}
+
+
 def test_what_repeats_another_point_is_measured_with_those_that_need_it():
     """An interference has references that measure what the node matrix has measured."""
     full = server(experiments=["memory_bandwidth", "interference"])

@@ -251,7 +251,7 @@ def kind_of_contention(point: Point, topology: Topology) -> frozenset[object] | 
     if len(loads) == 1 and len(loads[0]["initiator"]["nodes"]) <= 1:
         [load] = loads
         memory = not load["target"]["drives"] and "latency_ns" not in load["metrics"]
-        one_core = memory and len(load["placement"]["cpus"]) == 1
+        one_core = memory and len(parse_cpu_list(load["placement"]["cpus"])) == 1
         return frozenset({"one core"}) if one_core else None
     packages = {node: own for own, nodes in _nodes_of_packages(topology).items() for node in nodes}
     return frozenset(
