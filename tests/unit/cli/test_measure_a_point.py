@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,12 +36,14 @@ def test_a_damaged_description_of_the_host_is_an_error(tmp_path, text):
         run(tmp_path)
 
 
-def measured(folder: Path, point: dict[str, object]) -> subprocess.CompletedProcess[str]:
+def measured(
+    folder: Path, point: dict[str, object], *options: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command without an activated environment."""
     file = folder / "point.json"
     file.write_text(json.dumps({**point, "estimated_seconds": 1.0}))
     return subprocess.run(
-        [Path(sys.executable).parent / "chaosity", "measure", file],
+        [Path(sys.executable).parent / "chaosity", "measure", file, *options],
         env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
         text=True,
         capture_output=True,
@@ -53,6 +56,16 @@ def test_it_finds_the_kernels_without_an_activated_environment(tmp_path, make_po
     done = measured(tmp_path, make_point(needs=kernel))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verdict"]["status"] == "valid"
+
+
+def test_it_ends_with_the_values_and_the_path_of_the_record(tmp_path, make_point):
+    kernel = {"program": "chaosity-latency", "install": "run ansible-playbook provision.yml"}
+    record = tmp_path / "rep1.json"
+    done = measured(tmp_path, make_point(needs=kernel), "--record", str(record))
+    value, where = done.stderr.splitlines()[-2:]
+    assert re.fullmatch(r"memory, machine -> node0: bandwidth: [\d.]+ \wB/s", value), value
+    assert where == f"record of replicate 1 of 1: {record}"
+    assert (done.stdout, json.loads(record.read_text())["verdict"]["status"]) == ("", "valid")
 
 
 def test_a_failed_measurement_has_a_status_and_a_reason(tmp_path, make_point):

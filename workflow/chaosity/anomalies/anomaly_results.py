@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
@@ -187,6 +188,33 @@ class Anomaly(_JsonResult):
         places = rows[["initiator", "target", "initiator_nodes", "target_nodes"]].astype(str)
         own = [bool(cells & {(i, t), (m, n)}) for i, t, m, n in places.itertuples(index=False)]
         return rows[np.array(own, dtype=bool)]
+
+    def worst_point(self, measurements: Measurements) -> tuple[str, str] | None:
+        """Return experiment and point of the worst median among the cells of this anomaly.
+
+        None if `measurements` has no valid value of these cells.
+        """
+        rows = self.rows_of_cells(measurements)
+        rows = rows[rows["value"].notna() & (rows["metric"] == self.metric)]
+        if rows.empty:
+            return None
+        by_point = rows.groupby(["experiment", "point"])["value"].median()
+        worst: Any = by_point.idxmax() if less_is_better(self.metric) else by_point.idxmin()
+        experiment, point = map(str, worst)
+        return experiment, point
+
+    def explain_command(self, measurements: Measurements, folder: str) -> str | None:
+        """Return the command line that explains the worst value of the cells of this anomaly.
+
+        None if `measurements`, the host's table, has no valid value of these cells. `folder` is the
+        folder of the results, results/HOST/CONFIGURATION.
+        """
+        if (worst := self.worst_point(measurements)) is None:
+            return None
+        experiment, point = worst
+        of_this_name = measurements.rows.loc[measurements.rows["point"] == point, "experiment"]
+        options = ["--experiment", experiment] if of_this_name.nunique() > 1 else []
+        return shlex.join(["chaosity", "explain", folder, point, *options])
 
 
 def _node_name(place: int | str) -> str:

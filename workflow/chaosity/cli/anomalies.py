@@ -22,6 +22,8 @@ from chaosity.errors import UserError
 from chaosity.units import format_quantity, join_with_and
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from chaosity.anomalies.anomaly_results import ComparableCells, Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.csv_tables import NodeMatrix
@@ -81,6 +83,7 @@ def find_anomalies_command(
             if value is not None:
                 raise UserError(f"--{name} is allowed for a CSV matrix only", str(file))
         findings = analyse_results(file)
+        commands = {} if as_json else _explain_commands(file, findings)
     else:
         if metric is None:
             remedy = "add --metric bandwidth or --metric latency"
@@ -88,25 +91,50 @@ def find_anomalies_command(
         matrix = read_matrix_csv(file, metric, unit)
         slit = _matching_distances(distances, matrix) if distances else None
         nodes = None if packages is None else _parse_packages(packages, matrix)
-        findings = analyse_matrix(matrix, nodes, slit)
+        findings, commands = analyse_matrix(matrix, nodes, slit), {}
     if as_json:
         print_json(findings.to_json())
     else:
-        print_findings(findings)
+        print_findings(findings, commands)
 
 
-def print_findings(findings: Findings) -> None:
-    """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells a group."""
+def _explain_commands(path: Path, findings: Findings) -> dict[str, str]:
+    """Return sentence of a finding of a host -> the command that explains its worst value.
+
+    `path` is a folder of results, or the tidy table in such a folder. Values of a table without
+    points beside it cannot be explained.
+    """
+    from chaosity.result_folders import existing_tidy_table
+    from chaosity.store.measurements import Measurements
+
+    folder = path if path.is_dir() else path.parent
+    if not (folder / "points").is_dir():
+        return {}
+    measurements = Measurements.read(existing_tidy_table(folder) if path.is_dir() else path)
+    found = (*findings.anomalies, *findings.suspicions)
+    commands = ((each.sentence, each.explain_command(measurements, str(folder))) for each in found)
+    return {sentence: command for sentence, command in commands if command}
+
+
+def print_findings(findings: Findings, commands: Mapping[str, str]) -> None:
+    """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells of each group.
+
+    `commands` has the command that explains a finding, for the sentence of the finding.
+    """
     print_line(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, 1):
         print_line(f"\n{number}. {anomaly.sentence}", style="bold red")
         for line in (anomaly.evidence_sentence, *anomaly.also):
             print_line(f"   {line}")
         print_line(f"   {anomaly.advice}", style="italic")
+        if command := commands.get(anomaly.sentence):
+            print_line(f"   Raw numbers of the worst value: {command}")
     if findings.suspicions:
         print_line(f"\nSuspicions ({len(findings.suspicions)}), to be measured again:")
     for anomaly in findings.suspicions:
         print_line(f"- {anomaly.sentence} {anomaly.doubt}")
+        if command := commands.get(anomaly.sentence):
+            print_line(f"  Raw numbers of the worst value: {command}")
     if findings.groups:
         print_line(f"\nStructure: {findings.structure}")
         rows = [_row_of_comparable_cells(group, findings.metric or "") for group in findings.groups]

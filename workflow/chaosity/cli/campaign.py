@@ -27,7 +27,7 @@ from chaosity.cli.shared import (
 )
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.records.record_files import read_regular_file, save_record, write_atomically
-from chaosity.records.record_format import SIMULATED, VALID, Point
+from chaosity.records.record_format import SIMULATED, VALID, Point, Record
 from chaosity.units import format_duration
 
 if TYPE_CHECKING:
@@ -272,9 +272,10 @@ def schema_command(kind: str) -> None:
     help="File for the record. Default: print the record as JSON, write no file.",
 )
 def measure_point_command(point: Path, replicate: int, record: Path | None) -> None:
-    """Measure one POINT and print its checks.
+    """Measure one POINT, and print its checks and values.
 
-    POINT is a file of results/HOST/CONFIGURATION/points. The exit status is 1 if the measurement
+    POINT is a file of results/HOST/CONFIGURATION/points. Checks and values go to the standard
+    error, so that the standard output is the record alone. The exit status is 1 if the measurement
     failed.
     """
     with malformed_as_user_error("the file is not a point of a plan", str(point)):
@@ -300,9 +301,31 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
     for check in measured["verdict"]["checks"]:
         mark = {True: "ok  ", False: "FAIL" if check["decisive"] else "note", None: "?   "}
         echo(f"{mark[check['passed']]} {check['name']}: {check['detail']}", err=True)
+    for line in _lines_of_measured_values(document, measured):
+        echo(line, err=True)
+    where = record or "only on the standard output; --record FILE writes it to a file"
+    echo(f"record of replicate {replicate} of {replicates}: {where}", err=True)
     if measured["verdict"]["status"] != VALID:
         echo(f"chaosity: {point}: failed: {measured['verdict']['reason']}", err=True)
         sys.exit(1)
+
+
+def _lines_of_measured_values(point: Point, record: Record) -> Iterator[str]:
+    """Yield a line for each value of a valid record: load, place, metric and value."""
+    from chaosity.store.tidy_table_from_records import (
+        status_and_values_of_record,
+        tidy_rows_of_outcome,
+    )
+    from chaosity.units import format_quantity, metric_in_words
+
+    outcome = status_and_values_of_record(record)
+    if outcome.status != VALID:
+        return
+    for row in tidy_rows_of_outcome(point, record["replicate"], outcome):
+        value, metric = row["value"], row["metric"]
+        shown = row["reason"] if value is None else format_quantity(metric, value)
+        place = f"{row['load']}, {row['initiator']} -> {row['target']}"
+        yield f"{place}: {metric_in_words(metric)}: {shown}"
 
 
 def _is_simulated(point: Path) -> bool:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from chaosity.cli.shared import RESULTS_FOLDER, echo, print_line
+from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError, malformed_as_user_error
+from chaosity.place_names import initiator_to_target_name, parse_place_name, place_in_words
 from chaosity.records.record_files import current_record_path, load_record, read_regular_file
 from chaosity.records.record_format import LoadRecord, Record
 from chaosity.runner.metric_values import (
@@ -28,10 +32,12 @@ from chaosity.runner.metric_values import (
     spans_without_pauses,
 )
 from chaosity.runner.tool_output import extract_values
-from chaosity.units import choose_scale, format_quantity
+from chaosity.units import choose_scale, format_count, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from chaosity.store.measurements import Measurements
 
 # Largest number of names that an error message lists.
 _MOST_LISTED_NAMES = 12
@@ -57,9 +63,10 @@ def explain_value_command(
     """Print how the values of a POINT were computed.
 
     FOLDER is results/HOST/CONFIGURATION. POINT is a point's name, such as memory=node0+node1+triad,
-    or a part of a name: `node0+node1` lists the points with this part. For each value, the command
-    prints the median and the interval with their formulas. For each replicate, the command prints
-    the record, command lines, programs, formula, inputs and checks.
+    or a part of a name: `node0+node1` lists the points with this part. POINT can also be a path in
+    the words of a finding: 'package 0 -> package 1' lists points on this path. For each value, the
+    command prints the median and the interval with their formulas. For each replicate, the command
+    prints the record, command lines, programs, formula, inputs and checks.
     """
     from scipy.stats import t
 
@@ -79,6 +86,12 @@ def explain_value_command(
     if point in set(rows["experiment"]) and experiment is None:
         remedy = f"choose a point of it with --experiment {point} and a part of the point's name"
         raise UserError(f"{point} is an experiment, not a point", str(folder), remedy)
+    if ends := _ends_of_path(point):
+        rows = _rows_on_path(rows, ends, folder)
+        if experiment is not None:
+            full_name = _full_name(experiment, rows["experiment"], "experiment", folder)
+            rows = rows[rows["experiment"] == full_name]
+        asked["point"] = _only_point_on_path(Measurements(rows), ends, folder)
     for column, name in asked.items():
         if name is not None:
             rows = rows[rows[column] == _full_name(name, rows[column], column, folder)]
@@ -102,6 +115,109 @@ def explain_value_command(
                 for line in explain_replicate(folder, row, every_sample=samples):
                     echo(line)
         echo()
+
+
+def _ends_of_path(text: str) -> tuple[str, str] | None:
+    """Return the names of the two places in a text such as "package 0 -> node 3".
+
+    None if the text is no path. A name of a point never contains such an arrow.
+    """
+    ends = re.split(r"\s*(?:->|→)\s*", text.strip().lower())
+    if len(ends) != 2:
+        return None
+    without_memory = (re.sub(r"^(the )?memory of ", "", end) for end in ends)
+    named = (re.sub(r"^(the )?drives of (.+)", r"\2drives", end) for end in without_memory)
+    source, target = (re.sub(r"\s+", "", end) for end in named)
+    return source, target
+
+
+def _rows_on_path(rows: pd.DataFrame, ends: tuple[str, str], folder: Path) -> pd.DataFrame:
+    """Return the rows from one place to another; between packages, also rows of their nodes.
+
+    Raises:
+        UserError: a name is not that of a place, or no point leads from the first to the second.
+    """
+    exact = rows[(rows["initiator"] == ends[0]) & (rows["target"] == ends[1])]
+    if not exact.empty:
+        return exact
+    nodes = [_nodes_of_place(end, folder) for end in ends]
+    for end, own in zip(ends, nodes, strict=True):
+        known = set(rows["initiator"]) | set(rows["target"])
+        if not own and end not in known:
+            near = difflib.get_close_matches(end, sorted(known), _MOST_LISTED_NAMES)
+            remedy = f"use {' or '.join(near)}" if near else "use places such as node0 or package1"
+            raise UserError(f"there is no place {end}", str(folder), remedy)
+    sides = (("initiator", nodes[0]), ("target", nodes[1]))
+    inside = [
+        rows[f"{side}_nodes"].map(lambda text, own=own: _is_within(text, own)).astype(bool)
+        | (rows[side] == end)
+        for (side, own), end in zip(sides, ends, strict=True)
+    ]
+    found = rows[inside[0] & inside[1]]
+    if (target := parse_place_name(ends[1])) and target.has_drives:
+        found = found[found["drives"].notna()]
+    if found.empty:
+        what = f"no point leads from {place_in_words(ends[0])} to {place_in_words(ends[1])}"
+        raise UserError(what, str(folder), "use two places that a point of the plan connects")
+    return found
+
+
+def _nodes_of_place(name: str, folder: Path) -> frozenset[int]:
+    """Return the nodes of a package or of a place that names its nodes; none of other places."""
+    place = parse_place_name(name)
+    if place is None:
+        return frozenset()
+    if place.kind != "package":
+        return frozenset(place.nodes_in_name)
+    from chaosity.topology.topology_model import read_topology
+
+    topology = read_topology(folder / "topology.json")
+    packages = topology.package_of_node if topology else {}
+    return frozenset(node for node, package in packages.items() if package in place.indices)
+
+
+def _is_within(text: object, nodes: frozenset[int]) -> bool:
+    """Return whether a text such as "0-3" names at least one node, and only nodes of `nodes`."""
+    with suppress(ValueError):
+        named = parse_cpu_list(str(text))
+        return bool(named) and nodes.issuperset(named)
+    return False
+
+
+def _only_point_on_path(measurements: Measurements, ends: tuple[str, str], folder: Path) -> str:
+    """Return the name of the only point among the rows of a path.
+
+    Raises:
+        UserError: there are several points. The error names the worst point of each finding on this
+            path, and a point of each experiment.
+    """
+    points = measurements.rows[["experiment", "point"]].drop_duplicates()
+    if len(points) == 1:
+        return str(points["point"].iloc[0])
+    what = f"{len(points)} points lead from {' to '.join(map(place_in_words, ends))}"
+    if len(points) <= _MOST_LISTED_NAMES:
+        names = map(shlex.quote, sorted(set(points["point"])))
+        raise UserError(what, str(folder), f"explain {' or '.join(names)}")
+    worst = _worst_points_of_findings(measurements, ends, folder)
+    examples = dict.fromkeys(worst, "the worst point of a finding")
+    for experiment, own in points.groupby("experiment", sort=False)["point"]:
+        number = format_count(len(own), "point")
+        examples.setdefault(str(own.iloc[0]), f"one of {number} of {experiment}")
+    named = [f"{shlex.quote(name)} ({which})" for name, which in examples.items()]
+    raise UserError(what, str(folder), f"explain one of them, such as {' or '.join(named)}")
+
+
+def _worst_points_of_findings(
+    measurements: Measurements, ends: tuple[str, str], folder: Path
+) -> Iterator[str]:
+    """Yield the name of the worst point of each finding on a path, if there is a findings.json."""
+    from chaosity.report.problems import read_anomalies
+
+    for anomaly in read_anomalies(folder):
+        places = (str(anomaly.initiator), str(anomaly.target))
+        is_on_path = ends == places or initiator_to_target_name(*ends) in anomaly.components
+        if is_on_path and (found := anomaly.worst_point(measurements)):
+            yield found[1]
 
 
 def _cell_lines(cell: pd.Series, values: list[float], t: float | None) -> Iterator[str]:
@@ -150,7 +266,12 @@ def _full_name(name: str, column: pd.Series, kind: str, folder: Path) -> str:
         what = "no point of the folder has a value, or a reason for a missing value"
         raise UserError(what, str(folder), "measure the host first")
     what = f"several names of a {kind} contain {name}" if found else f"there is no {kind} {name}"
-    near = found or difflib.get_close_matches(name, names, _MOST_LISTED_NAMES, cutoff=0.0)
+    # Of many names, only similar ones help a reader.
+    cutoff = 0.6 if len(names) > _MOST_LISTED_NAMES else 0.0
+    near = found or difflib.get_close_matches(name, names, _MOST_LISTED_NAMES, cutoff)
+    if not near:
+        remedy = f"use a name below {folder}/points, or a path such as 'node 0 -> node 1'"
+        raise UserError(what, str(folder), remedy)
     more = f" or {len(near) - _MOST_LISTED_NAMES} more" if len(near) > _MOST_LISTED_NAMES else ""
     raise UserError(what, str(folder), f"use {' or '.join(near[:_MOST_LISTED_NAMES])}{more}")
 

@@ -244,6 +244,7 @@ class ShownFinding:
     text: str  # evidence: size of the loss, confidence, comparable cells
     advice: str | None = None  # what a user should examine, or None
     figure: str | None = None  # name of the figure that shows the finding best, or None
+    command: str | None = None  # command line that explains the worst value, or None
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,10 @@ def _shown_findings(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFin
             )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_with_most_cells(anomaly, run)
-        yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure)
+        of_host = run.measurements.rows[["host", "configuration"]].iloc[0]
+        folder = "/".join(["results", *map(str, of_host)])
+        command = anomaly.explain_command(run.measurements, folder)
+        yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure, command)
 
 
 def numbered_findings(anomalies: Sequence[Anomaly]) -> list[Anomaly]:
