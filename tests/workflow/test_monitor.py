@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from inventories import THIS_MACHINE, write_inventory
 from machines import configuration_folder, simulated
@@ -51,15 +50,7 @@ class Monitor:
     def check_refused(
         self, cases: dict[str, tuple[dict[str, Any], list[str]]], **extra: Any
     ) -> None:
-        """See that each host is refused with its sentences, before anything is changed.
-
-        A run of the playbook ends with its first refusal; here it goes on with the other hosts.
-        """
-        [whole] = yaml.safe_load(self.playbook.read_text())
-        assert whole.pop("any_errors_fatal") is True
-        self.playbook = self.folder / "go_on.yml"
-        self.playbook.write_text(yaml.safe_dump([whole]))
-        (self.folder / "roles").symlink_to(self.root / "roles")
+        """See that each host is refused with its sentences, before anything is changed on it."""
         outcome = self.play({host: own for host, (own, _) in cases.items()}, **extra)
         outcome.check_refused({host: sentences for host, (_, sentences) in cases.items()})
         assert outcome.count("changed") == 0
@@ -145,3 +136,29 @@ def test_the_unit_starts_the_check_and_systemd_accepts_it(
     # systemd does not end a check before its time.
     [limit] = re.findall(r"^TimeoutStartSec=(\d+)$", unit, re.MULTILINE)
     assert int(limit) > 1800
+
+
+@pytest.mark.skipif(
+    SYSTEMD_RUNS or not shutil.which("systemd-analyze"),
+    reason="this machine runs systemd, or lacks systemd-analyze",
+)
+def test_a_host_that_is_down_or_has_no_map_is_reported_and_the_other_hosts_go_on(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    # Nothing listens at this port.
+    down = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    hosts: dict[str, dict[str, Any]] = {
+        "a-down": {**down, "monitor_machine": "a-down"},
+        "b-unmapped": {"monitor_results": str(tmp_path / "nowhere")},
+        "c-fine": {},
+    }
+    outcome = monitor.play(hosts, **WITH_SYSTEMD, __monitor_units=str(tmp_path))
+    assert outcome.status != 0
+    assert re.search(r"^a-down .* unreachable=1 ", outcome.said, re.MULTILINE), outcome.said
+    assert outcome.says("nowhere/b-unmapped has no map of the host.")
+    # The last host fails only at the start of its timer, because no systemd runs here.
+    assert outcome.says("[monitor : Start the timer]"), outcome.said
+    assert [path.name for path in sorted(tmp_path.glob("chaosity-check-*"))] == [
+        "chaosity-check-c-fine.service",
+        "chaosity-check-c-fine.timer",
+    ]
