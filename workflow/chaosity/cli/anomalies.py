@@ -117,7 +117,7 @@ def _explain_commands(path: Path, findings: Findings) -> dict[str, str]:
 
 
 def print_findings(findings: Findings, commands: Mapping[str, str]) -> None:
-    """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells of each group.
+    """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells a group.
 
     `commands` has the command that explains a finding, for the sentence of the finding.
     """
