@@ -68,6 +68,11 @@ _MODULE_OF_COMMAND = {
 }
 # Former name of a command -> present name.
 _NEW_NAME_OF_COMMAND = {"run": "measure"}
+# Former command -> the command line that does the same now.
+_REPLACEMENT_OF_COMMAND = {
+    "host": "snakemake --config 'hosts=[HOST]'",
+    "rounds": "snakemake --config budget=2h",
+}
 
 
 class LazyCommandGroup(click.Group):
@@ -84,6 +89,9 @@ class LazyCommandGroup(click.Group):
                 f"chaosity {name} has a new name",
                 remedy=f"type chaosity {_NEW_NAME_OF_COMMAND[name]}",
             )
+        if name in _REPLACEMENT_OF_COMMAND:
+            remedy = f"type {_REPLACEMENT_OF_COMMAND[name]}"
+            raise UserError(f"chaosity {name} does not exist any more", remedy=remedy)
         if name not in COMMANDS:
             return None
         module = import_module(f"chaosity.cli.{_MODULE_OF_COMMAND.get(name, name)}")

@@ -81,6 +81,11 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
             "no summary of a report is named", remedy="name a file such as summary.json"
         )
     page = write_overview(summaries, output)
+    if not page.rows:
+        what = "none of the files is the summary of a report"
+        raise UserError(
+            what, str(summaries[0]), "name a file results/HOST/CONFIGURATION/summary.json"
+        )
     echo(page.worst_problem_sentence)
     for group in page.groups:
         for statement in group.statements:
