@@ -20,6 +20,7 @@ from chaosity.statistics.estimates import (
     adjust_family_wise_error,
     change_text,
     is_variation_between_cells_significant,
+    variance_of_median,
 )
 
 POSITIVE = st.floats(min_value=1e-3, max_value=1e12)
@@ -176,3 +177,8 @@ def test_the_order_of_replicates_does_not_matter(values, random):
     assert one.median == other.median
     if one.low is not None:
         assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
+
+
+def test_the_variance_of_a_median_is_near_the_exact_one_of_normal_values():
+    exact = [1.0, 0.5, 0.449, 0.298, 0.287, 0.215]  # Arnold et al., 1992, for 1 to 6 values
+    assert variance_of_median(range(1, 7)) == pytest.approx(exact, rel=0.05)
