@@ -78,6 +78,8 @@ def plan_command(
     """Show what would be measured on a host, and for how long. Nothing is measured.
 
     For the hosts of an inventory, use `snakemake -n` with the same options as for the run.
+
+    Example: chaosity plan --budget 30m
     """
     from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.design.host_plan import PlannedHost, plan_host
@@ -212,6 +214,8 @@ def write_simulated_records_command(
     milliseconds for a record, so it writes all records of a large server within a minute. Existing
     records are kept. All points get a record; only `snakemake` obeys the `budget` of the config.
     Then, `snakemake` with the same inventory and results makes tables, figures and reports.
+
+    Example: chaosity simulate --inventory inventories/demo --results results/demo
     """
     from chaosity.campaign.campaign import Campaign
     from chaosity.campaign.host_in_mode import discover_in_mode
@@ -253,6 +257,8 @@ def schema_command(kind: str) -> None:
 
     Editors with support for YAML use the schema to complete and check keys. The schema of the kind
     host describes those variables of a host in the inventory that begin with chaosity_.
+
+    Example: chaosity schema benchmark
     """
     from importlib import import_module
 
@@ -352,7 +358,10 @@ def _is_simulated(point: Path) -> bool:
     help="Parquet or CSV file for values from before a change of a component. Default: no file.",
 )
 def make_tidy_table_command(plan: Path, output: Path, history: Path | None) -> None:
-    """Make the tidy table of a PLAN (plan.json) from the points and records in its folder."""
+    """Make the tidy table of a PLAN (plan.json) from the points and records in its folder.
+
+    Example: chaosity tidy results/demo/paper_server/nps4/plan.json --output values.csv
+    """
     from chaosity.store.csv_tables import csv_text
     from chaosity.store.tidy_table_from_records import (
         HISTORY_COLUMNS,

@@ -94,6 +94,8 @@ def check_command(
 
     Exit status: 0 as good as the map, 1 warning, 2 fault, 3 not checked, for example because
     somebody works on the host.
+
+    Example: chaosity check results/demo/paper_server
     """
     from chaosity.health.check_host import HostCheck
 
@@ -327,6 +329,8 @@ def history_command(folder: Path, print_all: bool, csv_file: Path | None, as_jso
 
     FOLDER is results/HOST/CONFIGURATION with the series of `chaosity check`. Changes below 2 % are
     not reported.
+
+    Example: chaosity history results/demo/paper_server
     """
     from chaosity.health.check_history import read_check_history
 

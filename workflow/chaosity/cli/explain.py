@@ -67,6 +67,8 @@ def explain_value_command(
     the words of a finding: 'package 0 -> package 1' lists points on this path. For each value, the
     command prints the median and the interval with their formulas. For each replicate, the command
     prints the record, command lines, programs, formula, inputs and checks.
+
+    Example: chaosity explain results/demo/paper_server memory=node0+node4+triad
     """
     from scipy.stats import t
 

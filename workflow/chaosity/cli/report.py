@@ -55,6 +55,8 @@ def write_report_command(plan: Path, output: Path, **inputs: Any) -> None:
     """Write the report and the figures of a PLAN (plan.json), and print its worst problems.
 
     The command works at any time: the report shows points without a measurement as missing.
+
+    Example: chaosity report results/demo/paper_server/nps4/plan.json --output report.html
     """
     from chaosity.report.measured_run import Run
     from chaosity.report.page import write_report
@@ -72,6 +74,8 @@ def write_overview_command(summaries: tuple[Path, ...], output: Path) -> None:
     Hosts with the same processor model and configuration should be equal. Of three or more hosts
     that should be equal, the page names outlier hosts. The page lists hosts that the last run
     skipped, with the reason.
+
+    Example: chaosity overview results/*/*/summary.json --output results/index.html
     """
     from chaosity.report.overview import write_overview
     from chaosity.result_folders import skipped_hosts
@@ -108,6 +112,8 @@ def list_reports_command(results: Path, hosts: tuple[str, ...]) -> None:
 
     If the last run skipped hosts, the command lists these hosts with the reason, writes their
     earlier reports again to say that the host was skipped, and exits with status 1.
+
+    Example: chaosity reports --results results/demo
     """
     from chaosity.components import read_host_json
     from chaosity.report.overview import write_overview

@@ -55,6 +55,8 @@ def show_command(folder: Path, intervals: bool, svg: Path | None, beside: Sequen
 
     With --svg, the command draws the machine as in the report: packages, nodes, memory and drives.
     Findings of `chaosity anomalies` are red, and predicted values are hatched.
+
+    Example: chaosity show results/demo/paper_server
     """
     from chaosity.export.main_matrices import (
         DRIVE_BANDWIDTH,
