@@ -16,7 +16,7 @@ from functools import partial
 
 import numpy as np
 
-from chaosity.drive_sets import (
+from chaosity.drive_set_predictions import (
     audit_predictions,
     drive_set_models,
     predict_drive_sets,

@@ -90,7 +90,9 @@ def _least_bandwidth(matrix: NodeMatrix, workers: Sequence[int], target: int) ->
             raise UserError(f"worker {worker} is named twice", remedy="name each worker once")
         if matrix.median_of_cell(worker, target) is None:
             missing = f"the path from node {worker} to node {target} was not measured"
-            raise UserError(missing, where, "weights need every path of the workers")
+            raise UserError(
+                missing, where, "weights need the bandwidth of each worker to each target"
+            )
     return min(value for each in workers if (value := matrix.median_of_cell(each, target)))
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from chaosity.documents.shipped_documents import load_experiment
-from chaosity.drive_sets import drive_set_models, predict_drive_sets
+from chaosity.drive_set_predictions import drive_set_models, predict_drive_sets
 from chaosity.figures.figure_files import FigureEntry, draw_figures
 from chaosity.store.measurements import LeftOutPoints, Measurements
 from chaosity.topology.topology_model import Topology

@@ -183,3 +183,8 @@ def test_a_fit_without_latencies_determines_no_latency() -> None:
 def test_a_name_that_is_no_machine_is_refused(folder: Path) -> None:
     said = refusal_by_chaosity("fit", folder, "--output", "My-Twin.yaml")
     assert "cannot name a machine" in said
+
+
+def test_a_missing_folder_of_the_output_is_refused_before_the_fit(folder: Path) -> None:
+    said = refusal_by_chaosity("fit", folder, "--output", "no_folder/my_twin.yaml")
+    assert "no_folder" in said

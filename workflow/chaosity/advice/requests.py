@@ -159,7 +159,7 @@ def check_place(place: Place, topology: Topology, drives: Mapping[str, DriveFact
     """
     if not place.cpus or not {*place.cpus} <= topology.node_of_pu.keys():
         what = f"the machine has no processing units {format_cpu_list(place.cpus) or '(none)'}"
-        raise UserError(what, remedy=f"it has {format_cpu_list(topology.node_of_pu)}")
+        raise UserError(what, remedy=f"choose some of {format_cpu_list(topology.node_of_pu)}")
     memory = {node.os_index for node in topology.memory_nodes}
     if unknown := {*place.shares} - memory:
         what = f"node {min(unknown)} has no memory"

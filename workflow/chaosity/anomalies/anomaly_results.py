@@ -120,7 +120,7 @@ class Anomaly(_JsonResult):
     advice: str  # text on what to examine on the machine
     cells: tuple[CellNames, ...] = ()  # (initiator, target) of each cell with the loss
     # The slice of the tidy table that has the cells: column (experiment, kernel, ...) -> value.
-    # Empty for a matrix that was analysed without a tidy table.
+    # `where` is empty if the matrix was given as a bare table of values.
     where: SliceKey = field(default_factory=dict)
     also: tuple[str, ...] = ()  # sentences with further evidence for the same fault
     doubt: str = ""  # why the anomaly is only a suspicion, as a sentence; empty for a finding
@@ -338,7 +338,7 @@ _HALF_WIDTH_OF_USELESS_INTERVAL = 1.0
 def adjust_confidence_and_add_doubt(
     anomaly: Anomaly, tests_count: int, measurements: Measurements, *, unusable: bool
 ) -> Anomaly:
-    """Return the anomaly with a confidence that is adjusted for all tests of the host, and doubts.
+    """Adjust the confidence of an anomaly for all tests of the host, and say why it is doubtful.
 
     An anomaly is doubtful if its loss is not clear after a correction for all tests of the host
     (Bonferroni), or if its measurements are not reliable. `measurements` has the host's valid rows.

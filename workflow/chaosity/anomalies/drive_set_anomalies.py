@@ -32,7 +32,7 @@ from chaosity.anomalies.cell_log_scores import (
 from chaosity.anomalies.component_anomalies import AnomalyTestResult
 from chaosity.anomalies.matrix_structure import PackageNodes
 from chaosity.cpusets import parse_cpu_list
-from chaosity.drive_sets import DrivesByNode, drives_by_node_of_sets
+from chaosity.drive_set_predictions import DrivesByNode, drives_by_node_of_sets
 from chaosity.place_names import (
     initiator_to_target_name,
     node_name,
@@ -428,7 +428,7 @@ def _composition_of_each_cell(
 def _anomaly_of_drives_slow_together(
     cells: DriveSetCells, departure: Departure, explained: Mask
 ) -> Anomaly:
-    """Return the anomaly of drives that are slow together; `explained` is its mask of cells."""
+    """Return the anomaly of drives that are slow together, in the cells of the mask `explained`."""
     assert departure.suspect is not None
     part, name, all_cells = departure.suspect.part, departure.suspect.name, departure.cells
     if part == _PACKAGES:

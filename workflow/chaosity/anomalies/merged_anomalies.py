@@ -34,8 +34,8 @@ _LOSS_RATIO_OF_OWN_FAULT = 1.5
 # slightly lower rate is normal for other kernels, and for data that fit into caches to a smaller
 # part.
 _LEAST_SHARE_OF_LINK_RATE = 0.75
-# The rate of triad counts only three quarters of the moved bytes. The limit is below 0.75, since
-# rates have noise.
+# The rate of triad counts only three quarters of the moved bytes. This limit is a little
+# below three quarters, since rates have noise.
 _LEAST_SHARE_COUNTED_BY_TRIAD = 0.7
 # A node causes the loss of a link if the paths of the node lose as much as the link, or less by at
 # most 5 percentage points.

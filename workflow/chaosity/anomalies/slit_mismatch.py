@@ -5,8 +5,9 @@ Each distance of the SLIT stands for the group of cells that has most pairs of n
 distance. The group of a distance is never better than the group of a smaller distance. If a pair of
 nodes is in another group than the group of its distance, the SLIT entry of the pair is wrong. The
 wrong entries can be one pair, all pairs of a distance that is out of order, or the far pairs of a
-SLIT with only one distance. SLIT distances stand for times. Memory of another kind (HBM, CXL) has
-another bandwidth at any distance, so bandwidths are compared only within one kind of memory.
+SLIT with only one distance. The distances of a SLIT are relative latencies. Memory of another kind
+(HBM, CXL) has another bandwidth at any distance, so bandwidths are compared only within one kind of
+memory.
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ def fit_command(folder: Path, output: Path | None) -> None:
     if output and not re.fullmatch(r"[a-z0-9_]+\.yaml", output.name):
         remedy = "use small letters, digits and underscores, such as my_server.yaml"
         raise UserError("the name of the file cannot name a machine", str(output), remedy)
+    if output and not output.parent.is_dir():  # a fit of a large host takes minutes
+        raise UserError("there is no folder for the file", str(output.parent), "create it first")
     results = ResultsToFit.read(folder)
     fitted, is_simulated = results.fit(), results.measured.is_simulated
     if is_simulated:
@@ -190,7 +192,7 @@ def predict_command(
 
 def _predict_drive_sets(folder: Path, *, as_json: bool) -> None:
     """Predict unmeasured drive sets, and print how well known values of sets are predicted."""
-    from chaosity.drive_sets import (
+    from chaosity.drive_set_predictions import (
         audit_predictions,
         drive_set_models,
         find_contradicted_drive_sets,

@@ -214,7 +214,7 @@ class HostResources:
         return any(len(core.cpus) > 1 for core in self.topology.cores)
 
     def uses_smt_siblings(self, initiator: Initiator) -> bool:
-        """Return whether an initiator has several units of the same core."""
+        """Return whether an initiator has several processing units of the same core."""
         cores = [
             core.index for cpu in initiator.cpus if (core := self.topology.core_of_pu.get(cpu))
         ]

@@ -211,7 +211,7 @@ def panel_title(data: FigureData, panel: str) -> str:
 
 
 def failed_mark_lines(data: FigureData) -> list[str]:
-    """Return a line for each failed mark, with its place and the reason of the failure."""
+    """Return a line for each mark of a failed measurement, with its place and the reason."""
     # In a figure with a measured x, a mark without a value has no position, so the name of its
     # point identifies the mark.
     return [

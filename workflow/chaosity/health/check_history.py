@@ -385,7 +385,7 @@ class CheckHistory:
 
 @dataclass(frozen=True)
 class LastingLoss:
-    """A loss of a point that began between two checks and lasts until the end of the series."""
+    """A loss of a value that began between two checks and lasts until the end of the series."""
 
     point: str  # the point whose values became worse
     since: str  # UTC time of the first check after the step, or of the first check in the drift

@@ -7,9 +7,9 @@ than a core or a cache does. So the values of the map decide which points are ch
 of experiments.
 
 The logarithm of a value divided by the map's median scatters for three reasons. Single measurements
-scatter, as the replicates of the map show. The median of the map is not exact. Sessions differ, as
-earlier checks show. A loss is clear if it exceeds this scatter so far that a healthy host, checked
-every night, has one false alarm a year over all its values.
+scatter, as the replicates of the map show. The median of the map is not exact. The values of two
+nights differ, as earlier checks show. A loss is clear if it exceeds this scatter so far that a
+healthy host, checked every night, has one false alarm a year over all its values.
 
 The mean of several nights shows a loss that the scatter of a single night hides. So the last checks
 together are also compared with the first checks after the map, which a slow drift has not yet

@@ -129,8 +129,8 @@ class DwpSearch:
 
     def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
         """Compare a step with the best step; measure both again if the difference is not clear."""
-        # A step that looks worse is also measured again. If a short disturbance ended the search,
-        # the program would stay slow for the rest of its run.
+        # Also a step of the search that looks worse is measured again. If a short disturbance ended
+        # the search, the program would stay slow for the rest of its run.
         if _compare_steps(tried, best, INTERVALS_OF_CLEAR_GAIN) > 0:
             return 1
         for _ in range(REPEATED_COMPARISONS):

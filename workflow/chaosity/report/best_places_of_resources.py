@@ -142,7 +142,7 @@ def _sort_key_of_level(level: str) -> tuple[int, str]:
 def _rows_at_level(
     tables: Sequence[Measurements], column: str, level: str
 ) -> tuple[Measurements, ...]:
-    """Return each table's rows at a level, or else its rows with as many threads."""
+    """Return the rows of each table at a level; without any, its rows with the level's threads."""
     found = [table.where(**{column: level}) for table in tables]
     threads = {number for each in found for number in each.rows["threads"].dropna()}
     if column == "initiator_kind" and len(threads) == 1:

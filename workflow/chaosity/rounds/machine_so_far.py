@@ -16,7 +16,7 @@ import pandas as pd
 
 from chaosity.anomalies.anomaly_results import Findings
 from chaosity.anomalies.host_anomalies import HostComponentFacts, analyse_host
-from chaosity.drive_sets import (
+from chaosity.drive_set_predictions import (
     ContradictedDriveSet,
     DriveSetModel,
     drive_set_models,

@@ -250,7 +250,7 @@ _COLUMNS_OF_SAME_LOAD = (
 DIVERGING_RATIO = 1.075
 # The limit for the latency of a core divided by the latency of the other cores of its node. In the
 # published sweep (document 003) this ratio is within 1 % of 1 while each core runs alone. While all
-# cores run, the ratio is 1.26 to 1.30 for the slow cores.
+# cores run, slow cores have 1.26 to 1.30 times the latency of the others.
 SLOW_INITIATOR_RATIO = 1.1
 # Columns whose values are equal for both latencies of a pair, measured together and alone.
 _PAIR_COLUMNS = ["host", "configuration", "initiator", "target", "x", "replicate"]

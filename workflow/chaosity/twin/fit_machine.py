@@ -110,7 +110,7 @@ def _least_capacities(
     same: Mapping[int, int],
     cells: Mapping[CellKey, Cell],
 ) -> dict[Parameter, float]:
-    """Return capacity or factor -> smallest value with which the measured rates are possible."""
+    """Return, for each capacity or factor, the smallest value that allows the measured rates."""
     rates: dict[int, dict[str, float]] = defaultdict(dict)
     for (number, name, metric), (value, _, _) in cells.items():
         if metric in MODELLED_RATES:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaosity.cpusets import parse_cpu_list
-from chaosity.drive_sets import (
+from chaosity.drive_set_predictions import (
     NoisyValue,
     audit_predictions,
     bound_drive_set,
