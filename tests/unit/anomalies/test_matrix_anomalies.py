@@ -153,6 +153,37 @@ def test_values_that_a_fault_and_a_structure_explain_equally_well_are_named(layo
         assert "node0" in decided.anomalies[0].components[0]
 
 
+@pytest.mark.parametrize(
+    ("layout", "neighbours", "also"),
+    [
+        (faulty.ring(6), (2, 3), [(3, 0), (3, 3), (3, 4), (3, 5), (5, 3)]),
+        (faulty.mesh(2, 3), (1, 2), [(0, 4), (2, 0), (3, 5), (4, 0), (4, 2), (4, 4)]),
+        (
+            faulty.mesh(3, 2),
+            (1, 3),
+            [(1, 2), (1, 4), (3, 0), (4, 0), (5, 1), (5, 3), (5, 5)],
+        ),
+    ],
+)
+def test_unmeasured_neighbours_do_not_make_other_paths_slow(layout, neighbours, also):
+    """Without these neighbours, a ring is a row, in which any two nodes could be neighbours."""
+    missing = [neighbours, neighbours[::-1], *also]
+    for seed in range(4):
+        measured = measure(layout, rng(seed), n=3, noise=0.01)
+        found = analyse_matrix(faulty.without(measured, missing))
+        assert found.anomalies == ()
+        assert not any(note.startswith("Undecided") for note in found.notes)
+
+
+def test_a_slow_pair_within_a_package_is_found_without_the_own_memory_of_its_nodes():
+    layout = faulty.ring_of_packages()
+    fault = faulty.slow_link(layout, (0, 1), 1.0 - 0.5 / layout.table()[0, 1])
+    measured = measure(layout, rng(1), fault, n=3, noise=0.01)
+    found = analyse_matrix(faulty.without(measured, [(0, 0)]))
+    assert [one.components for one in found.anomalies] == [("node0->node1",)]
+    assert found.packages == layout.packages
+
+
 def test_a_slow_pair_in_packages_of_two_nodes_is_the_path_between_them():
     """Slow paths to and from either node would have the same cells."""
     layout = faulty.two_packages(2)

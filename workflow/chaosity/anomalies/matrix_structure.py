@@ -349,6 +349,7 @@ def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> tuple[list[li
             [[unmeasured[np.ix_(one, other)].all() for other in parts] for one in parts]
         )
         single = [number for number, part in enumerate(parts) if len(part) == 1]
+        np.fill_diagonal(together, val=False)  # true for a node whose own memory was not measured
         if len(single) == 2 and not together.any():
             together[np.ix_(single, single)] = True
         parts = [
@@ -523,9 +524,12 @@ def _groups_by_hops_with_a_slow_pair(
 
     Hops must lead to all nodes also without this pair, and other pairs of nodes must have fewer
     hops because of it, as in a ring. Otherwise nothing but the pair itself would show that its
-    nodes are neighbours.
+    nodes are neighbours. Nothing is yielded if a pair of nodes was not measured, since unmeasured
+    neighbours also make a ring or mesh irregular.
     """
     if len(cells.rows) < _FEWEST_NODES_OF_HOPS or cells.rows != cells.columns:
+        return
+    if not (cells.measured_mask | cells.measured_mask.T | cells.local_mask).all():
         return
     without = csgraph.shortest_path(nearest, unweighted=True)
     if np.isinf(without).any() or (nearest != nearest.T).any():
