@@ -87,6 +87,10 @@ def test_a_host_whose_map_has_findings_is_not_called_fine(folder: Path):
     said = run_chaosity("check", folder)
     sentence = f"in the map, but the map itself has 1 finding: chaosity anomalies {folder}\n"
     assert "no change: none of" in said and sentence in said and "fine" not in said
+    odd = folder.parent.with_name("odd name")
+    odd.symlink_to(folder.parent)
+    said = run_chaosity("check", odd / folder.name)
+    assert f": chaosity anomalies '{odd / folder.name}'\n" in said
     findings.write_text(json.dumps(document | {"unusable": "The results are unusable: noise."}))
     said = run_chaosity("check", folder)
     assert "no change: none of" in said and "The results are unusable: noise.\n" in said

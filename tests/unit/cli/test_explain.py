@@ -145,3 +145,10 @@ def test_a_value_of_zero_is_a_value(folder: Path):
             count["count"] = 0
         path.write_text(json.dumps(record))
     assert shown_values(explain(folder, "--metric", "misses")) == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("path", ["node 0 ->", " -> node 0", "->"])
+def test_a_path_without_one_of_its_places_is_refused(folder: Path, path: str):
+    assert "name both places, such as 'node 0 -> node 1'" in refusal_by_chaosity(
+        "explain", folder, "--", path
+    )

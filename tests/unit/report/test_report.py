@@ -7,6 +7,7 @@ import html
 import io
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -140,6 +141,22 @@ def test_a_package_counts_only_with_its_own_memory(tmp_path, monkeypatch):
     shown = run_chaosity("show", measured_results(results, tmp_path, with_packages))
     [value] = re.findall(r"Memory bandwidth, one package +(\S+) GB/s", shown)
     assert float(value) > 50.0
+
+
+def test_the_commands_of_a_report_explain_points_in_its_folder(tmp_path, monkeypatch):
+    """The name of the folder has a space, and begins like an option."""
+    results = shutil.copytree(two_nodes(SLOW_NODE), tmp_path / "-new results")
+    monkeypatch.chdir(tmp_path)
+    place = f"./{configuration_folder(results).relative_to(tmp_path)}"
+    table, page = f"{place}/measurements.parquet", tmp_path / "report.html"
+    run_chaosity("tidy", f"{place}/plan.json", "--output", table)
+    run_chaosity("report", f"{place}/plan.json", "--table", table, "--output", page)
+    shown = (html.unescape(page.read_text()), run_chaosity("anomalies", place))
+    commands = [line for text in shown for line in re.findall(r"chaosity explain [^<\n]+", text)]
+    assert len(commands) >= 3
+    for command in commands:
+        _, *words = shlex.split(command)
+        assert "  median of " in run_chaosity(*words)
 
 
 @pytest.mark.parametrize("share", ["own", "all"])

@@ -207,14 +207,24 @@ class Anomaly(_JsonResult):
         """Return the command line that explains the worst value of the cells of this anomaly.
 
         None if `measurements`, the host's table, has no valid value of these cells. `folder` is the
-        folder of the results, results/HOST/CONFIGURATION.
+        path to the folder of the results, results/HOST/CONFIGURATION.
         """
         if (worst := self.worst_point(measurements)) is None:
             return None
         experiment, point = worst
         of_this_name = measurements.rows.loc[measurements.rows["point"] == point, "experiment"]
         options = ["--experiment", experiment] if of_this_name.nunique() > 1 else []
-        return shlex.join(["chaosity", "explain", folder, point, *options])
+        return explain_command_line(folder, point, *options)
+
+
+def explain_command_line(folder: str, point: str, *options: str) -> str:
+    """Return the command line, quoted for a shell, that explains the values of a point.
+
+    `folder` is the path to the folder of the results, results/HOST/CONFIGURATION.
+    """
+    # A path that begins with a hyphen would be taken for an option.
+    folder = f"./{folder}" if folder.startswith("-") else folder
+    return shlex.join(["chaosity", "explain", folder, point, *options])
 
 
 def _node_name(place: int | str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 import traceback
@@ -167,7 +168,8 @@ def _findings_of_the_map(folder: Path) -> tuple[str, str]:
     if found is None or not found.anomalies:
         return "", found.unusable if found else ""
     findings = format_count(len(found.anomalies), "finding")
-    clause = f", but the map itself has {findings}: chaosity anomalies {folder}"
+    command = shlex.join(["chaosity", "anomalies", str(folder)])
+    clause = f", but the map itself has {findings}: {command}"
     return clause, found.unusable
 
 

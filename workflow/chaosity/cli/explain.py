@@ -139,6 +139,9 @@ def _rows_on_path(rows: pd.DataFrame, ends: tuple[str, str], folder: Path) -> pd
     Raises:
         UserError: a name is not that of a place, or no point leads from the first to the second.
     """
+    if not all(ends):
+        remedy = "name both places, such as 'node 0 -> node 1'"
+        raise UserError("a place of the path has no name", str(folder), remedy)
     exact = rows[(rows["initiator"] == ends[0]) & (rows["target"] == ends[1])]
     if not exact.empty:
         return exact

@@ -286,9 +286,7 @@ def _shown_findings(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFin
             )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_with_most_cells(anomaly, run)
-        of_host = run.measurements.rows[["host", "configuration"]].iloc[0]
-        folder = "/".join(["results", *map(str, of_host)])
-        command = anomaly.explain_command(run.measurements, folder)
+        command = anomaly.explain_command(run.measurements, str(run.folder))
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure, command)
 
 

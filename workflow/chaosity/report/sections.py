@@ -23,6 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chaosity import __version__
+from chaosity.anomalies.anomaly_results import explain_command_line
 from chaosity.components import (
     ComponentState,
     component_differences,
@@ -398,6 +399,11 @@ def methods_section(run: Run) -> Facts:
     replicates = rows.groupby("experiment", sort=False)["replicate"]
     of_points = rows.groupby(["experiment", "point"])["replicate"].nunique()
     measurements = rows[["experiment", "point", "replicate", "status"]].drop_duplicates()
+    # The section on methods has `chaosity explain` of one row as an example, if possible of a valid
+    # row.
+    explained = rows.sort_values(
+        "status", key=lambda status: status != "valid", kind="stable"
+    ).iloc[0]
     values = fill_fact_templates(
         texts["values"],
         config=config,
@@ -412,11 +418,7 @@ def methods_section(run: Run) -> Facts:
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        # The section on methods has `chaosity explain` of one row as an example, if possible of a
-        # valid row.
-        explained=rows.sort_values(
-            "status", key=lambda status: status != "valid", kind="stable"
-        ).iloc[0],
+        explain_command=explain_command_line(str(run.folder), str(explained["point"])),
         similar_values=_range_text(moderated["prior_cells"]),
         more_replicates=_range_text(moderated["prior_freedom"].round()),
         most_cells=_SHARE_OF_CELLS_WITH_PRECISION,
