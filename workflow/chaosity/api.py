@@ -39,7 +39,7 @@ from chaosity.advice.requests import (
     Request,
     RunningLoad,
     check_kernel,
-    check_place,
+    check_place_parts,
 )
 from chaosity.errors import UserError
 from chaosity.export.main_matrices import (
@@ -157,10 +157,10 @@ class HostMap:
         Raises:
             UserError: the machine lacks a named part, or no measurements determine the value.
         """
-        check_place(place, self.topology, self.machine.drives)
+        check_place_parts(place, self.topology, self.machine.drives)
         check_kernel(kernel, "kernel")
         for running in beside:
-            check_place(running.place, self.topology, self.machine.drives)
+            check_place_parts(running.place, self.topology, self.machine.drives)
         metric = LATENCY if latency else BANDWIDTH
         loads = self.machine.loads("program", place, kernel, metric=metric)
         return self.machine.expected_value(loads, self.machine.running_loads(beside))

@@ -293,12 +293,12 @@ def component_differences(
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from component_differences(before, after, name)
             continue
-        texts = [_short_text(key, held[key]) if key in held else "nothing" for held in (old, new)]
+        texts = [_short_value(key, held[key]) if key in held else "nothing" for held in (old, new)]
         arrow = " \N{RIGHTWARDS ARROW} ".join(texts)
         yield name, None if texts[0] == texts[1] else arrow
 
 
-def _short_text(key: str, value: object) -> str:
+def _short_value(key: str, value: object) -> str:
     text = component_value_text(key, value)
     return text if len(text) <= _MOST_SHOWN_CHARACTERS else f"{text[:_MOST_SHOWN_CHARACTERS]}..."
 

@@ -364,7 +364,7 @@ class DriveSetModel:
         else:
             near = self._near_nodes[cell.initiator]
             alike = [name for name in measured if self._near_nodes[name] == near]
-            limits = (self._scaled_value_of_other_initiator(name, cell) for name in alike)
+            limits = (self._value_scaled_from_initiator(name, cell) for name in alike)
             found = NoisyValue.mean([each for each in limits if each is not None])
         bounds = self.bounds_from_other_sets(cell)
         if found and bounds.lower and found.significant_log_ratio_to(bounds.lower) < 0.0:
@@ -373,7 +373,7 @@ class DriveSetModel:
             return None
         return found
 
-    def _scaled_value_of_other_initiator(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
+    def _value_scaled_from_initiator(self, name: str, cell: DriveSetCell) -> NoisyValue | None:
         """Return initiator `name`'s value of the cell's drive set, scaled to the cell's initiator.
 
         The result is None if the sets that were measured from both initiators explain the value of
@@ -410,7 +410,7 @@ class DriveSetModel:
     def _nodes_of_cell(self, cell: DriveSetCell) -> frozenset[int]:
         return frozenset(self._node_of[drive] for drive in cell.drives)
 
-    def shows_limit_of_a_part(self, cell: DriveSetCell) -> bool:
+    def shows_limit_of_node_or_package(self, cell: DriveSetCell) -> bool:
         """Return whether a set shows the limit of a node, of a package or of all nodes."""
         nodes = self._nodes_of_cell(cell)
         every = frozenset(self._node_of.values())
@@ -425,7 +425,7 @@ class DriveSetModel:
         """
         nodes = self._nodes_of_cell(cell)
         if len(nodes) > 1:
-            return min(len(nodes), 3), self.shows_limit_of_a_part(cell), False
+            return min(len(nodes), 3), self.shows_limit_of_node_or_package(cell), False
         whole = sum(node in nodes for node in self._node_of.values()) == len(cell.drives)
         return 1, whole, nodes <= self._own_nodes[cell.initiator]
 
@@ -610,7 +610,7 @@ def _contradiction_of_cell(model: DriveSetModel, cell: DriveSetCell) -> Contradi
         reason = "more than its parts give together, or than a larger set gives"
     elif (
         (limit := model.expected_value(cell))
-        and not model.shows_limit_of_a_part(cell)
+        and not model.shows_limit_of_node_or_package(cell)
         and value.significant_log_ratio_to(limit) < 0.0
         and math.log(limit.value / value.value) > model.error_quantile(cell)
     ):

@@ -68,13 +68,13 @@ def template_environment(
     return environment
 
 
-def _environment() -> Environment:
+def _texts_environment() -> Environment:
     return template_environment(TEMPLATES / "texts")
 
 
 @cache
 def _template_of_text(text: str) -> Template:
-    return _environment().from_string(text)
+    return _texts_environment().from_string(text)
 
 
 def text_of_macro(template: str, macro: str, **values: object) -> str:
@@ -98,7 +98,7 @@ def sentences_of_macro(template: str, macro: str, **values: object) -> list[str]
 
 
 def _macro_text(template: str, macro: str, **values: object) -> str:
-    return str(getattr(_environment().get_template(f"{template}.j2").module, macro)(**values))
+    return str(getattr(_texts_environment().get_template(f"{template}.j2").module, macro)(**values))
 
 
 @cache

@@ -52,18 +52,18 @@ def test_lines_count_from_the_line_before():
 @pytest.mark.parametrize("text", ["", "lines=", "lines", "instructions=1", "bytes"])
 def test_an_unknown_rate_source_is_refused(text):
     with pytest.raises(UserError, match="samples, samples=KEY, lines=REGEX or instructions"):
-        placement_search.check_rate_source(text)
+        placement_search.check_rate_is_readable(text)
 
 
 def test_a_refusal_to_count_instructions_keeps_its_reason(monkeypatch):
     monkeypatch.setattr(placement_search.event_counters, "INSTRUCTIONS", {"type": 1, "config": 99})
     with pytest.raises(UserError, match="has no such counter"):
-        placement_search.check_rate_source("instructions")
+        placement_search.check_rate_is_readable("instructions")
 
 
 def test_instructions_are_counted_or_refused_with_the_reason():
     try:
-        placement_search.check_rate_source("instructions")
+        placement_search.check_rate_is_readable("instructions")
     except UserError as error:
         assert "instructions cannot be counted:" in str(error)
         return

@@ -122,9 +122,9 @@ def test_a_small_working_set_is_checked_by_its_own_pages(make_point):
     [load] = make_point(memory_bytes=16384)["loads"]
     load["placement"]["mapping"] = "mapping"
     seen = {"threads": [], "memory_bytes_by_node": {"0": 16384}}
-    assert record_checks.check_pages({**load, "placement_seen": seen})["passed"]
+    assert record_checks.check_page_nodes({**load, "placement_seen": seen})["passed"]
     seen = {"threads": [], "memory_bytes_by_node": {"0": 12288, "1": 4096}}
-    assert not record_checks.check_pages({**load, "placement_seen": seen})["passed"]
+    assert not record_checks.check_page_nodes({**load, "placement_seen": seen})["passed"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_with_little_memory_a_tenth_of_the_pages_may_be_elsewhere_and_else_a_fif
     [load] = make_point(memory_bytes=size)["loads"]
     far = int(elsewhere * 2**20)
     seen = {"threads": [], "memory_bytes_by_node": {"0": size - far, "1": far}}
-    assert record_checks.check_pages({**load, "placement_seen": seen})["passed"] is passed
+    assert record_checks.check_page_nodes({**load, "placement_seen": seen})["passed"] is passed
 
 
 # Pages in shares: judged by the kernel's account, and by the last look where they move.
@@ -153,7 +153,7 @@ def placed(make_point, wanted, seen, **placement):
     [load] = make_point(memory_bytes=64 * MIB)["loads"]
     load["placement"] |= {"shares": wanted, "memory_nodes": [0, 1], "settles": False, **placement}
     by_node = {node: size * MIB for node, size in seen.items()}
-    return record_checks.check_pages(
+    return record_checks.check_page_nodes(
         {**load, "placement_seen": {"threads": [], "memory_bytes_by_node": by_node}}
     )
 

@@ -42,7 +42,7 @@ def test_a_fault_of_the_program_fails_the_point_and_the_log_says_where(
     del point["loads"][0]["initiator"]["nodes"]
     assert reason(measure_point(point, 1)) == "measured: KeyError: 'nodes'"
     log = capfd.readouterr().err
-    assert "Traceback" in log and "_check_initiator_nodes_unchanged" in log
+    assert "Traceback" in log and "_check_initiator_nodes_as_planned" in log
     assert "hunter2" not in log
 
 

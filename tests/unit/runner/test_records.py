@@ -10,7 +10,7 @@ from chaosity.records.record_files import (
     current_record_path,
     has_valid_record,
     link_current_record,
-    newest_attempt_file_of_run,
+    newest_attempt_since_run_began,
     save_record,
 )
 from chaosity.records.record_format import FAILED, VALID, make_check, make_verdict
@@ -69,7 +69,7 @@ def test_an_attempt_of_this_run_is_reused(tmp_path):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
     path.unlink()  # as Snakemake does with the outputs of a job that was cut short
-    attempt = newest_attempt_file_of_run({"definition": "d"}, 1, path)
+    attempt = newest_attempt_since_run_began({"definition": "d"}, 1, path)
     link_current_record(attempt, path)
     assert path.samefile(attempt)
 
@@ -82,19 +82,19 @@ def test_an_attempt_of_this_run_is_reused(tmp_path):
 def test_other_attempts_are_not_reused(tmp_path, other):
     path = tmp_path / "rep1.json"
     save_record(other, tmp_path / f"rep{other['replicate']}.json")
-    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_since_run_began({"definition": "d"}, 1, path) is None
 
 
 def test_neither_an_incomplete_record_is_reused_nor_one_outside_a_run(tmp_path, monkeypatch):
     path = tmp_path / "rep1.json"
     save_record(record(LATER), path)
     monkeypatch.delenv(RUN_BEGAN_VARIABLE)
-    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_since_run_began({"definition": "d"}, 1, path) is None
     monkeypatch.setenv(RUN_BEGAN_VARIABLE, BEGAN)
-    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is not None
+    assert newest_attempt_since_run_began({"definition": "d"}, 1, path) is not None
     [attempt] = (tmp_path / "attempts").glob("*.json")
     attempt.write_text(attempt.read_text()[:40])
-    assert newest_attempt_file_of_run({"definition": "d"}, 1, path) is None
+    assert newest_attempt_since_run_began({"definition": "d"}, 1, path) is None
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,12 @@ def test_each_accelerator_has_kind_name_node_and_driver(server):
 
 def test_coherence_of_memory_of_a_gpu_and_of_ordinary_memory(server):
     assert [node.kind for node in server.nodes] == ["DRAM", "DRAM", "GPU", "CPU-less"]
-    assert [node.coherence for node in server.nodes] == ["cores", "cores", "cores and GPU", "cores"]
+    assert [node.coherent_with for node in server.nodes] == [
+        "cores",
+        "cores",
+        "cores and GPU",
+        "cores",
+    ]
     [gpu] = server.gpus
     assert gpu.memory_node == 2
     assert [*server.coherence_sentences()] == [

@@ -49,7 +49,7 @@ def _start_commands(machine: MachineMap, place: Place) -> dict[str, str]:
         found["taskset"] = shlex.join(["taskset", "--cpu-list", cpus, "PROGRAM"])
     whole = ["srun", "--exclusive", f"--nodelist={machine.host}", "--ntasks=1", "--cpu-bind=none"]
     found["slurm"] = shlex.join([*whole, *numactl])
-    if place.drives and (paths := _device_paths(machine, place.drives)):
+    if place.drives and (paths := _paths_of_drives(machine, place.drives)):
         policy = f"bind:{nodes}" if len(place.shares) == 1 else f"interleave:{nodes}"
         common = ["--rw=read", "--readonly", "--direct=1", "--bs=1M", "--ioengine=io_uring"]
         common += ["--iodepth=32", "--time_based", "--runtime=10", "--group_reporting"]
@@ -79,7 +79,7 @@ def _chaosity_place_command(place: Place, workers: Sequence[int]) -> list[str]:
     return [*words, "--", "PROGRAM"]
 
 
-def _device_paths(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
+def _paths_of_drives(machine: MachineMap, drives: Sequence[str]) -> list[str] | None:
     """Return the path of each drive, or of the file that replaces the drive.
 
     The result is None if one of the paths is unknown.
@@ -216,7 +216,7 @@ def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_O
     )
     best = max(value for value, _ in found.values())
 
-    def order(nodes: tuple[int, ...]) -> tuple[float, ...]:
+    def sort_key(nodes: tuple[int, ...]) -> tuple[float, ...]:
         """Return a sort key: best places come first, the simplest of them first, then others."""
         value, place = found[nodes]
         if value < best * (1 - LARGEST_DIFFERENCE_OF_EQUAL_SCORES):
@@ -225,7 +225,7 @@ def advise(machine: MachineMap, request: Request, places: int = DEFAULT_NUMBER_O
 
     advised: list[AdvisedPlace] = []
     problem = None
-    for nodes in sorted(found, key=order):
+    for nodes in sorted(found, key=sort_key):
         try:
             advised.append(
                 _make_advised_place(machine, request, found[nodes][1], beside, advised[:1])

@@ -213,7 +213,7 @@ class CandidatePlaces:
         """Return memory nodes other than `nodes`: the least used first, of these the nearest."""
         others = [node for node in self._memory_kind_by_node if node not in nodes]
 
-        def order(node: int) -> tuple[float, int, int]:
+        def use_and_distance(node: int) -> tuple[float, int, int]:
             relation = self._nearest_relation(nodes, node)
             return (
                 round(self.used.get(node, 0.0), 1),
@@ -221,7 +221,7 @@ class CandidatePlaces:
                 node,
             )
 
-        best = sorted(others, key=order)
+        best = sorted(others, key=use_and_distance)
         # Each kind of memory is tried. The nodes are in reversed order, so that the best node of a
         # kind overwrites the others.
         first_of_kind = {self._memory_kind_by_node[node]: node for node in reversed(best)}
@@ -259,16 +259,16 @@ class CandidatePlaces:
         for name, facts in self.drives.items():
             by_node[facts["node"]].append(name)
 
-        def distance(node: int | None) -> tuple[int, int]:
+        def distance_to_node(node: int | None) -> tuple[int, int]:
             if node is None:
                 return len(_RELATIONS_NEAREST_FIRST), -1
             return _RELATIONS_NEAREST_FIRST.index(self._nearest_relation(nodes, node)), node
 
-        groups = [by_node[node] for node in sorted(by_node, key=distance)]
+        groups = [by_node[node] for node in sorted(by_node, key=distance_to_node)]
         package = [
             by_node[node]
             for node in by_node
-            if distance(node)[0] < _RELATIONS_NEAREST_FIRST.index("other_package")
+            if distance_to_node(node)[0] < _RELATIONS_NEAREST_FIRST.index("other_package")
         ]
         packed = [name for group in groups for name in group]
         turns = list(map(take_in_turns, (package, groups)))

@@ -331,16 +331,16 @@ class MachineMap:
             both, beside, self._value_of_model(self.model, both, beside)
         )
 
-        def rate(model: GroupedCoresModel) -> float:
+        def scan_rate(model: GroupedCoresModel) -> float:
             return sum(self._scan_rates(model, memory, both, beside))
 
-        def share(model: GroupedCoresModel) -> float:
+        def memory_share(model: GroupedCoresModel) -> float:
             own, rest = self._scan_rates(model, memory, both, beside)
             return own / (own + rest)
 
         scan, part = (
             self._value_with_interval_and_limits(both, beside, value, value)
-            for value in (rate, share)
+            for value in (scan_rate, memory_share)
         )
         return scan, replace(part, high=None if part.high is None else min(part.high, 1.0))
 

@@ -143,7 +143,7 @@ def checked_request(
     if not isinstance(wanted, int):
         wanted = tuple(drive_name_in_points(name, topology, drives, "drives") for name in wanted)
     for running in request.beside:
-        check_place(running.place, topology, drives)
+        check_place_parts(running.place, topology, drives)
         check_kernel(running.kernel, "beside")
         if not 0 < running.percent <= 100:
             what = f"another program cannot run at {running.percent:g} per cent"
@@ -151,7 +151,7 @@ def checked_request(
     return replace(request, drives=wanted)
 
 
-def check_place(place: Place, topology: Topology, drives: Mapping[str, DriveFacts]) -> None:
+def check_place_parts(place: Place, topology: Topology, drives: Mapping[str, DriveFacts]) -> None:
     """Check that a machine has the parts of a place, and that the shares of the pages add up to 1.
 
     Raises:

@@ -113,7 +113,7 @@ def _describe_damage(path: Path, read_at: int, key: str | None = None) -> str | 
             return "not a regular file"
         _check_end_of_file(path)
         if changed > read_at:
-            _check_content(path, key)
+            _check_content_fits_suffix(path, key)
     except ERRORS_OF_MALFORMED_DOCUMENTS as error:
         return f"damaged ({describe_malformed_document(error)})"
     except OSError:
@@ -134,7 +134,7 @@ def _check_end_of_file(path: Path) -> None:
         raise ValueError("its end is missing")
 
 
-def _check_content(path: Path, key: str | None) -> None:
+def _check_content_fits_suffix(path: Path, key: str | None) -> None:
     """Raise one of `ERRORS_OF_MALFORMED_DOCUMENTS` if the content does not fit the suffix."""
     if path.suffix == ".json":
         document = json.loads(read_regular_file(path))

@@ -69,7 +69,7 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
     The duration of a simulated measurement, which takes milliseconds, is its planned time.
     """
 
-    def read() -> tuple[float, bool, str]:
+    def read_facts() -> tuple[float, bool, str]:
         record = load_record(path)
         point, is_valid = record["point"], record["verdict"]["status"] == VALID
         if record.get("origin") == SIMULATED:
@@ -77,7 +77,7 @@ def _facts_of_record(path: Path, kept: KeptReadings) -> tuple[float, bool, str |
         return measurement_seconds(record), is_valid, point["definition"]
 
     try:
-        seconds, is_valid, definition = kept.kept_or_new_reading(path, "", read)
+        seconds, is_valid, definition = kept.kept_or_new_reading(path, "", read_facts)
     except ValueError:
         return 0.0, False, None
     return float(seconds), bool(is_valid), str(definition)

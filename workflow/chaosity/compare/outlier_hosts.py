@@ -86,7 +86,7 @@ def _find_outliers_one_by_one(
     """
     hosts = logs.shape[1]
     remaining = np.full(hosts, True)
-    result = current = _deviations(logs, groups, within)
+    result = current = _deviations_from_others(logs, groups, within)
     # The majority of the hosts defines which values are right, so only a minority can be outliers.
     for _ in range((hosts - 1) // 2):
         clear = current.large_and_significant_mask
@@ -96,13 +96,13 @@ def _find_outliers_one_by_one(
         p = np.where(clear, current.p, np.inf).min(axis=0)
         largest = np.where(clear, np.abs(current.deviation), 0.0).max(axis=0)
         remaining[np.lexsort((-largest, p))[0]] = False
-        current = _deviations(np.where(remaining, logs, np.nan), groups, within)
+        current = _deviations_from_others(np.where(remaining, logs, np.nan), groups, within)
         both = ((getattr(each, f.name) for each in (current, result)) for f in fields(current))
         result = _HostDeviations(*(np.where(remaining, new, old) for new, old in both))
     return set(np.flatnonzero(~remaining).tolist()), result
 
 
-def _deviations(
+def _deviations_from_others(
     logs: _ValuesOfCellsAndHosts, groups: NDArray[np.str_], within: _ValuesOfCellsAndHosts
 ) -> _HostDeviations:
     """Return how far each host is from the median of the other hosts, and the p-values."""
@@ -183,12 +183,12 @@ def _medians_of_others(values: _ValuesOfCellsAndHosts) -> _ValuesOfCellsAndHosts
     others = own.sum(axis=1, keepdims=True) - own
     last = values.shape[1] - 1
 
-    def of_others(place: NDArray[np.intp]) -> _ValuesOfCellsAndHosts:
+    def other_value_at(place: NDArray[np.intp]) -> _ValuesOfCellsAndHosts:
         """Return the value at a position among the sorted other values of each row."""
         place = np.clip(place + (own & (place >= rank)), 0, last)
         return np.take_along_axis(ordered, place, axis=1)
 
-    middle = (of_others((others - 1) // 2) + of_others(others // 2)) / 2.0
+    middle = (other_value_at((others - 1) // 2) + other_value_at(others // 2)) / 2.0
     return np.where(others > 0, middle, np.nan)
 
 

@@ -93,7 +93,7 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
         UserError: a file is missing or is not a tidy table, a column is unknown, or no row meets
             the conditions.
     """
-    found = [selection for text in texts for selection in _read_selection(text)]
+    found = [selection for text in texts for selection in _parse_selection(text)]
     names = Counter(selection.name for selection in found)
     return [
         replace(each, name=f"{each.name} ({number})") if names[each.name] > 1 else each
@@ -101,7 +101,7 @@ def read_selections(texts: Iterable[str]) -> list[Selection]:
     ]
 
 
-def _read_selection(text: str) -> list[Selection]:
+def _parse_selection(text: str) -> list[Selection]:
     name, _, query = text.partition("#")
     conditions = parse_conditions(query.split("&") if query else [], text)
     path = Path(name)

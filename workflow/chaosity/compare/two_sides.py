@@ -243,14 +243,14 @@ def _program_text(row: Mapping[str, Any]) -> str:
 def _largest_group(side: Measurements, kernels: Collection[object]) -> Measurements:
     """Return the largest group of comparable rows, if possible with one of `kernels`."""
 
-    def rank(part: Measurements) -> tuple[bool, int, float, float]:
+    def rank_of_group(part: Measurements) -> tuple[bool, int, float, float]:
         first, median = part.rows.iloc[0], float(part.rows["value"].median())
         places = part.where(target_kind="node").initiator_target_pair_count
         size = float(parse_levels_json(first["load_parameters"]).get(WORKING_SET) or 0)
         rate = -median if less_is_better(first["metric"]) else median
         return first["kernel"] in kernels, places, size, rate
 
-    return max((part for _, part in side.groups_by_columns(QUESTION_COLUMNS)), key=rank)
+    return max((part for _, part in side.groups_by_columns(QUESTION_COLUMNS)), key=rank_of_group)
 
 
 def _ratios_of_cells(matched: MatchedCells, *, paired: bool) -> pd.DataFrame:

@@ -261,9 +261,9 @@ def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDriv
     folder, _, link = name.rpartition("/")
     serials = set()
     for drive in drives:
-        usual = f"nvme-{_udev_text(drive.model or '')}_{_udev_text(drive.serial or '')}"
+        usual = f"nvme-{_udev_link_text(drive.model or '')}_{_udev_link_text(drive.serial or '')}"
         links = (usual, f"{usual}_{str(drive.name).rpartition('n')[2]}")
-        by_link = drive.model and folder in ("", _DRIVE_LINKS) and _udev_text(link) in links
+        by_link = drive.model and folder in ("", _DRIVE_LINKS) and _udev_link_text(link) in links
         if drive.serial and (name == drive.serial or by_link):
             serials.add(drive.serial)
     matching = [drive for drive in drives if drive.serial in serials]
@@ -278,7 +278,7 @@ def _named_drive(name: str, drives: Sequence[NvmeDrive], where: str) -> NvmeDriv
     raise UserError(what, where, f"{remedy}; serial numbers of this host: {found}")
 
 
-def _udev_text(text: str) -> str:
+def _udev_link_text(text: str) -> str:
     """Return a text with ``_`` for spaces and most punctuation, as udev writes it."""
     return re.sub(r"[^A-Za-z0-9#+.:=@-]+", "_", text.strip())
 

@@ -90,7 +90,7 @@ class LoadCombinations:
         place = f"{where}.loads.{role}"
         benchmark = self._benchmark_of_category(loads[role]["category"], f"{place}.category")
         load = _DesignedLoad(self, experiment, role, loads[role], benchmark, earlier, place)
-        for group in load.groups():
+        for group in load.choices_of_loads():
             yield from self.iterate_combinations(experiment, loads, where, {**chosen, role: group})
 
     def _benchmark_of_category(self, category: str, where: str) -> LoadMaker:
@@ -129,7 +129,7 @@ class _DesignedLoad:
     def _add_plan_note(self, text: str, nodes: Iterable[int] = ()) -> None:
         self.plan.plan_notes.add_note(f"{self.experiment}, {self.role}: {text}", nodes)
 
-    def groups(self) -> Iterator[LoadsOfRole]:
+    def choices_of_loads(self) -> Iterator[LoadsOfRole]:
         """Yield all choices for the load: single loads, or groups of loads that run together."""
         kernels = self._sample_of_levels("kernel", self._requested_kernels(), "kernels")
         sets = select_initiator_sets(self.spec["initiator"], self._host, self.where)
@@ -188,7 +188,7 @@ class _DesignedLoad:
             select = self._make_selector(earlier, ".responder")
             found = select.select_initiators(self.spec["responder"])
             responders = [one for one in found if not set(one.cpus) & set(initiator.cpus)]
-        for target in filter(self._is_measurable, targets):
+        for target in filter(self._is_measurable_by_benchmark, targets):
             if target.kind == "none":
                 yield ChosenLoad(initiator, target)
                 continue
@@ -239,7 +239,7 @@ class _DesignedLoad:
             for text in notes_on_missing_weights(missing, sources, experiments):
                 self._add_plan_note(text)
 
-    def _is_measurable(self, target: Target) -> bool:
+    def _is_measurable_by_benchmark(self, target: Target) -> bool:
         """Return whether the benchmark can measure devices of this vendor, or add a note."""
         vendor = self.benchmark.document.get("device_vendor")
         if target.device is None or vendor in (None, target.device.vendor):

@@ -112,7 +112,7 @@ class PointExpansion(LoadCombinations):
                 name: factor_level_of_point(spec, design, chosen, self.host)
                 for name, spec in experiment.get("factors", {}).items()
             },
-            "components": sorted({"system"}.union(*map(self._load_components, members))),
+            "components": sorted({"system"}.union(*map(self._components_of_load, members))),
         }
         defining = [
             self.benchmarks[categories[load["role"]]].defining_parts_of_load(load) for load in loads
@@ -313,7 +313,7 @@ class PointExpansion(LoadCombinations):
         size = max(caches * rule["times_last_level_cache"], wish)
         return -(-int(size) // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
 
-    def _load_components(self, load: ChosenLoad) -> set[str]:
+    def _components_of_load(self, load: ChosenLoad) -> set[str]:
         """Return the names of all components on which a load depends, except the system."""
         topology, target = self.host.topology, load.target
         packages = self.host.packages_of_initiator(load.initiator)

@@ -309,14 +309,14 @@ Value = str | float | bool | None
 Element = TypeVar("Element")
 
 
-def _list_or_single(value: object) -> str:
+def _tag_of_list_or_single(value: object) -> str:
     return "list" if isinstance(value, list) else "single"
 
 
 # A list; a single element is accepted instead of a list with one element.
 OneOrSeveral = Annotated[
     Annotated[Element, Tag("single")] | Annotated[list[Element], MinLen(1), Tag("list")],
-    Discriminator(_list_or_single),
+    Discriminator(_tag_of_list_or_single),
 ]
 
 
@@ -335,22 +335,22 @@ NO_DUPLICATES = AfterValidator(_check_no_duplicates)
 def needs_exactly_one_key_of(*keys: str) -> AfterValidator:
     """Return a check that a mapping has exactly one of some keys."""
 
-    def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    def check_exactly_one_key(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if sum(key in document for key in keys) != 1:
             wanted = {"keys": ", ".join(keys)}
             raise PydanticCustomError("keys", "exactly one of these keys is needed: {keys}", wanted)
         return document
 
-    return AfterValidator(check)
+    return AfterValidator(check_exactly_one_key)
 
 
 def key_requires_other_key(key: str, other: str) -> AfterValidator:
     """Return a check that a mapping with a key has another key too."""
 
-    def check(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    def check_other_key(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if key in document and other not in document:
             names = {"key": repr(key), "other": repr(other)}
             raise PydanticCustomError("needs", "the key {key} needs the key {other}", names)
         return document
 
-    return AfterValidator(check)
+    return AfterValidator(check_other_key)

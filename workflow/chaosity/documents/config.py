@@ -192,15 +192,15 @@ def check_config(config: Mapping[str, object], where: str = "config") -> Config:
         if rule["min_seconds"] > rule["max_seconds"]:
             raise UserError("min_seconds is above max_seconds", f"{where}, stopping.{category}")
     if checked["budget"] != AUTO_BUDGET:
-        _check_budget(checked, "budget", parse_duration, where)
-    _check_budget(checked, "precision", parse_share, where)
+        _check_budget_key(checked, "budget", parse_duration, where)
+    _check_budget_key(checked, "precision", parse_share, where)
     if checked["known_from"] and checked["budget"] is None and checked["precision"] is None:
         what = "earlier runs steer only runs with a budget or a precision"
         raise UserError(what, f"{where}, known_from", "add budget or leave out known_from")
     return checked
 
 
-def _check_budget(
+def _check_budget_key(
     config: Config,
     key: Literal["budget", "precision"],
     parse: Callable[[str], float],

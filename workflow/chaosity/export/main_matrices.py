@@ -205,13 +205,13 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
     if not slices:
         return None
 
-    def rank(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
+    def rank_of_slice(item: tuple[SliceKey, Measurements]) -> tuple[int, bool, int, int]:
         where, part = item
         pairs = part.valid_rows().initiator_target_pair_count
         size = int(sizes[str(where["experiment"])])
         return pairs, where["kernel"] == _PREFERRED_KERNEL, size, len(part.valid_rows_with_value())
 
-    where, part = max(slices, key=rank)
+    where, part = max(slices, key=rank_of_slice)
     cells = summarise_cells(part).sort_values(["initiator_node", "target_node"], ignore_index=True)
     pairs = cells[["initiator_node", "target_node"]].itertuples(index=False)
     cells = cells.assign(
@@ -222,7 +222,7 @@ def memory_matrix(host: MeasuredHost, metric: str) -> MainMatrix | None:
     quantity = MEMORY_BANDWIDTH if metric == BANDWIDTH else MEMORY_LATENCY
     kernel = f"{where['kernel']} of " if where["kernel"] else ""
     source = f"{kernel}{where['experiment']}, {where['benchmark']}"
-    return _make_matrix(quantity, metric, source, cells, part.valid_rows().node_matrix())
+    return _matrix_of_cells(quantity, metric, source, cells, part.valid_rows().node_matrix())
 
 
 def experiments_with_several_sizes(rows: Measurements) -> set[str]:
@@ -245,10 +245,10 @@ def _drive_matrix(host: MeasuredHost) -> MainMatrix | None:
     )
     cells = summarise_cells(part)
     cells = cells.assign(node=cells["initiator_nodes"].astype(int)).sort_values(["node", "target"])
-    return _make_matrix(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
+    return _matrix_of_cells(DRIVE_BANDWIDTH, BANDWIDTH, f"{experiment}, {benchmark}", cells)
 
 
-def _make_matrix(
+def _matrix_of_cells(
     quantity: str, metric: str, source: str, table: pd.DataFrame, samples: NodeMatrix | None = None
 ) -> MainMatrix:
     """Return the matrix with the cells of a table of `summarise_cells` that has a column `node`."""

@@ -146,7 +146,7 @@ def _ratio_as_text(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 9.995 else f"{ratio:.0f}"
 
 
-def _differs(ratio: Estimate) -> bool:
+def _differs_from_one(ratio: Estimate) -> bool:
     return ratio.is_outside_interval(1.0)
 
 
@@ -154,7 +154,7 @@ def _ratio(ratio: Estimate) -> str:
     """Return a ratio with its interval as text: "0.67 (95 % interval 0.66 to 0.68)"."""
     if not ratio.low_and_high:
         return _ratio_as_text(ratio.median)
-    unclear = "" if _differs(ratio) else "; no difference detected"
+    unclear = "" if _differs_from_one(ratio) else "; no difference detected"
     unclear += f" at {ratio.n_text}" * bool(unclear)
     return f"{_ratio_as_text(ratio.median)} ({ratio.interval_text(_ratio_as_text)}{unclear})"
 
@@ -165,7 +165,7 @@ def _range_text(values: Iterable[float], show: Callable[[float], str] = _ratio_a
     return " to ".join(dict.fromkeys((show(min(known)), show(max(known)))))
 
 
-def _ratios_to_base(
+def _ratios_to_base_level(
     data: FigureData, column: str, base: str, levels: Iterable[str], per: Sequence[AxisRole] = ()
 ) -> Iterator[tuple[tuple[str | None, ...], str, Estimate]]:
     """Yield (place, level, ratio): value at a level of `column` divided by that at level `base`."""
@@ -188,7 +188,7 @@ def _list_of_ratios(ratios: Sequence[tuple[Estimate, str]], most: int = _MOST_LI
     Ratios that do not clearly differ from 1 are only counted. If more than `most` ratios clearly
     differ from 1, only the smallest and the largest of them are listed.
     """
-    equal = [pair for pair in ratios if pair[0].low_and_high and not _differs(pair[0])]
+    equal = [pair for pair in ratios if pair[0].low_and_high and not _differs_from_one(pair[0])]
     equal = equal if len(equal) > 1 else []
     clear = sorted((pair for pair in ratios if pair not in equal), key=lambda pair: pair[0].median)
     shown, some = [pair for pair in ratios if pair in clear], ""
@@ -211,7 +211,7 @@ def _difference_statements(data: FigureData, base: str) -> Statements:
     levels = data.axes["series"].tick_names
     ratios = [
         (ratio, f" for {label('x', str(group))} with {label('series', series)}")
-        for (group,), series, ratio in _ratios_to_base(data, "series", base, levels, ["x"])
+        for (group,), series, ratio in _ratios_to_base_level(data, "series", base, levels, ["x"])
     ]
     if ratios:
         words = (
@@ -224,7 +224,7 @@ def _sum_statements(data: FigureData) -> Statements:
     """Yield statements on points at which the sum of loads is below the larger load alone."""
     roles: list[AxisRole] = [role for role in ("panels", "x") if role in data.axes]
     cases = []
-    for place, _, ratio in _ratios_to_base(data, "series", LARGER_ALONE, [SUM], roles):
+    for place, _, ratio in _ratios_to_base_level(data, "series", LARGER_ALONE, [SUM], roles):
         axes = [(data.axes[role], str(name)) for role, name in zip(roles, place, strict=True)]
         labels = [axis.legend_label(axis.find_value_by_name(name)) for axis, name in axes]
         cases.append((ratio, ", ".join(labels).replace("Number", "number")))
@@ -252,10 +252,10 @@ def _relation_statements(data: FigureData, differ: bool | None) -> Statements:
     comparable = comparable and len(found) == len(targets)
     if len(found) < 2 or not comparable or min(targets.values()) < few:
         return
-    compared = _ratios_to_base(data, "relation", found[0], found)
+    compared = _ratios_to_base_level(data, "relation", found[0], found)
     ratios = [(ratio, f" for {_RELATION_TEXTS[name]}") for _, name, ratio in compared]
     # Many cells together can show a difference that is smaller than the scatter of a single cell.
-    clear = any(_differs(ratio) for ratio, _ in ratios)
+    clear = any(_differs_from_one(ratio) for ratio, _ in ratios)
     if ratios and (differ is not False or clear):
         words = f"{metric_in_words(data.spec.metric)} as a ratio to {_RELATION_TEXTS[found[0]]}"
         yield f"{words}: {_list_of_ratios(ratios)}"
@@ -276,7 +276,7 @@ def _change_statements(data: FigureData) -> Statements:
     # For a metric of which more is better, the smallest ratio is the worst.
     sign = 1.0 if less_is_better(data.spec.metric) else -1.0
     worst: dict[str | None, tuple[Estimate, tuple[str | None, ...]]] = {}
-    for place, _, ratio in _ratios_to_base(
+    for place, _, ratio in _ratios_to_base_level(
         replace(data, measurements=rows), "end", "first", ["last"], roles
     ):
         series = place[-1] if "series" in data.axes else None
@@ -382,11 +382,11 @@ def _best_statements(data: FigureData) -> Statements:
     keys: list[AxisRole] = [role for role in data.axes if role != "x" and best.get(role)]
     best_of_x = data.valid_marks_best_first.drop_duplicates("x")[["x", *keys]]
     of_best = replace(data, measurements=data.measurements.merge(best_of_x, on=["x", *keys]))
-    ratios = _ratios_to_base(of_best, "x", best["x"], axis.tick_names)
+    ratios = _ratios_to_base_level(of_best, "x", best["x"], axis.tick_names)
     similar = [
         axis.find_value_by_name(name).short_label
         for _, name, ratio in ratios
-        if not _differs(ratio)
+        if not _differs_from_one(ratio)
     ]
     labels = [data.value_label_without_axis_title(role, str(best[role])) for role in keys]
     value = estimate.text(choose_scale(data.spec.metric, [estimate.median]))
@@ -418,19 +418,19 @@ def _range_statements(data: FigureData, differ: bool | None) -> Statements:
         )
         return
 
-    def text(end: Estimate) -> str:
+    def text_of_end(end: Estimate) -> str:
         own = choose_scale(metric, [end.median])
         return end.text(own) if end.low_and_high else own.text(end.median)
 
     # A value of a metric that measures no performance, such as a count, is neither good nor bad.
     first, last = ("best", "worst") if is_performance_metric(metric) else ("highest", "lowest")
     places = [mark_location_text(mark, data) for mark in marks]
-    yield f"{first}: {text(best)} ({places[0]})"
+    yield f"{first}: {text_of_end(best)} ({places[0]})"
     change = worst.median / best.median
     words = f"{format_percent(abs(change - 1.0))} {'more' if less else 'less'} than"
     # A ratio of 10 or more is written as a multiple, a smaller ratio as a percentage.
     words = f"{change:.0f} times" if change >= 10.0 else words
-    yield f"{last}: {text(worst)} ({places[1]}; {words} the {first})"
+    yield f"{last}: {text_of_end(worst)} ({places[1]}; {words} the {first})"
 
 
 def _latency_curve_statements(data: FigureData) -> Statements:

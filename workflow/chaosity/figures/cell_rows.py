@@ -72,7 +72,7 @@ class _Layout:
 
 def heat_map_rows(data: FigureData, limits: ShownValueRange) -> tuple[list[Row], dict[str, Any]]:
     """Return a row for each cell and label of a heat map, and the values for its template."""
-    layout = _make_layout(data)
+    layout = _heat_map_layout(data)
     cells = {(mark["rows"], mark["columns"]): mark for mark in marks_of_table(data.marks)}
     scale, size = _number_format(list(cells.values()), limits.scale, layout)
     notes, note_size, legend = _second_lines_of_cells(data, cells, size, layout)
@@ -128,7 +128,7 @@ def _row_of_cell(
     return {"role": "absent", "hover": f"{where}: {STATUS_TEXTS['absent']}"}
 
 
-def _make_layout(data: FigureData) -> _Layout:
+def _heat_map_layout(data: FigureData) -> _Layout:
     """Return the layout of a heat map, by default with cores across and memory down the page."""
     rows, columns = data.axes["rows"], data.axes["columns"]
     turned = rows.column.split(".")[-1] == "initiator"
@@ -277,7 +277,7 @@ def _label_rows(layout: _Layout) -> Iterator[Row]:
             for group in block:
                 box = _page_box(layout, group.start, 0)
                 yield {"role": "heading", "text": group.label, "xm": box["x"], "ym": box["y"] - 5.0}
-    elif _names_fit(layout.down, layout.height):
+    elif _group_names_fit(layout.down, layout.height):
         for group in layout.down.groups:
             first, end = (
                 _page_box(layout, group.start, last),
@@ -288,7 +288,7 @@ def _label_rows(layout: _Layout) -> Iterator[Row]:
             yield {"role": "bracket", **ends}
             middle = (first["y"] + end["y2"]) / 2
             yield {"role": "row_group", "text": group.label, "xm": x, "ym": middle}
-    if len(layout.blocks) == 1 and _names_fit(layout.across, layout.width):
+    if len(layout.blocks) == 1 and _group_names_fit(layout.across, layout.width):
         for group in layout.across.groups:
             first, end = _page_box(layout, 0, group.start), _page_box(layout, 0, group.stop - 1)
             yield {"role": "bracket", "x": first["x"], "x2": end["x2"], "y": -3.0, "y2": -3.0}
@@ -296,7 +296,7 @@ def _label_rows(layout: _Layout) -> Iterator[Row]:
             yield {"role": "column_group", "text": group.label, "xm": middle, "ym": -3.0}
 
 
-def _names_fit(axis: Axis, size: float) -> bool:
+def _group_names_fit(axis: Axis, size: float) -> bool:
     """Return whether an axis has several groups, and each group's name fits beside its cells."""
     return len(axis.groups) > 1 and all(
         text_width_points(group.label, _LABEL) <= group.value_count * size for group in axis.groups
@@ -309,7 +309,7 @@ def _vega_lite_axis(data: FigureData, layout: _Layout, side: str, length: float)
     axis = layout.across if is_across else layout.down
     shown: dict[str, Any] = {"domain": False, "ticks": False, "grid": False, "labelOverlap": False}
     shown["title"] = _axis_title_with_groups(
-        axis, named=_names_fit(axis, layout.width if is_across else layout.height)
+        axis, named=_group_names_fit(axis, layout.width if is_across else layout.height)
     )
     if is_across:
         role: AxisRole = "rows" if layout.turned else "columns"

@@ -378,7 +378,7 @@ def _rows_at_measured_x(
     starts: dict[tuple[str | None, str], Row] = {}
     alone: dict[str | None, Row] = {}
     for mark in marks_of_table(valid.sort_values(["position", "median"], kind="stable")):
-        at = _position_text(mark, data, x_scale)
+        at = _measured_x_text(mark, data, x_scale)
         row = data_row_of_mark(mark, data, limits, at) | {"key": legend_entry_of_mark(mark, data)}
         row |= {"x": mark["position"] / x_scale.factor, "panel": mark.get("panels")}
         row["line"] = row["key"]
@@ -426,7 +426,7 @@ def _spread_equal_positions(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     return table.assign(position=moved, true_position=table["position"])
 
 
-def _position_text(mark: FigureMark, data: FigureData, x_scale: UnitScale) -> str:
+def _measured_x_text(mark: FigureMark, data: FigureData, x_scale: UnitScale) -> str:
     """Return the measured x of a mark for its hover text: "at 41.2 GB/s", "distance 12"."""
     value = mark.get("true_position", mark["position"])
     column = data.measured_x_column.split(".")[-1].replace("_", " ")

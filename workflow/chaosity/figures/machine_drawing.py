@@ -188,7 +188,7 @@ class _Machine:
             y += self.packages[-1].height + _GAP
         ends = [arrow.badge_at[1] + 12.0 for arrow in self.arrows]
         y = max(y, *ends, 0.0) + _GAP
-        self._add_table([] if linked else packages)
+        self._add_text_rows([] if linked else packages)
         self.table_y, self.height = y + 8.0, y + LINE_HEIGHT * len(self.table) + 4.0
 
     def _packages_in_row(self, packages: int) -> int:
@@ -301,13 +301,13 @@ class _Machine:
                     text = f"drives {format_quantity(finding.metric, finding.observed)}"
                     yield Flow(source, sink, text, finding.sentence, (number,))
 
-    def _add_table(self, packages: Sequence[int]) -> None:
+    def _add_text_rows(self, packages: Sequence[int]) -> None:
         """Add rows of text: values by distance, rates that have no arrow, parts of unknown node."""
         table, is_wide = self.table, self.width == DRAWING_WIDTH_PIXELS
         columns = (12.0, 250.0, 480.0) if is_wide else (12.0, 200.0, 330.0)
         rows = self.parts.rows_by_distance(with_ends=is_wide)
         table += [TableRow(columns, texts, not number) for number, texts in enumerate(rows)]
-        self._add_matrix(packages)
+        self._add_package_table(packages)
         if not self.topology.nodes:
             table.append(TableRow(columns, ("The topology of this host is not known.",)))
         topology = self.topology
@@ -323,7 +323,7 @@ class _Machine:
                     )
                 )
 
-    def _add_matrix(self, packages: Sequence[int]) -> None:
+    def _add_package_table(self, packages: Sequence[int]) -> None:
         """Add a table of how fast packages read memory if there are no arrows."""
         rates = {
             (reader, owner): self.parts.package_read_rate(reader, owner)
@@ -416,7 +416,7 @@ class _SmallMachine:
                 x + _SMALL_FRAME + column * (_SMALL + _SMALL_GAP),
                 y + _SMALL_FRAME + row * step,
             )
-            self._node(node, left, top)
+            self._add_node(node, left, top)
         rows = -(-len(nodes) // _SMALL_NODES_IN_ROW)
         width = (
             2 * _SMALL_FRAME
@@ -427,18 +427,18 @@ class _SmallMachine:
         self.frames.append((x, y, width, height, name in self.red))
         return width, height
 
-    def _node(self, node: Node, left: int, top: int) -> None:
+    def _add_node(self, node: Node, left: int, top: int) -> None:
         name = node_name(node.os_index)
         drives, paths = self.parts.drives_line(node), self.parts.slow_paths.get(name)
         memory = self.parts.memory_line(node).state if node.target else "none"
         is_red = name in self.red or (paths and not drives)
-        self._add(FAULTY if is_red else memory, left, top, _SMALL_MEMORY)
+        self._add_rectangle(FAULTY if is_red else memory, left, top, _SMALL_MEMORY)
         if drives:
             is_red = paths or f"drives of {name}" in self.red
-            self._add(
+            self._add_rectangle(
                 FAULTY if is_red else drives.state, left, top + _SMALL_MEMORY + 1, _SMALL_DRIVES - 1
             )
 
-    def _add(self, state: str, left: int, top: int, height: int) -> None:
+    def _add_rectangle(self, state: str, left: int, top: int, height: int) -> None:
         path = f"M{left} {top}h{_SMALL}v{height}h-{_SMALL}z"
         self.paths[state] = self.paths.get(state, "") + path

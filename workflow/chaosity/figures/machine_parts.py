@@ -96,9 +96,9 @@ class MachineParts:
         self.paths_to_drives: dict[int, Anomaly] = {}
         self.slow_paths: dict[str, dict[str, TextLine]] = {}
         for number, finding in self.numbered.items():
-            self._place_finding(number, finding)
+            self._add_finding(number, finding)
 
-    def _place_finding(self, number: int, finding: Anomaly) -> None:
+    def _add_finding(self, number: int, finding: Anomaly) -> None:
         """Add a finding to the slow parts, or to the slow paths to parts."""
         targets = [parse_place_name(str(target)) for _, target in finding.cells]
         of_drives = finding.is_on_drives

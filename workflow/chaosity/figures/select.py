@@ -144,7 +144,7 @@ def figure_data_with_measured_x(
     columns_of_x = ["position", "position_low", "position_high"]
     marks[columns_of_x] = positions[["median", "low", "high"]].to_numpy()
     if spec.kind == "curve":
-        _check_lines(spec, rows, [role for role in axes if rows[role].notna().any()])
+        _check_line_places(spec, rows, [role for role in axes if rows[role].notna().any()])
     return FigureData(spec, axes, marks, rows, x_metric)
 
 
@@ -264,7 +264,7 @@ def _add_sums_of_loads(rows: pd.DataFrame, experiment: Measurements) -> pd.DataF
     return pd.concat([rows, *more], ignore_index=True)
 
 
-def _check_lines(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[AxisRole]) -> None:
+def _check_line_places(spec: FigureSpec, rows: pd.DataFrame, roles: Sequence[AxisRole]) -> None:
     """Raise a `UserError` if a line joins points of several initiators or targets."""
     lines = rows.groupby(list(roles), dropna=False) if roles else [("the figure", rows)]
     for line, points in lines:

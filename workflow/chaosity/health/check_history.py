@@ -270,7 +270,7 @@ class _ChangeOfSeries:
         return self.is_drift, (self.after < self.before) != less_is_better(self.series.check.metric)
 
     @property
-    def judged(self) -> CheckedValue:
+    def judged_value(self) -> CheckedValue:
         """Return the change as a judged value: the worse side, compared with the better side."""
         worse, better = (self.after, self.before) if self.kind[1] else (self.before, self.after)
         return CheckedValue(self.series.check, (worse,), better, 0.0)
@@ -492,10 +492,10 @@ def _series_of_parts(
         for since, words in log.replacements(part)
     )
 
-    def newest(time: str) -> str | None:
+    def newest_replacement(time: str) -> str | None:
         return next((words for since, words in reversed(replaced) if since <= time), None)
 
-    for words, times in groupby(values, newest):
+    for words, times in groupby(values, newest_replacement):
         own = tuple(times)
         numbers = tuple(values[time] for time in own)
         segments = find_segments([math.log(value) for value in numbers], _days_of_times(own))
@@ -515,7 +515,7 @@ def _large_changes_of_series(series: Sequence[ValueSeries]) -> Iterator[_ChangeO
             levels = math.exp(segment.first), math.exp(segment.last)
             ends = own.times[segment.begin], own.times[segment.end - 1]
             found.append(_ChangeOfSeries(own, *levels, True, segment, *ends))
-        yield from (event for event in found if event.judged.tonight.is_clear)
+        yield from (event for event in found if event.judged_value.tonight.is_clear)
 
 
 def _changes_of_all_series(series: Sequence[ValueSeries], log: ComponentLog) -> Iterator[Change]:
@@ -532,7 +532,7 @@ def _changes_of_all_series(series: Sequence[ValueSeries], log: ComponentLog) -> 
         else:
             groups.append([event])
     for group in groups:
-        judged = [(event.judged, event) for event in group]
+        judged = [(event.judged_value, event) for event in group]
         unchanged = [
             CheckedValue(own.check, (1.0,), 1.0, 0.0)
             for own in series

@@ -167,14 +167,14 @@ def measure_and_judge(
     # Point -> its values; each value has a mark that says whether other programs disturbed it.
     taken: dict[PointKey, list[tuple[float, bool]]] = {}
 
-    def judged(check: CheckPoint) -> CheckedValue:
+    def judged_point(check: CheckPoint) -> CheckedValue:
         every = taken[check.key]
         quiet = [value for value, disturbed in every if not disturbed]
         enough = len(quiet) >= min(len(every), REPLICATES_OF_SLOW_VALUE)
         used = quiet if enough else [value for value, _ in every]
         return expectation.judge(check, used, len(taken), disturbed=not enough)
 
-    def is_open(value: CheckedValue, replicate: int) -> bool:
+    def needs_replicate(value: CheckedValue, replicate: int) -> bool:
         # A point that was slow in its first measurement is measured three times, so its median has
         # three values.
         begun = len(value.values) == replicate - 1 > 1 and replicate <= REPLICATES_OF_SLOW_VALUE
@@ -184,12 +184,12 @@ def measure_and_judge(
     for replicate in range(1, MOST_REPLICATES + 1):
         for check in points:
             known = check.key in taken
-            wanted = replicate == 1 or (known and is_open(judged(check), replicate))
+            wanted = replicate == 1 or (known and needs_replicate(judged_point(check), replicate))
             if wanted and has_time(check):
                 value, disturbed = measure(check, replicate)
                 if value is not None:
                     taken.setdefault(check.key, []).append((value, disturbed))
-    return [judged(check) for check in points if check.key in taken]
+    return [judged_point(check) for check in points if check.key in taken]
 
 
 class HostCheck:
@@ -214,7 +214,7 @@ class HostCheck:
         points = _points_of_plan(folder)
         measured = Measurements.read(table)
         plan = set(map(point_key, points))
-        known = _map_values(cells_of_earlier_runs(measured, plan, str(table)))
+        known = _values_in_map(cells_of_earlier_runs(measured, plan, str(table)))
         self.series = read_series(folder)
         rows = measured.rows.dropna(subset="measured_at")
         last = rows.groupby(["experiment", "point"])["measured_at"].max().items()
@@ -288,7 +288,7 @@ class HostCheck:
             slowness = max(1.0, self.spent / self.planned) if self.planned else 1.0
             return self._seconds + check.seconds * slowness <= seconds
 
-        def measure(check: CheckPoint, replicate: int) -> tuple[float | None, bool]:
+        def measure_check_point(check: CheckPoint, replicate: int) -> tuple[float | None, bool]:
             progress("/".join(check.key))
             record = self._measure(check, number + replicate)
             value, reason, disturbed = _value_of_record(record, check)
@@ -296,7 +296,7 @@ class HostCheck:
                 result.failed["/".join(check.key)] = reason or "the record has no value"
             return value, disturbed
 
-        values = measure_and_judge(chosen, self.expectation, measure, has_time)
+        values = measure_and_judge(chosen, self.expectation, measure_check_point, has_time)
         result.values = compare_with_equal_hosts(values, self.recent, self.equals)
         if not values and not result.failed:
             what = "the time of the check is too short for a measurement"
@@ -412,7 +412,7 @@ def may_read_drives(check: CheckPoint) -> bool:
     return True
 
 
-def _map_values(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
+def _values_in_map(cells: pd.DataFrame) -> dict[PointKey, MapValue]:
     """Return experiment and point -> the value of the point's first metric in the map."""
     found: dict[PointKey, MapValue] = {}
     for row in cells.drop_duplicates(["experiment", "point"]).to_dict("records"):

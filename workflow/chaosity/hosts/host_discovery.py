@@ -222,10 +222,10 @@ def find_unready_hosts(
     if config["transport"] != SLURM:
         asked = [host for host in hosts if host.topology_source == LIVE_SOURCE]
 
-    def ask(host: InventoryHost) -> object:
+    def ask_host(host: InventoryHost) -> object:
         return _ask_live_host(host, config, results / host.name / _DESCRIPTION_FILE, needs)
 
-    return _do_for_hosts(ask, asked, results)[1]
+    return _do_for_hosts(ask_host, asked, results)[1]
 
 
 def _do_for_hosts(

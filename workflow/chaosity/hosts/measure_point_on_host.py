@@ -36,7 +36,7 @@ from chaosity.hosts.runner_command import (
 )
 from chaosity.records.record_files import (
     link_current_record,
-    newest_attempt_file_of_run,
+    newest_attempt_since_run_began,
     read_regular_file,
     record_from_json_document,
     save_record,
@@ -207,7 +207,7 @@ def _measure_and_save() -> int:
             is_in = f"the host is in configuration {host['configuration']}"
             _print_message(f"{name}: {is_in}, not {point['configuration']}")
             return NO_RECORD
-        if attempt := newest_attempt_file_of_run(point, arguments.replicate, arguments.record):
+        if attempt := newest_attempt_since_run_began(point, arguments.replicate, arguments.record):
             _print_message(f"{name}: reused {attempt.name}")
             link_current_record(attempt, arguments.record)
             return 0

@@ -139,7 +139,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
     Raises:
         UserError: OpenSSH's client is not installed.
     """
-    become = _is_true(variables.get("ansible_become"))
+    become = _is_true_in_inventory(variables.get("ansible_become"))
     default = ROOT_DIRECTORY if become else HOME_DIRECTORY
     installed = variables.get("chaosity_directory") or default
     folder = variables.get("runner_directory") or installed
@@ -150,7 +150,7 @@ def ssh_transport(name: str, variables: Mapping[str, Any]) -> TransportCommands:
     return {"kind": SSH, "way": _ssh_command(name, variables), "runner": runner}
 
 
-def _is_true(value: object) -> bool:
+def _is_true_in_inventory(value: object) -> bool:
     """Return whether a value means true for Ansible; an INI inventory has texts like "false"."""
     return str(value).lower() in {"true", "yes", "on", "y", "t", "1", "1.0"}
 

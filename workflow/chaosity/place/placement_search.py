@@ -116,32 +116,32 @@ class DwpSearch:
         return self.present_dwp
 
     def _climb(self) -> None:
-        best = self.best = self._measure(_DwpStep(0.0))
+        best = self.best = self._measure_step(_DwpStep(0.0))
         stale = 0
         for number in range(1, round(1.0 / DWP_STEP) + 1):
-            tried = self._measure(_DwpStep(min(1.0, round(number * DWP_STEP, 9))))
-            order = self._compare(tried, best)
+            tried = self._measure_step(_DwpStep(min(1.0, round(number * DWP_STEP, 9))))
+            order = self._compare_with_best_step(tried, best)
             if order > 0:
                 best = self.best = tried
             stale = 0 if order > 0 else stale + 1
             if order < 0 or stale == MOST_STEPS_WITHOUT_GAIN:
                 break
 
-    def _compare(self, tried: _DwpStep, best: _DwpStep) -> int:
+    def _compare_with_best_step(self, tried: _DwpStep, best: _DwpStep) -> int:
         """Compare a step with the best step; measure both again if the difference is not clear."""
         # Also a step of the search that looks worse is measured again. If a short disturbance ended
         # the search, the program would stay slow for the rest of its run.
         if _compare_steps(tried, best, INTERVALS_OF_CLEAR_GAIN) > 0:
             return 1
         for _ in range(REPEATED_COMPARISONS):
-            self._measure(best)
-            self._measure(tried)
+            self._measure_step(best)
+            self._measure_step(tried)
             again = _compare_steps(tried.with_latest_rate_only, best.with_latest_rate_only)
             if again and again == _compare_steps(tried, best):
                 return again
         return _compare_steps(tried, best)
 
-    def _measure(self, step: _DwpStep) -> _DwpStep:
+    def _measure_step(self, step: _DwpStep) -> _DwpStep:
         self._go_to(step.dwp)
         rate = self.rate()
         step.rates.append(rate)
@@ -296,7 +296,7 @@ class InstructionSource(RateSource):
         os.close(self.handle)
 
 
-def check_rate_source(text: str) -> None:
+def check_rate_is_readable(text: str) -> None:
     """Check, before a program runs, that its rate can be read from the source that a text names.
 
     Raises:

@@ -80,12 +80,12 @@ class _ChildProgram:
         numbers = {signal.Signals[name] for name in _SIGNALS_PASSED_ON}
         self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
-            self._start()
+            self._start_program()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
-    def _start(self) -> None:
-        reading, writing = self._output()
+    def _start_program(self) -> None:
+        reading, writing = self._open_output()
         self.began = time.monotonic()
         try:
             self.process = subprocess.Popen(
@@ -109,7 +109,7 @@ class _ChildProgram:
             handler = self.send_signal if is_passed else lambda *_: None
             signal.signal(signal.Signals[name], handler)
 
-    def _output(self) -> tuple[int, int]:
+    def _open_output(self) -> tuple[int, int]:
         """Return both ends of a terminal if the output is wanted line by line, else of a pipe."""
         if not self.by_line:
             return os.pipe()
@@ -154,7 +154,7 @@ class _ChildProgram:
     def print_that_placement_settled(self) -> None:
         """Print the line that says that the pages no longer move."""
         if self.status is None:
-            self._write(_LINE_OF_SETTLED_PLACEMENT)
+            self._write_to_stdout(_LINE_OF_SETTLED_PLACEMENT)
 
     def _collect_status(self) -> None:
         """Collect the exit status after all output has been passed on."""
@@ -163,7 +163,7 @@ class _ChildProgram:
         # A shell reports this exit status for a program that a signal ended.
         self.status = 128 - code if code < 0 else code
         if self.output is not None:
-            self._write(self._rest)
+            self._write_to_stdout(self._rest)
         self._close_output()
         self.selector.close()
 
@@ -181,16 +181,16 @@ class _ChildProgram:
         except OSError:  # the other side of the terminal is closed
             chunk = b""
         if not chunk:
-            self._write(self._rest)
+            self._write_to_stdout(self._rest)
             self._close_output()
             return
         *lines, rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._inspect_line(line.decode(errors="replace"))
-            self._write(line + b"\n")
+            self._write_to_stdout(line + b"\n")
         whole_lines = self.listeners or self.plan.settle
         if rest and not rest.startswith(b"{") and not whole_lines:
-            self._write(rest)
+            self._write_to_stdout(rest)
             rest = b""
         self._rest = rest
 
@@ -202,7 +202,7 @@ class _ChildProgram:
         for listener in self.listeners:
             listener(line, time.monotonic())
 
-    def _write(self, data: bytes) -> None:
+    def _write_to_stdout(self, data: bytes) -> None:
         """Write to standard output; if nobody reads it, stop reading the program's output."""
         try:
             while data:
@@ -526,7 +526,7 @@ def run_program_with_placed_pages(request: PlacementRequest) -> int:
     # A benchmark names one source of the rate for all its policies, but only a search reads the
     # rate. So a host that cannot count instructions is an error only for policies with a search.
     if plan.search or request.rate != placement_search.INSTRUCTIONS:
-        placement_search.check_rate_source(request.rate)
+        placement_search.check_rate_is_readable(request.rate)
     # The process that starts the program first moves to the processing units of the program, and
     # the program inherits these units. On other units, the starting process would disturb
     # co-running loads, and the runner requires that all processes of a load stay on the load's

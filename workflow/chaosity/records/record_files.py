@@ -198,7 +198,7 @@ def attempts_folder(path: Path) -> Path:
     return path.parent if path.parent.name == "attempts" else path.parent / "attempts"
 
 
-def _is_edited(path: Path, record: Record, content: bytes) -> bool:
+def _is_edited_by_hand(path: Path, record: Record, content: bytes) -> bool:
     """Return whether somebody edited a record.
 
     An edited record differs from the attempt file that was saved after the measurement. Attempts
@@ -250,7 +250,7 @@ def load_record(path: Path) -> Record:
         what = f"{path} is not a complete record: {describe_malformed_document(error)}"
         raise ValueError(f"{what}; the next run measures the point again") from error
     record = record_from_json_document(document, str(path))
-    if _is_edited(path, record, content):
+    if _is_edited_by_hand(path, record, content):
         what = f"{path} was edited after its measurement: {DIGESTS_FILE} has another digest"
         raise ValueError(f"{what}; restore the file, or delete it to measure the point again")
     return record
@@ -270,7 +270,7 @@ def record_from_json_document(document: Any, source: str) -> Record:
     return cast(Record, document)
 
 
-def newest_attempt_file_of_run(point: Point, replicate: int, path: Path) -> Path | None:
+def newest_attempt_since_run_began(point: Point, replicate: int, path: Path) -> Path | None:
     """Return the newest attempt of a replicate since the run began; None if there is none.
 
     Several measurements share a Slurm job. If the job is cancelled, exceeds its time or loses its

@@ -221,7 +221,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
         return []
     loads = measurements.rows[[*POINT_COLUMNS, *LOAD_COLUMNS]].drop_duplicates()
 
-    def place(cell: pd.Series) -> MeasuredPlace:
+    def place_with_slowdown(cell: pd.Series) -> MeasuredPlace:
         of_point = loads[(loads[[*POINT_COLUMNS]] == cell[[*POINT_COLUMNS]]).all(axis=1)]
         return _slowdown_place(cell, of_point)
 
@@ -236,8 +236,8 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
             BestAndWorstPlace(
                 name=f"{title[:1].upper()}{title[1:]}, co-running / alone",
                 detail=format_count(len(cells), "value"),
-                best=place(ordered.iloc[0]),
-                worst=place(ordered.iloc[-1]) if len(cells) > 1 else None,
+                best=place_with_slowdown(ordered.iloc[0]),
+                worst=place_with_slowdown(ordered.iloc[-1]) if len(cells) > 1 else None,
                 share=None,
                 places_differ=None,
             )
@@ -248,7 +248,7 @@ def _slowdown_rows(measurements: Measurements) -> list[BestAndWorstPlace]:
 def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     """Return ratio, interval and place of a load as texts; the place also has co-running loads."""
 
-    def number(ratio: float) -> str:
+    def per_cent(ratio: float) -> str:
         return format_percent(ratio).removesuffix(" %")
 
     others = loads[(loads[[*LOAD_COLUMNS]] != cell[[*LOAD_COLUMNS]]).any(axis=1)]
@@ -263,4 +263,4 @@ def _slowdown_place(cell: pd.Series, loads: pd.DataFrame) -> MeasuredPlace:
     ]
     where = access_in_words(cell["initiator"], cell["target"])
     where += f", beside {join_with_and(beside)}" if beside else ""
-    return _make_measured_place(cell, format_percent(cell["median"]), number, "%", where)
+    return _make_measured_place(cell, format_percent(cell["median"]), per_cent, "%", where)

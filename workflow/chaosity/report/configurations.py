@@ -217,7 +217,7 @@ _INDEXES_OF_BEST_AND_WORST = (0, -1)
 _RatiosByResource = Mapping[tuple[str, int], dict[Hashable, Any]]
 
 
-def configurations_section(run: Run) -> dict[str, Any] | None:
+def configuration_comparison_section(run: Run) -> dict[str, Any] | None:
     """Return the comparison of the host's configurations for the page, and draw its figures.
 
     The configuration of this report is the first column, and has no verdict. Each row in `rows` has
@@ -357,11 +357,11 @@ def _make_resource_cell(
         places.append({"place": measured_place(cells.iloc[end]), "ratio": ratio})
     if not places:
         return None
-    detail = ", ".join([*_size_text(cells), format_count(len(cells), "place")])
+    detail = ", ".join([*_drive_or_thread_counts(cells), format_count(len(cells), "place")])
     return {"best": places[0], "worst": places[1] if len(places) > 1 else None, "detail": detail}
 
 
-def _size_text(cells: pd.DataFrame) -> Iterator[str]:
+def _drive_or_thread_counts(cells: pd.DataFrame) -> Iterator[str]:
     """Yield the number of drives of the places, or for places without drives that of threads."""
     for column, noun in (("drives", "drive"), ("threads", "thread")):
         known = cells[column].dropna().astype(int)

@@ -321,7 +321,7 @@ class Run:
         return f"measured {span} UTC"
 
     @cached_property
-    def skip_text(self) -> str | None:
+    def skip_reason(self) -> str | None:
         """When and why the last run skipped the host, as text; None if the host was not skipped."""
         skipped = read_skipped_host(self.folder.parent)
         return skipped.skip_time_and_reason if skipped else None

@@ -98,7 +98,7 @@ class HostsByResources:
     def of_hosts(cls, found: OutlierHosts) -> HostsByResources:
         """Return the table of all hosts of a comparison."""
 
-        def rank(row: tuple[str, int]) -> tuple[int, float]:
+        def rank_of_host(row: tuple[str, int]) -> tuple[int, float]:
             own = [resource.speeds[row[1]] for resource in found.resources]
             clear = sum(resource.clear[row[1]] for resource in found.resources)
             return -clear, min((speed for speed in own if speed is not None), default=1.0)
@@ -109,7 +109,7 @@ class HostsByResources:
                 speed is not None and abs(speed - 1.0) >= LEAST_SHOWN_DEVIATION for speed in own
             )
 
-        ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank)
+        ordered = sorted(((name, n) for n, name in enumerate(found.names)), key=rank_of_host)
         shown = [
             row
             for n, row in enumerate(ordered)
@@ -198,7 +198,7 @@ def _compare_group(
         for host, reason in read.items()
         if isinstance(reason, str)
     ]
-    heat, topology = None, _first_topology(folders.values())
+    heat, topology = None, _first_readable_topology(folders.values())
     try:
         statements = list(_statements_on_pair(tables))
         if len(tables) >= MIN_HOSTS:
@@ -214,7 +214,7 @@ def _compare_group(
     return _EqualHostGroup(configuration, processor, len(folders), (*statements, *skipped), heat)
 
 
-def _first_topology(folders: Iterable[Path]) -> Topology | None:
+def _first_readable_topology(folders: Iterable[Path]) -> Topology | None:
     """Return the first readable topology, since equal hosts have equal topologies."""
     for folder in folders:
         with suppress(UserError):

@@ -29,7 +29,7 @@ from chaosity.report.best_places_of_resources import (
     resource_levels,
     resource_table_rows,
 )
-from chaosity.report.configurations import configurations_section
+from chaosity.report.configurations import configuration_comparison_section
 from chaosity.report.measured_run import Run
 from chaosity.report.problems import (
     OK,
@@ -123,7 +123,7 @@ def summarise_report(run: Run, problems: ProblemsSection) -> ReportSummary:
         points=_points_by_status(run.measurements.rows),
         resources=_best_values(run.measurements, run.experiments),
         tested=problems.no_problems,
-        left_out=run.skip_text,
+        left_out=run.skip_reason,
     )
 
 
@@ -275,7 +275,7 @@ _SECTIONS_BEFORE_EXPERIMENTS: tuple[_SectionEntry, ...] = (
     ),
     (
         *("configurations", "Comparison of configurations", "configuration_comparison"),
-        configurations_section,
+        configuration_comparison_section,
     ),
     ("changes", "Before and after changes", "component_changes", component_changes_section),
     (

@@ -62,7 +62,7 @@ def check_results(run: Run) -> list[ResultCheck]:
         _check_failed_points(rows),
         _check_missing_points(rows),
         *([_make_result_check("Figures", PROBLEM, problems=broken)] if broken else []),
-        _check_drives(rows),
+        _check_drives_are_no_files(rows),
         *(() if run.is_simulated else _setting_checks(run.system_facts, run.topology)),
         *(() if run.is_simulated else _check_clocks(rows, run.record_summaries)),
         *_check_replicates(rows),
@@ -125,7 +125,7 @@ def _check_missing_points(rows: pd.DataFrame) -> ResultCheck:
     )
 
 
-def _check_drives(rows: pd.DataFrame) -> ResultCheck:
+def _check_drives_are_no_files(rows: pd.DataFrame) -> ResultCheck:
     storage = rows[rows["drives"].notna() & (rows["drives"] > 0)]
     file_backed = storage["file_backed"].any()
     return _make_result_check("Drives", NOTE if storage.empty else WARNING if file_backed else OK)
@@ -339,13 +339,13 @@ def _figure_with_most_cells(anomaly: Anomaly, run: Run) -> str | None:
     places = [part for part in (anomaly.initiator, anomaly.target) if part is not None]
     names = {node_name(part) if isinstance(part, int) else part for part in places}
 
-    def shown(figure: FigureEntry) -> tuple[int, int]:
+    def shown_counts(figure: FigureEntry) -> tuple[int, int]:
         marks = [names <= {*place} for _, *place in figure.shown] if names else []
         return len(cells.intersection(figure.shown)), sum(marks)
 
     own = [each for each in run.figures if each.experiment == anomaly.where.get("experiment")]
-    best = max(own, key=shown, default=None)
-    return best.name if best and any(shown(best)) else None
+    best = max(own, key=shown_counts, default=None)
+    return best.name if best and any(shown_counts(best)) else None
 
 
 def load_in_words(row: Mapping[Hashable, Any]) -> str:

@@ -135,11 +135,11 @@ def text_as_html(value: object) -> object:
 
 def render_page(template: str, **values: object) -> str:
     """Return the HTML of a page template; texts are escaped, and drawings inserted unchanged."""
-    return _environment().get_template(template).render(**values)
+    return _html_environment().get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
+def _html_environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader([TEMPLATES / "report", TEMPLATES]),
         autoescape=True,
@@ -200,8 +200,8 @@ def _analysis_section(study: AnovaStudy, analysis: AnovaResult) -> dict[str, Any
             for term in analysis.terms
             if term.kind != "total"
         ],
-        "levels": [_levels(study, analysis, factor) for factor in analysis.factors],
-        "interactions": list(_interactions(study, analysis)),
+        "levels": [_factor_levels(study, analysis, factor) for factor in analysis.factors],
+        "interactions": list(_notable_interactions(study, analysis)),
         "remarks": text_of_macro(_VARIANCE_ANALYSIS_TEXTS, "remarks", **sentences),
         "confidence": confidence_text(analysis.analysed.confidence),
     }
@@ -243,7 +243,7 @@ def _remote_against_local_text(study: AnovaStudy, analysis: AnovaResult) -> str 
     )
 
 
-def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str, Any]]:
+def _notable_interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str, Any]]:
     """Yield the significant or important interactions of two factors, with their rows."""
     for name in [term.name for term in analysis.terms if term.significant or term.important]:
         if own := [each for each in analysis.interactions if each.term == name]:
@@ -253,7 +253,7 @@ def _interactions(study: AnovaStudy, analysis: AnovaResult) -> Iterator[dict[str
             }
 
 
-def _levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
+def _factor_levels(study: AnovaStudy, analysis: AnovaResult, factor: str) -> dict[str, Any]:
     """Return the rows of a factor's levels if they are few, and a text on the widest difference."""
     own = [each for each in analysis.effects if each.factor == factor]
     pairs = (pair for pair in analysis.contrasts if pair.factor == factor)
@@ -489,7 +489,7 @@ def _change_of_components(
 ) -> dict[str, Any]:
     """Return a change: the components that changed together, and the points with new values."""
     comparable = rows[rows["comparable"]].sort_values("ratio", kind="stable")
-    lowest = list(map(_changed_point, comparable.to_dict("records")))
+    lowest = list(map(_change_of_point, comparable.to_dict("records")))
     number, highest = len(lowest), list[Any]()
     if number > 2 * _MOST_SHOWN_LOSSES_OR_GAINS:
         lowest, highest = (
@@ -545,7 +545,7 @@ def _effect_sentence(rows: pd.DataFrame) -> str:
     return f"{values} {verb} measured again: {', '.join(parts)}. Change: {' to '.join(ends)}."
 
 
-def _changed_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
+def _change_of_point(row: Mapping[Hashable, Any]) -> dict[str, Any]:
     """Return a cell's values before and after a change, and their ratio (after / before)."""
     before, after = (
         Estimate.of_cell({key: row[f"{key}_{side}"] for key in ("median", "low", "high", "n")})

@@ -124,10 +124,10 @@ def read_round_choices(folder: Path) -> list[RoundChoice]:
 
 
 def _round_from_json(each: Any) -> Round:
-    def keys(pairs: Any) -> tuple[PointKey, ...]:
+    def point_keys(pairs: Any) -> tuple[PointKey, ...]:
         return tuple((str(experiment), str(point)) for experiment, point in pairs)
 
-    measurements, audit = keys(each["measurements"]), keys(each["audit"])
+    measurements, audit = point_keys(each["measurements"]), point_keys(each["audit"])
     return Round(str(each["reason"]), measurements, audit, bool(each["earlier"]))
 
 

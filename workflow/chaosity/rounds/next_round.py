@@ -199,7 +199,7 @@ def next_round(so_far: MachineSoFar, budget: Budget, seed: int) -> Round | None:
 
     `seed` is the seed of all random choices and of the random order.
     """
-    return _NextRound(so_far, budget, seed).choose()
+    return _NextRound(so_far, budget, seed).choose_round()
 
 
 class _NextRound:
@@ -224,11 +224,11 @@ class _NextRound:
         if budget.seconds is not None:
             self.left = budget.seconds - so_far.spent_seconds - OVERHEAD_SECONDS_OF_ROUND
 
-    def choose(self) -> Round | None:
+    def choose_round(self) -> Round | None:
         """Return the next round; None if too little time is left, or if no point is chosen."""
         measuring = [each for each in self.so_far.rounds if not each.earlier]
         if not measuring:
-            self._choose_first()
+            self._choose_first_round()
         else:
             limit = self.left * _SHARE_OF_REMAINING_TIME
             if self.budget.seconds and limit < max(
@@ -237,14 +237,14 @@ class _NextRound:
                 limit = self.left
             if limit < OVERHEAD_SECONDS_OF_ROUND:
                 return None  # starting the round would take longer than its measurements
-            self._choose_later(limit, second=len(measuring) == 1)
+            self._choose_later_round(limit, second=len(measuring) == 1)
         if not self.chosen:
             return None
         order = list(self.chosen)
         self.random.shuffle(order)
         return Round("; ".join(self.reasons), tuple(order), tuple(self.audit))
 
-    def _choose_first(self) -> None:
+    def _choose_first_round(self) -> None:
         """Choose one replicate of as many points as fit into the time, in the order of priority."""
         limit = self.left * BUDGET_SHARE_OF_FIRST_ROUND
         for priority in Priority:
@@ -278,7 +278,7 @@ class _NextRound:
             (k for k in keys if ranks[k] < _POINTS_OF_EACH_CONTENTION_KIND), key=lambda k: ranks[k]
         )
 
-    def _choose_later(self, limit: float, *, second: bool) -> None:
+    def _choose_later_round(self, limit: float, *, second: bool) -> None:
         """Choose the replicates and unmeasured points that narrow the intervals most."""
         disturbed = [
             key
@@ -375,7 +375,7 @@ class _NextRound:
         A replicate of a cell with n replicates and the variance v removes v / n - v / (n + 1).
         The first measurement of a predicted cell removes the variance of the prediction.
         """
-        variances, shown = self._variances(), self._variances(earlier_runs=False)
+        variances, shown = self._log_variances(), self._log_variances(earlier_runs=False)
         weights = dict.fromkeys(departing, _VARIANCE_FACTOR_OF_DEPARTING_POINTS)
         gains: dict[PointKey, float] = {}
         replicates = self.done + Counter(self.chosen)
@@ -387,19 +387,19 @@ class _NextRound:
             variance = variances.get(key, _VARIANCE_OF_UNKNOWN_VALUE)
             # The report computes intervals without earlier runs, so the reached precision is also
             # computed without earlier runs.
-            precise = self._is_precise(shown.get(key, _VARIANCE_OF_UNKNOWN_VALUE), n)
+            precise = self._is_precise_enough(shown.get(key, _VARIANCE_OF_UNKNOWN_VALUE), n)
             if n >= most or variance == 0.0 or precise or key in self.failed:
                 continue
             gain = variance if n == 0 else variance / (n * (n + 1))
             gains[key] = weights.get(key, 1.0) * gain / self.seconds.total_of([key])
         return sorted(gains, key=lambda key: -gains[key])
 
-    def _is_precise(self, variance: float, n: int) -> bool:
+    def _is_precise_enough(self, variance: float, n: int) -> bool:
         """Return whether n replicates with a given variance reach the precision of the budget."""
         target = self.budget.precision
         return target is not None and 1.96 * (variance / max(n, 1)) ** 0.5 <= target
 
-    def _variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
+    def _log_variances(self, *, earlier_runs: bool = True) -> dict[PointKey, float]:
         """Return point -> variance of the logarithm of one measurement, the largest of its cells.
 
         The variance of a predicted cell is the variance of its prediction.

@@ -92,7 +92,7 @@ def folder_that_others_may_write(folder: Path) -> Path | None:
     return None
 
 
-def _run_command() -> int:
+def _measure_or_describe() -> int:
     """Measure a point and save or print its record; return the exit status."""
     arguments = _parse_arguments()
     try:
@@ -133,7 +133,7 @@ def _run_command() -> int:
 
 def main() -> None:
     """Run the command line of the zipapp, and exit with its status."""
-    sys.exit(_run_command())
+    sys.exit(_measure_or_describe())
 
 
 if __name__ == "__main__":

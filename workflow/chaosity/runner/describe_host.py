@@ -210,10 +210,10 @@ def find_tool_path_version_and_hash(need: RequiredProgram) -> ToolFacts:
     query = [path, *need.get("version", [])[1:]]
     version = _run_and_read(query, VERSION_SECONDS) if "version" in need else None
     line = (version or "").partition("\n")[0]
-    return {"program": name, "path": path, "version": line, "sha256": _sha256(Path(path))}
+    return {"program": name, "path": path, "version": line, "sha256": _sha256_of_file(Path(path))}
 
 
-def _sha256(path: Path) -> str:
+def _sha256_of_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -257,7 +257,7 @@ def write_host_description(needs: Iterable[RequiredProgram], output: TextIO) -> 
         "boot_id": read_file_if_present("/proc/sys/kernel/random/boot_id"),
         "tools": [find_tool_path_version_and_hash(need) for need in needs],
         # Only a zipapp has a digest; a runner that runs from its source files has None.
-        "runner_sha256": _sha256(zipapp) if zipapp.suffix == ".pyz" else None,
+        "runner_sha256": _sha256_of_file(zipapp) if zipapp.suffix == ".pyz" else None,
         "user_id": os.geteuid(),
         "usable_cpus": len(os.sched_getaffinity(0)),  # processing units that this process may use
         "topology_xml": xml,

@@ -179,7 +179,7 @@ def create_random_file_as_drive(path: Path, size: int) -> None:
             part.unlink()
 
 
-def _check_readable(device: Path) -> None:
+def _check_device_readable(device: Path) -> None:
     """Check that this user may read a device."""
     try:
         os.close(os.open(device, os.O_RDONLY))
@@ -238,7 +238,7 @@ def check_and_link_drives(load: Load, folder: Path, held: HeldDrives) -> list[Ch
                 reasons = ["chaosity_destructive_drives does not name this drive"]
             if reasons := reasons + reasons_against_writing(device):
                 raise MeasurementError(f"{device} must not be written to: {'; '.join(reasons)}")
-        _check_readable(device)
+        _check_device_readable(device)
         links.mkdir(exist_ok=True)
         (links / drive["component"]).symlink_to(device.resolve())
         places = [] if file else _list_mounts(device)

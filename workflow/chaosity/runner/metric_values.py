@@ -242,17 +242,17 @@ def rates_if_all_threads_used_one_node(
     if any(keys["amount"] not in line or keys["time"] not in line for *_, line in inside):
         raise ExtractionError(f"a sample has no {keys['amount']} or no {keys['time']}")
 
-    def per_second(key: str, node: str) -> float:
+    def rate_on_node(key: str, node: str) -> float:
         with malformed_as_extraction_error(f"a sample has no numbers by node as {key}"):
             series = [(first, last, float(line[key].get(node, 0))) for first, last, line in inside]
             return rate_in_window([series], begin, end)
 
     rates = {}
     for node in map(str, nodes):
-        spent = per_second(keys["time"], node) * scale
+        spent = rate_on_node(keys["time"], node) * scale
         if not spent > 0:
             raise ExtractionError(f"node {node} was not accessed within the common window")
-        rates[node] = per_second(keys["amount"], node) / spent * threads
+        rates[node] = rate_on_node(keys["amount"], node) / spent * threads
     return rates
 
 

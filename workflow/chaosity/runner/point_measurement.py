@@ -150,7 +150,7 @@ def _check_processing_units(point: Point) -> Check:
     return make_check("processing units", True, f"{len(allowed)} allowed")
 
 
-def _check_initiator_nodes_unchanged(point: Point) -> Check:
+def _check_initiator_nodes_as_planned(point: Point) -> Check:
     """Check that the units of every initiator are on the nodes that the plan names."""
     # The nodes of the units differ after a boot into another firmware mode, or if another host
     # answers.
@@ -174,7 +174,7 @@ def _prepare_loads(
     """Check the preconditions and make a working folder for each load."""
     checks = [
         _check_processing_units(point),
-        _check_initiator_nodes_unchanged(point),
+        _check_initiator_nodes_as_planned(point),
         check_free_memory(point),
     ]
     loads = []

@@ -93,7 +93,7 @@ def check_output_rules(load: LoadRecord) -> list[Check]:
     return checks
 
 
-def _check_emulation(load: LoadRecord) -> list[Check]:
+def _check_not_emulated(load: LoadRecord) -> list[Check]:
     """Return a failed check if the program was emulated, even if its results are right."""
     if (emulator := load["program"].get("emulator")) is None:
         return []
@@ -101,7 +101,7 @@ def _check_emulation(load: LoadRecord) -> list[Check]:
     return [make_check(f"{load['name']}: not emulated", False, detail)]
 
 
-def _check_threads(load: LoadRecord) -> Check:
+def _check_thread_cpus(load: LoadRecord) -> Check:
     """Check that threads run only on the initiator's units, and pinned threads on each unit."""
     name, placement = f"{load['name']}: threads", load["placement"]
     seen = load["placement_seen"]
@@ -127,7 +127,7 @@ def least_bytes_for_check_of_pages(load: Load) -> float:
     return max(1.0, least if own_mapping else min(SMALL_MEMORY_BYTES, least))
 
 
-def check_pages(load: LoadRecord) -> Check:
+def check_page_nodes(load: LoadRecord) -> Check:
     """Check that the pages are on the requested nodes, in the requested shares.
 
     If pages move while the load runs, the last observation counts and shares are not checked.
@@ -287,7 +287,7 @@ def _seconds_between(
     return sum(after.get(kind, 0.0) - before.get(kind, 0.0) for kind in kinds)
 
 
-def _check_clock(record: UnfinishedRecord) -> Check:
+def _check_clock_was_not_set(record: UnfinishedRecord) -> Check:
     """Check that nobody set the wall clock; decisive only if time stamps are from this clock."""
     step = abs(
         record["environment_after"]["realtime_minus_monotonic_seconds"]
@@ -304,8 +304,8 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
     """Return all checks of a finished measurement."""
     checks: list[Check] = []
     for load in record["loads"]:
-        checks += [_check_exit_status(load), *check_output_rules(load), *_check_emulation(load)]
-        checks += [_check_threads(load), check_pages(load), *checks_of_tool_remarks(load)]
+        checks += [_check_exit_status(load), *check_output_rules(load), *_check_not_emulated(load)]
+        checks += [_check_thread_cpus(load), check_page_nodes(load), *checks_of_tool_remarks(load)]
     try:
         readings = metric_values.metric_values_or_reasons(record)
         for load in record["loads"]:
@@ -314,4 +314,4 @@ def check_record(record: UnfinishedRecord) -> list[Check]:
         checks += _notes_on_progress(record)
     except ExtractionError as error:
         checks.append(make_check(VALUES, False, str(error)))
-    return [*checks, _check_clock(record), _check_foreign_processor_time(record)]
+    return [*checks, _check_clock_was_not_set(record), _check_foreign_processor_time(record)]

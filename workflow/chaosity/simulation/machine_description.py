@@ -56,7 +56,7 @@ def read_machine_description(path: Path, topology: Topology) -> MachineDescripti
     for key in ("memory", "latency_ns"):
         if key not in machine:
             raise UserError(f"the key {key!r} is missing", f"{path}, the document")
-    _check_parts(machine, topology, str(path))
+    _check_named_parts_exist(machine, topology, str(path))
     return machine
 
 
@@ -84,7 +84,7 @@ def _read_with_base(path: Path, users: frozenset[str] = frozenset()) -> MachineD
     return cast(MachineDescription, {**_read_with_base(known[base], users), **document})
 
 
-def _check_parts(machine: MachineDescription, topology: Topology, where: str) -> None:
+def _check_named_parts_exist(machine: MachineDescription, topology: Topology, where: str) -> None:
     """Check that the topology has each part that the description names."""
     known = {
         "node": {str(node.os_index) for node in topology.memory_nodes},
@@ -94,17 +94,17 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         "L3 domain": {str(domain.index) for domain in topology.l3_domains},
     }
 
-    def check(kind: str, name: object, key: str) -> None:
+    def check_part_exists(kind: str, name: object, key: str) -> None:
         problem = f"the topology has no {kind} {name}"
         check_name_is_allowed(str(name), known[kind], problem, f"{where}, {key}")
 
     for node in machine["memory"].get("nodes", {}):
-        check("node", node, "memory.nodes")
+        check_part_exists("node", node, "memory.nodes")
     if (unified := machine.get("devices", {}).get("memory_node")) is not None:
-        check("node", unified, "devices.memory_node")
+        check_part_exists("node", unified, "devices.memory_node")
     for pair in machine["latency_ns"].get("pairs", {}):
         for node in pair.split("->"):
-            check("node", node, f"latency_ns.pairs.{pair}")
+            check_part_exists("node", node, f"latency_ns.pairs.{pair}")
     for number, fault in enumerate(machine.get("faults", [])):
         place, kind = f"{where}, faults.{number}", FAULT_KINDS[fault["fault"]]
         if missing := sorted(kind.keys - fault.keys()):
@@ -119,7 +119,7 @@ def _check_parts(machine: MachineDescription, topology: Topology, where: str) ->
         for key, value in fault.items():
             for name in value if isinstance(value, list) else [value]:
                 if key in PART_KIND_BY_FAULT_KEY:
-                    check(PART_KIND_BY_FAULT_KEY[key], name, f"faults.{number}.{key}")
+                    check_part_exists(PART_KIND_BY_FAULT_KEY[key], name, f"faults.{number}.{key}")
         section, capacity = kind.capacity or ("", "")
         if section == "drives" and "drives" not in machine:
             remedy = "add the key `drives` with their rates"

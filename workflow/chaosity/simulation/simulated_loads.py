@@ -46,14 +46,14 @@ def _read_benchmark(name: str) -> BenchmarkDocument:
     return load_benchmark(name) if name else cast(BenchmarkDocument, {})
 
 
-def _simulated_programs(load: Load) -> SimulatedPrograms:
+def _simulation_of_benchmark(load: Load) -> SimulatedPrograms:
     """Return what the benchmark's file says about its programs for simulated machines."""
     return _read_benchmark(load["benchmark"]).get("simulation", {})
 
 
 def simulated_program(load: Load) -> SimulatedProgram:
     """Return what the benchmark's file says about the program that a load runs."""
-    programs = _simulated_programs(load).get("programs", {})
+    programs = _simulation_of_benchmark(load).get("programs", {})
     return programs.get(load["kernel"] or "", _UNKNOWN_PROGRAM)
 
 
@@ -62,14 +62,14 @@ def accesses_own_node_only(load: Load) -> bool:
 
     If the request has shares of pages for each node, all cores access all nodes.
     """
-    return "shares" not in load["placement"] and _has_values(load, "own_node_if")
+    return "shares" not in load["placement"] and _has_all_levels(load, "own_node_if")
 
 
-def _has_values(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]) -> bool:
+def _has_all_levels(load: Load, key: Literal["own_node_if", "one_thread_touches_if"]) -> bool:
     """Return whether a load has all levels that its benchmark's file lists below a key."""
     parameters = _read_benchmark(load["benchmark"]).get("parameters", {})
     values = {**parameters, **load.get("levels", {})}
-    wanted = _simulated_programs(load).get(key)
+    wanted = _simulation_of_benchmark(load).get(key)
     return wanted is not None and all(values.get(name) == wanted[name] for name in wanted)
 
 
@@ -80,7 +80,7 @@ def page_shares_by_node(load: Load) -> dict[int, float]:
     worker. AutoNUMA has moved the pages to the nodes of all workers before the measurement begins.
     """
     policy, workers = load["target"].get("name"), load["initiator"]["nodes"]
-    if policy == FIRST_TOUCH and workers and _has_values(load, "one_thread_touches_if"):
+    if policy == FIRST_TOUCH and workers and _has_all_levels(load, "one_thread_touches_if"):
         return {workers[0]: 1.0}
     return memory_shares_by_node(load["placement"])
 
@@ -89,12 +89,12 @@ def shared_access_share(load: Load) -> float:
     """Return the share of a load's accesses that go to data which all its cores use."""
     if not accesses_own_node_only(load):
         return 1.0
-    return _simulated_programs(load).get("own_node_but", 0.0)
+    return _simulation_of_benchmark(load).get("own_node_but", 0.0)
 
 
 def shares_work(load: Load) -> bool:
     """Return whether the threads of a load do equal work and so wait for the slowest thread."""
-    return _simulated_programs(load).get("shares_work", False)
+    return _simulation_of_benchmark(load).get("shares_work", False)
 
 
 def processing_units_of_load(load: Load) -> frozenset[int]:
@@ -120,7 +120,7 @@ def share_of_peak_rate(load: Load) -> float:
 
 def _kernel_of_load(load: Load) -> str:
     """Return a load's kernel, or a kernel with the same accesses as its program; else ""."""
-    return load["kernel"] or _simulated_programs(load).get("accesses_as", "")
+    return load["kernel"] or _simulation_of_benchmark(load).get("accesses_as", "")
 
 
 def read_written_and_counted_shares(load: Load) -> tuple[float, float, float]:

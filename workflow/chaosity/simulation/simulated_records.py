@@ -319,13 +319,13 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     noise = draw_noise(point, record["replicate"], model.machine)
     seconds = max(point["stopping"]["min_seconds"], 0.2)
     values = true_values(point, model)
-    record["environment_before"] = _host_state(_BEGIN_SECONDS - 1)
+    record["environment_before"] = _simulated_host_state(_BEGIN_SECONDS - 1)
     drawn = zip(point["loads"], noise.qualities, noise.samples, strict=True)
     for load, quality, factors in drawn:
         outputs = _raw_outputs(load, values[load["name"]], quality, factors, seconds)
         counted = _counts_of_load(load, values[load["name"]], quality)
         record["loads"].append(_load_record(load, outputs, seconds, counted))
-    ended = _host_state(_BEGIN_SECONDS + seconds + 1)
+    ended = _simulated_host_state(_BEGIN_SECONDS + seconds + 1)
     cpus = [load["placement"]["cpus"] for load in point["loads"]]
     units = {unit for listed in cpus for unit in parse_cpu_list(listed)}
     # Other programs disturb the host during the complete measurement, not only while the load runs.
@@ -336,7 +336,7 @@ def _simulate_loads(record: UnfinishedRecord, model: MachineModel) -> None:
     record["runner_seconds"] = 0.0
 
 
-def _host_state(monotonic: float) -> HostState:
+def _simulated_host_state(monotonic: float) -> HostState:
     """Return the state of a simulated host at a virtual time in seconds."""
     return {
         "taken_monotonic_seconds": monotonic,

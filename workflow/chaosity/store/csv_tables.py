@@ -238,7 +238,7 @@ def read_matrix_csv(path: Path, metric: str, unit: str | None = None) -> NodeMat
             problem = f"the file name ends in a unit of {other}, not of {metric}"
             remedy = f"if the file name is wrong, give the unit of the {metric} (--unit)"
             raise UserError(problem, str(path), remedy)
-    initiators, targets, cells = _read_cells(path)
+    initiators, targets, cells = _read_matrix_file(path)
     numbers = [value for _, _, value in cells]
     used, reason = (unit, "as given") if unit else _infer_unit(path, name, numbers)
     samples: dict[Pair, tuple[float, ...]] = {}
@@ -255,7 +255,7 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
     """
     found: dict[Pair, float] = {}
     remedy = "distances must be above 0 and finite; 10 is local"
-    _, _, cells = _read_cells(path, "distance", remedy)
+    _, _, cells = _read_matrix_file(path, "distance", remedy)
     for _, pair, value in cells:
         if pair in found:
             raise UserError(f"initiator node {pair[0]} has two rows", str(path))
@@ -267,7 +267,7 @@ def read_distances_csv(path: Path) -> dict[Pair, float]:
 _Cells = list[tuple[str, Pair, float]]
 
 
-def _read_cells(
+def _read_matrix_file(
     path: Path, *noun_and_remedy: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], _Cells]:
     """Return the nodes of the rows, the nodes of the columns, and the numbers in a CSV file."""

@@ -156,7 +156,7 @@ def anonymise_profiles(
             **dict.fromkeys(("id", "profile"), alias(profile, 16)),
             "host": host if with_names else f"host-{alias(host, 8)}",
         }
-        rules = _public_columns(own, with_names)
+        rules = _publication_rules(own, with_names)
         parts.append({name: _published_rows(own[name], name, public | rules[name]) for name in own})
     return {name: pd.concat([part[name] for part in parts]) for name in PROFILE_TABLES}
 
@@ -179,7 +179,7 @@ def _published_rows(rows: pd.DataFrame, name: str, public: Mapping[str, object])
     return rows_to_table(table, PROFILE_TABLES[name])
 
 
-def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
+def _publication_rules(own: ProfileTables, with_names: bool) -> dict[str, dict[str, object]]:
     """Return table -> column -> rule or values to publish, for all tables of one profile."""
     shipped, (components, rows) = (
         _names_in_shipped_files(),
@@ -189,11 +189,11 @@ def _public_columns(own: ProfileTables, with_names: bool) -> dict[str, dict[str,
     serials = [[text] if isinstance(text, str) else [] for text in components["serial"]]
 
     def public_place(column: str) -> _PublicTextOrNone:
-        alias = _aliases(f"{column}_")
+        alias = _alias_function(f"{column}_")
         return lambda name: _public_name(name, devices, shipped["word"]) or alias(name)
 
     def shipped_name(column: str) -> _PublicTextOrNone:
-        alias = _aliases(f"own_{column}_")
+        alias = _alias_function(f"own_{column}_")
         return lambda name: name if name in shipped[column] else alias(name)
 
     # Each point of an experiment gets a number as its name, since its loads describe the point.
@@ -266,7 +266,7 @@ def _day_of_time(time: str) -> str | None:
     return time[:10] if _DAY_PATTERN.fullmatch(time[:10]) else None
 
 
-def _aliases(prefix: str) -> Callable[[str], str]:
+def _alias_function(prefix: str) -> Callable[[str], str]:
     """Return a function that maps each name to `prefix` and a number, in the order of first use."""
     known: dict[str, str] = {}
     return lambda name: known.setdefault(name, f"{prefix}{len(known) + 1}")

@@ -125,7 +125,7 @@ def publish_bundle(
         )
     chosen = read_profile_tables(database, [profile["id"] for profile in found])
     tables = anonymise_profiles(chosen, secrets.token_bytes(32), with_names=with_names)
-    _check_rows(tables, provenance, str(bundle))
+    _check_values(tables, provenance, str(bundle))
     files = {
         _PARQUET_FILE_OF_TABLE[name]: _parquet_content(table, name)
         for name, table in tables.items()
@@ -195,7 +195,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
         with zipfile.ZipFile(path) as archive:
             manifest = _read_manifest(archive, where)
             files = {
-                name: _read_part(archive, name, _MOST_BUNDLE_PART_BYTES, where)
+                name: _read_part_of_bundle(archive, name, _MOST_BUNDLE_PART_BYTES, where)
                 for name in manifest["parts"]
             }
     except _ERRORS_OF_DAMAGED_ZIP as error:
@@ -207,7 +207,7 @@ def read_bundle(path: Path) -> tuple[ProfileTables, BundleManifest, str]:
         name: _read_table_of_part(files[part], name, f"{where}, {part}")
         for name, part in _PARQUET_FILE_OF_TABLE.items()
     }
-    _check_rows(tables, manifest["provenance"], where)
+    _check_values(tables, manifest["provenance"], where)
     return tables, manifest, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -217,7 +217,7 @@ def _read_manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
     if MANIFEST not in names:
         raise UserError("the file is not a bundle of profiles: it has no manifest", where)
     try:
-        document = json.loads(_read_part(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
+        document = json.loads(_read_part_of_bundle(archive, MANIFEST, _MOST_MANIFEST_BYTES, where))
         kind, version = document["bundle"], int(document["schema_version"])
         json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     except ERRORS_OF_MALFORMED_DOCUMENTS as error:
@@ -238,7 +238,7 @@ def _read_manifest(archive: zipfile.ZipFile, where: str) -> BundleManifest:
     return manifest
 
 
-def _read_part(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
+def _read_part_of_bundle(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:
     """Return a part of the zip file; its real size must be at most `most` bytes."""
     with archive.open(name) as stream:
         content = stream.read(most + 1)
@@ -255,7 +255,7 @@ def _read_table_of_part(content: bytes, name: str, where: str) -> pd.DataFrame:
         return read_parquet_table(path, PROFILE_TABLES[name], where, exact=True)
 
 
-def _check_rows(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
+def _check_values(tables: ProfileTables, provenance: Mapping[str, object], where: str) -> None:
     """Raise a UserError for an impossible value, which the constraints of SQL tables find."""
     place = f"{where}, {MANIFEST}"
     with connect_isolated(Path(":memory:")) as connection:

@@ -356,14 +356,14 @@ def _host_columns(document: Mapping[str, object], system: Mapping[str, object]) 
         "pus": topology.counts.pus,
         "nodes": len(topology.nodes) or None,
         "memory_bytes": topology.total_memory_bytes,
-        "memory": _memory_text(facts.get("memory_modules") or []),
+        "memory": _memory_modules_text(facts.get("memory_modules") or []),
         "kernel": facts.get("kernel_release"),
         "firmware": " ".join(text for text in texts if text) or None,
         "topology": json.dumps(document, sort_keys=True),
     }
 
 
-def _memory_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
+def _memory_modules_text(modules: Iterable[MemoryModuleSlot]) -> str | None:
     """Return the number and kind of memory modules, "16 x 32 GB DDR4 3200 MT/s", or None."""
     kinds = Counter(
         " ".join(filter(None, (slot.get("size"), slot.get("type"), slot.get("configured_speed"))))

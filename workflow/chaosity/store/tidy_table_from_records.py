@@ -102,7 +102,7 @@ class KeptReadings:
         definition of the planned point. `read` returns a JSON document. If `read` raises an error,
         nothing is kept.
         """
-        name, identity = str(path.relative_to(self.folder)), _identity(path, request)
+        name, identity = str(path.relative_to(self.folder)), _identity_of_record(path, request)
         before = self.earlier.get(name)
         if before is not None and before[0] == identity:
             self.kept[name] = before
@@ -113,7 +113,7 @@ class KeptReadings:
         return found
 
 
-def _identity(path: Path, request: str) -> str | None:
+def _identity_of_record(path: Path, request: str) -> str | None:
     """Return a text that changes when `request`, a record's file or one of its digests changes.
 
     The text has size, time stamps and inode number of the record, of the folder `attempts`, and of
@@ -399,7 +399,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
     if not path.exists():
         return ReplicateOutcome(MISSING, "not measured yet")
 
-    def read() -> dict[str, Any] | None:
+    def outcome_document() -> dict[str, Any] | None:
         record = load_record(path)
         try:
             if record["point"]["definition"] != point["definition"]:
@@ -410,7 +410,7 @@ def _read_outcome(path: Path, point: Point, kept: KeptReadings) -> ReplicateOutc
             raise ValueError(reason) from error
 
     try:
-        found = kept.kept_or_new_reading(path, point["definition"], read)
+        found = kept.kept_or_new_reading(path, point["definition"], outcome_document)
     except ValueError as error:
         return ReplicateOutcome(FAILED, str(error))
     if found is None:
@@ -573,7 +573,7 @@ def _point_rows(
 def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterator[Row]:
     """Yield the rows of one attempt; no rows for a broken file or a record that is not valid."""
 
-    def read() -> list[Row]:
+    def read_rows() -> list[Row]:
         record = load_record(attempt.path)
         outcome = status_and_values_of_record(record)
         if outcome.status != VALID:
@@ -583,7 +583,7 @@ def _attempt_rows(attempt: _Attempt, period: int, kept: KeptReadings) -> Iterato
         return [{**row, "asked": asked} for row in rows]
 
     try:
-        found = kept.kept_or_new_reading(attempt.path, "", read)
+        found = kept.kept_or_new_reading(attempt.path, "", read_rows)
     except ERRORS_OF_MALFORMED_DOCUMENTS:
         return
     since = {name: state.since for name, state in attempt.states.items()}

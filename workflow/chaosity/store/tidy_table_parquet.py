@@ -108,7 +108,7 @@ def first_line_of_duckdb_error(error: duckdb.Error) -> str:
     return str(error).partition("\n")[0].strip()
 
 
-def _check_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
+def _check_table_size(relation: duckdb.DuckDBPyRelation, where: str) -> None:
     """Check a table's number of rows and bytes of text before the table is read into memory.
 
     A small compressed file can hold the same text so often that the table would fill the memory.
@@ -205,7 +205,7 @@ def read_parquet_table(
                     elif name not in wanted:
                         wrong = "is unknown"
                     raise UserError(f"the column {name!r} {wrong}", where)
-            _check_size(relation, where)
+            _check_table_size(relation, where)
             table: pd.DataFrame = relation.df()
     except duckdb.Error as error:
         raise UserError(f"{what}: {first_line_of_duckdb_error(error)}", where) from error

@@ -170,7 +170,7 @@ class DeviceMaker:
             if "PCIBusID" in item.infos
         }
 
-    def _node(self, device: HwlocObject) -> int | None:
+    def _nearest_node(self, device: HwlocObject) -> int | None:
         """Return the nearest node of a device, preferably a node that has processing units."""
         place = next(item for item in device.ancestors_up_to_machine() if item.type not in IO_TYPES)
         near = {*place.nodes, *place.complete_nodes} or self._known
@@ -219,7 +219,7 @@ class DeviceMaker:
             model=_attribute_text("model", "Model")
             or _text_without_padding(infos.get("PCIDevice")),
             firmware=_attribute_text("firmware_rev", "Revision"),
-            node=self._node(device),
+            node=self._nearest_node(device),
             size_bytes=(name and sysfs.block_device_bytes(name)) or _kib_in_bytes(infos, "Size"),
             link_bytes_per_second=negotiated or round(gigabytes * 1e9) or None,
             link_max_bytes_per_second=sysfs.pci_link_bytes_per_second(pci, "max") if pci else None,
@@ -245,7 +245,7 @@ class DeviceMaker:
             name=devices[0].name if devices else None,
             pci=function.pci_address,
             backends=backends,
-            node=self._node(function),
+            node=self._nearest_node(function),
             model=_text_without_padding(infos.get("GPUModel") or function.infos.get("PCIDevice")),
             serial=infos.get("NVIDIAUUID") or infos.get("AMDUUID") or infos.get("LevelZeroUUID"),
             memory_bytes=_kib_in_bytes(
@@ -272,7 +272,7 @@ class DeviceMaker:
             kind=_NIC_KIND_OF_PCI_CLASS.get(function.pci_class if function else "", "network"),
             pci=device.pci_address,
             model=_text_without_padding(function.infos.get("PCIDevice")) if function else None,
-            node=self._node(device),
+            node=self._nearest_node(device),
             link_bytes_per_second=self._sysfs.network_bytes_per_second(name),
         )
 
@@ -294,7 +294,7 @@ class DeviceMaker:
             for item in function.objects_of_type("OSDev")
             if item.attributes.get("osdev_type") in (_OSDEV_DMA, _OSDEV_COPROCESSOR)
         ]
-        node = self._node(function)
+        node = self._nearest_node(function)
         for kind in accelerator_kinds():
             number = rf"{kind.get('device_names', '(?!)')}\d+"
             own = [name for name in names if re.fullmatch(number, name)]

@@ -376,11 +376,11 @@ class HwlocTree:
         tables.sort(key=lambda item: item.get("name") != "NUMALatency")
         if not tables:
             return None
-        table, indexes = tables[0], _numbers(tables[0], "indexes")
+        table, indexes = tables[0], _numbers_in_elements(tables[0], "indexes")
         if table.get("indexing") == "gp":
             nodes = self._nodes_by_gp_index()
             indexes = [nodes[index] for index in indexes]
-        values, size = _numbers(table, "u64values"), len(indexes)
+        values, size = _numbers_in_elements(table, "u64values"), len(indexes)
         rows = tuple(tuple(values[row * size : (row + 1) * size]) for row in range(size))
         return SlitDistances(tuple(indexes), rows)
 
@@ -415,13 +415,13 @@ class HwlocTree:
                 index,
                 parse_mask(item.get("cpuset", "0x0")),
                 int(item.attrib["forced_efficiency"]) if item.get("forced_efficiency") else None,
-                _hertz(infos.get("FrequencyBaseMHz", "")),
-                _hertz(infos.get("FrequencyMaxMHz", "")),
+                _hertz_of_megahertz(infos.get("FrequencyBaseMHz", "")),
+                _hertz_of_megahertz(infos.get("FrequencyMaxMHz", "")),
                 infos.get("CoreType"),
             )
 
 
-def _hertz(megahertz: str) -> int | None:
+def _hertz_of_megahertz(megahertz: str) -> int | None:
     return int(megahertz) * _MHZ_HERTZ if megahertz.isdigit() else None
 
 
@@ -445,6 +445,6 @@ def _infos_of_element(element: etree._Element) -> dict[str, str]:
     return {item.get("name", ""): item.get("value", "") for item in element.iterfind("info")}
 
 
-def _numbers(table: etree._Element, tag: str) -> list[int]:
+def _numbers_in_elements(table: etree._Element, tag: str) -> list[int]:
     """Return the numbers in all `tag` elements; hwloc puts ten numbers into each element."""
     return [int(word) for item in table.iterfind(tag) for word in (item.text or "").split()]

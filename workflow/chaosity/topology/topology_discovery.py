@@ -337,10 +337,10 @@ class CoreAndCacheMaker:
 
     def _usable_objects(self, type_name: str) -> list[tuple[int, HwlocObject, CpuSet]]:
         """Return (position, object, usable units) of each object of a type with usable units."""
-        pairs = [(item, self._cpus(item)) for item in self._machine.objects_of_type(type_name)]
+        pairs = [(item, self._usable_in(item)) for item in self._machine.objects_of_type(type_name)]
         return [(index, *pair) for index, pair in enumerate(pair for pair in pairs if pair[1])]
 
-    def _cpus(self, item: HwlocObject | CoreKind) -> CpuSet:
+    def _usable_in(self, item: HwlocObject | CoreKind) -> CpuSet:
         return make_cpu_set(self._usable & set(item.cpus))
 
     def make_packages(self, package_of_node: Mapping[int, int | None]) -> tuple[Package, ...]:
@@ -357,19 +357,19 @@ class CoreAndCacheMaker:
     def make_dies(self) -> tuple[Die, ...]:
         """Return the dies; no dies if the source does not list dies."""
         objects = self._usable_objects("Die")
-        return tuple(Die(index, cpus, _package(item)) for index, item, cpus in objects)
+        return tuple(Die(index, cpus, _package_of_object(item)) for index, item, cpus in objects)
 
     def make_l3_domains(self) -> tuple[L3Domain, ...]:
         """Return an L3 domain for each L3 cache."""
         domains = []
         for index, item, cpus in self._usable_objects("L3Cache"):
             size, nodes = item.attribute_number("cache_size"), self._nodes_of(cpus)
-            domains.append(L3Domain(index, cpus, nodes, _package(item), size))
+            domains.append(L3Domain(index, cpus, nodes, _package_of_object(item), size))
         return tuple(domains)
 
     def make_core_kinds(self) -> tuple[CoreKind, ...]:
         """Return the core kinds, or one kind without a name if the source lists no kinds."""
-        every = (replace(kind, cpus=self._cpus(kind)) for kind in self._kinds)
+        every = (replace(kind, cpus=self._usable_in(kind)) for kind in self._kinds)
         usable = enumerate(kind for kind in every if kind.cpus)
         core_kinds = tuple(replace(kind, index=index) for index, kind in usable)
         return core_kinds or (CoreKind(0, make_cpu_set(self._usable)),)
@@ -386,7 +386,7 @@ class CoreAndCacheMaker:
                 index,
                 item.os_index,
                 cpus,
-                _package(item),
+                _package_of_object(item),
                 l3_of.get(cpus[0]),
                 self._nodes_of(cpus),
                 kind_of.get(cpus[0], 0),
@@ -401,7 +401,7 @@ class CoreAndCacheMaker:
         """
         equal: dict[tuple[int, str, int | None, int | None, int], list[CpuSet]] = {}
         for item in self._machine.walk_subtree():
-            cpus = self._cpus(item)
+            cpus = self._usable_in(item)
             if "cache_type" in item.attributes and item.type != "MemCache" and cpus:
                 key = (
                     item.attribute_number("depth") or 0,
@@ -425,7 +425,7 @@ class CoreAndCacheMaker:
         return PartCounts(packages, cores or pus, pus)
 
 
-def _package(item: HwlocObject) -> int | None:
+def _package_of_object(item: HwlocObject) -> int | None:
     package = item.nearest_ancestor("Package")
     return package.os_index if package else None
 

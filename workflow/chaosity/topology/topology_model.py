@@ -292,7 +292,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
     )
     for node, made in zip(parts["nodes"], topology.nodes, strict=True):
         usable, node["cpus"] = node["cpus"], node.pop("shown_cpus")
-        node |= {"usable_cpus": usable, "coherence": made.coherence}
+        node |= {"usable_cpus": usable, "coherence": made.coherent_with}
     return {
         "source": topology.source,
         "kind": topology.kind,
@@ -346,7 +346,7 @@ def topology_from_json(values: Mapping[str, Any]) -> Topology:
     host = {
         name: fact
         for name, fact in values.get("host", {}).items()
-        if name not in facts or _is_valid(facts[name], fact)
+        if name not in facts or _is_valid_document_value(facts[name], fact)
     }
     return replace(topology, host=cast(HostFacts, host))
 
@@ -357,7 +357,7 @@ def _checked_whole_number(digits: str) -> int:
     return number
 
 
-def _is_valid(adapter: TypeAdapter[Any], value: object) -> bool:
+def _is_valid_document_value(adapter: TypeAdapter[Any], value: object) -> bool:
     try:
         adapter.validate_python(value, strict=True)
         json.loads(json.dumps(value), parse_int=_checked_whole_number)

@@ -164,7 +164,7 @@ class Node:
         return self.present_bytes or self.memory_bytes
 
     @property
-    def coherence(self) -> str | None:
+    def coherent_with(self) -> str | None:
         """Return whose caches the hardware keeps coherent with this memory; None without memory.
 
         The kernel makes a node only from memory that the host's cores may cache. The memory of a

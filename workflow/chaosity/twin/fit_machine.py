@@ -101,7 +101,7 @@ def fit_machine(
     Raises:
         UserError: the measurements have no valid bandwidth of memory.
     """
-    return _Fit(measured, points, topology, faults).fitted()
+    return _Fit(measured, points, topology, faults).simplest_machine()
 
 
 def _least_capacities(
@@ -207,11 +207,11 @@ class _Fit:
         shares = variance_of_median([cells[key][2] for key in self.keys])
         self.median_per_run = math.sqrt(fmean(np.minimum(1.0, shares)))
 
-    def cost(self, now: ModelValues) -> float:
+    def loss(self, now: ModelValues) -> float:
         """Return the soft L1 loss: about the square of a small residual, and twice a large one."""
         return float(np.sum(2 * (np.sqrt(1 + ((now.logs - self.logs) / self.scale) ** 2) - 1)))
 
-    def start(self) -> Values:
+    def start_values(self) -> Values:
         """Return the values at which the fit starts: least capacities and usual latencies.
 
         A part with a rate as high as that of other parts of its kind is not slow, and gets no
@@ -229,26 +229,26 @@ class _Fit:
 
     def refined(self, start: Values, steps: int = _MOST_STEPS) -> Values:
         """Return the values with the least loss near the start values, and update the scale."""
-        values = self._search(start, steps)
+        values = self._search_least_loss(start, steps)
         off = np.abs(self.model.values_at(values).logs - self.logs)
         self.scale = max(_LEAST_MODEL_DEVIATION, float(np.median(off) / stats.norm.ppf(0.75)))
         return values
 
-    def _search(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
+    def _search_least_loss(self, start: Values, steps: int, fixed: Values | None = None) -> Values:
         """Return the values with the least loss near the start values; keep the `fixed` values."""
         free = list(start)
         spreads = np.array([parameter.spread for parameter in free])
         centre = np.log([parameter.usual or self.least[parameter] for parameter in free])
 
-        def values_of(logs: NDArray[np.float64]) -> Values:
+        def values_of_logs(logs: NDArray[np.float64]) -> Values:
             return dict(zip(free, map(float, np.exp(logs)), strict=True)) | (fixed or {})
 
         def residuals(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            model = self.model.values_at(values_of(logs))
+            model = self.model.values_at(values_of_logs(logs))
             return np.append((model.logs - self.logs) / self.scale, (logs - centre) / spreads)
 
         def derivatives(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-            own = self.model.jacobian(self.model.values_at(values_of(logs))) / self.scale
+            own = self.model.jacobian(self.model.values_at(values_of_logs(logs))) / self.scale
             return np.vstack([own[:, : len(free)], np.diag(1 / spreads)])
 
         found = optimize.least_squares(
@@ -259,11 +259,11 @@ class _Fit:
             max_nfev=steps,
             ftol=_LEAST_GAIN,
         )
-        return values_of(found.x)
+        return values_of_logs(found.x)
 
-    def fitted(self) -> FittedMachine:
+    def simplest_machine(self) -> FittedMachine:
         """Return the machine with the fewest capacities that still explain the data."""
-        values = self.refined(self.refined(self.start(), _MOST_STEPS_OF_FIRST_SEARCH))
+        values = self.refined(self.refined(self.start_values(), _MOST_STEPS_OF_FIRST_SEARCH))
         values, others = self._without_undetermined_capacities(values)
         now = self.model.values_at(values)
         jacobian = self.model.jacobian(now)
@@ -395,7 +395,7 @@ class _Fit:
         unneeded = [each for each, own in others.items() if own.keys() < values.keys()]
         if not unneeded:
             return values, others
-        least = min(unneeded, key=lambda each: self.cost(self.model.values_at(others[each])))
+        least = min(unneeded, key=lambda each: self.loss(self.model.values_at(others[each])))
         return self._without_needless_capacities(self.refined(others[least]))
 
     def _adapted_without_capacity(self, values: Values, parameter: Parameter) -> Values | None:
@@ -417,12 +417,12 @@ class _Fit:
         if parameter.required or any(own.is_share_of(parameter) for own in values):
             fixed = {parameter: without_limit}
         now = self.model.values_at(values)
-        adapted = self._search({**kept, **spare}, _MOST_STEPS, fixed)
+        adapted = self._search_least_loss({**kept, **spare}, _MOST_STEPS, fixed)
         adapted = self._without_weak_capacities(adapted) or adapted
         then = self.model.values_at(adapted)
         faster = then.logs - now.logs > _HELD_SIGMAS * self.scale
         held = {self.keys[row][0] for row in np.flatnonzero(faster)}
-        clear = self.cost(then) - self.cost(now) > self._required_gain()
+        clear = self.loss(then) - self.loss(now) > self._required_gain()
         return None if clear and len(held) >= _FEWEST_HELD else adapted
 
     def _required_gain(self) -> float:
@@ -442,9 +442,9 @@ class _Fit:
                 for parameter in kept.values
                 if parameter.resources and not parameter.required
             }
-            least = min(others, key=lambda each: self.cost(others[each]), default=None)
-            allowed = self.cost(kept) + self._required_gain()
-            if least is None or self.cost(others[least]) > allowed:
+            least = min(others, key=lambda each: self.loss(others[each]), default=None)
+            allowed = self.loss(kept) + self._required_gain()
+            if least is None or self.loss(others[least]) > allowed:
                 return kept.values if kept is not now else None
             kept = others[least]
 

@@ -446,7 +446,7 @@ def undetermined_parameters(
         UserError: a parameter is unknown, so that there is no interval.
     """
 
-    def unknown(own: Parameter) -> UserError:
+    def error_of_unknown(own: Parameter) -> UserError:
         remedy = f"measure {own.measured_by} first"
         return UserError(f"no valid measurement depends on {own.name}", "--with", remedy)
 
@@ -454,7 +454,7 @@ def undetermined_parameters(
         if not fitted.parameters:
             remedy = "name points that do not need this number, or add the number"
             raise UserError(f"the description has no {own.name}", "--machine", remedy)
-        raise unknown(own)
+        raise error_of_unknown(own)
     usual = _values_with_parameters(fitted, topology, loads)
     found = []
     for each in fitted.parameters:
@@ -473,7 +473,7 @@ def undetermined_parameters(
             for key in usual
         ):
             if not (each.at_least or each.value):
-                raise unknown(own)
+                raise error_of_unknown(own)
             found.append(own)
     return found
 
