@@ -65,7 +65,7 @@ class Outcome:
 
 
 @cache
-def maps(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
+def fitted_and_true_map(name: str, seed: int) -> tuple[MachineMap, MachineMap]:
     """Return the map that was fitted to the records of a seed, and the true map."""
     topology_name, machine_name, faults = MACHINES[name]
     topology = shipped_topology(topology_name)
@@ -133,9 +133,9 @@ def speed(machine: MachineMap, request: Request, place: Place) -> float:
     return 1 / value if metric == LATENCY else value
 
 
-def outcome(name: str, seed: int, number: int) -> Outcome:
+def advice_outcome(name: str, seed: int, number: int) -> Outcome:
     """Ask for one place, and compare it with the truth."""
-    machine, truth = maps(name, seed)
+    machine, truth = fitted_and_true_map(name, seed)
     draw = random.Random(f"{name} {seed} {number}")
     request = random_request(machine, draw)
     begin = time.process_time()
@@ -226,7 +226,7 @@ def compare(seeds: int) -> Iterator[str]:
     yield "|---" * 8 + "|"
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for name in MACHINES:
-            ask = partial(outcome, name, seeds)
+            ask = partial(advice_outcome, name, seeds)
             own = list(pool.map(ask, range(REQUESTS), chunksize=REQUESTS // 2))
             losses = np.array([each.loss for each in own])
             held = [inside for each in own for inside in each.held]

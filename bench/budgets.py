@@ -48,7 +48,7 @@ class Machine:
     drives_for_each: int = 1  # drives of the same node and model for each drive of the topology
 
 
-def nodes(*numbers: int) -> frozenset[str]:
+def node_names(*numbers: int) -> frozenset[str]:
     """Return the names of nodes."""
     return frozenset(map(node_name, numbers))
 
@@ -56,8 +56,8 @@ def nodes(*numbers: int) -> frozenset[str]:
 MACHINES = {
     "paper's server": Machine(
         *("epyc_7413_nps4", "epyc_7413_nps4"),
-        at_fault=(frozenset({"package0->package1"}), nodes(0, 3), nodes(4, 7)),
-        involved=nodes(4, 5, 6, 7),
+        at_fault=(frozenset({"package0->package1"}), node_names(0, 3), node_names(4, 7)),
+        involved=node_names(4, 5, 6, 7),
     ),
     "healthy": Machine("epyc_7413_nps4", "epyc_7413", ()),
     "odd faults": Machine(
@@ -66,7 +66,7 @@ MACHINES = {
             Fault(fault="slow_node", node=5, remaining=0.85),
             Fault(fault="slow_drive", drive="drive-0000-33-00-0", remaining=0.6),
         ),
-        (nodes(5), frozenset({"drive-0000-33-00-0"})),
+        (node_names(5), frozenset({"drive-0000-33-00-0"})),
     ),
     "16 nodes, 32 drives": Machine("sixteen_nodes", "sixteen_nodes", (), drives_for_each=2),
     "16 nodes, odd faults": Machine(
@@ -75,7 +75,7 @@ MACHINES = {
             Fault(fault="slow_node", node=11, remaining=0.85),
             Fault(fault="slow_drive", drive="drive-0000-31-00-0", remaining=0.6),
         ),
-        (nodes(11), frozenset({"drive-0000-31-00-0"})),
+        (node_names(11), frozenset({"drive-0000-31-00-0"})),
         drives_for_each=2,
     ),
     "Turin, NPS4": Machine("epyc_9575f_nps4", "epyc_9575f", ()),
@@ -126,7 +126,7 @@ class Runs:
         self.errors.append(known)
         self.without.append(1.0 - len(known) / len(truth))
 
-    def judge(self, findings: Findings, machine: Machine) -> None:
+    def count_found_faults(self, findings: Findings, machine: Machine) -> None:
         """Count found faults, and runs with a finding that names no part that a fault slows."""
         at_fault = machine.at_fault
         named = [frozenset(anomaly.components) for anomaly in findings.anomalies]
@@ -139,7 +139,7 @@ class Runs:
         )
         self.false += any(not each & parts for each in ends)
 
-    def line(self, machine: str, run: str) -> str:
+    def table_line(self, machine: str, run: str) -> str:
         """Return the line of the table for these runs."""
         errors = np.concatenate(self.errors)
         median, most = np.quantile(errors, [0.5, 0.95])
@@ -181,7 +181,7 @@ def with_more_drives(topology: Topology, drives_for_each: int) -> Topology:
     return replace(topology, drives=tuple(drives)) if drives_for_each > 1 else topology
 
 
-def planned(machine: Machine, config_file: Path | None = None) -> SimulatedHost:
+def machine_with_plan(machine: Machine, config_file: Path | None = None) -> SimulatedHost:
     """Return a machine with the plan of a config; None is the default config."""
     topology = with_more_drives(shipped_topology(machine.topology), machine.drives_for_each)
     description = shipped_machine(machine.name, topology)
@@ -201,7 +201,7 @@ def planned_seconds(host: SimulatedHost) -> float:
 def lines_of_machine(name: str, seeds: int) -> list[str]:
     """Return the lines of a machine."""
     machine = MACHINES[name]
-    host = planned(machine)
+    host = machine_with_plan(machine)
     true = host.true_table.performance_rows().rows
     wanted = true["experiment"].isin(FIGURES)
     wanted &= ~true["metric"].map(is_percentile).astype(bool)
@@ -211,16 +211,16 @@ def lines_of_machine(name: str, seeds: int) -> list[str]:
     for seed in range(1, seeds + 1):
         measured = host.table_of_records(seed)
         default.add(planned_seconds(host), truth, measured, None)
-        default.judge(analyse_host(measured, host.component_facts), machine)
+        default.count_found_faults(analyse_host(measured, host.component_facts), machine)
         for minutes, runs in budgets.items():
             [*_, last] = simulate_rounds(host, Budget(60.0 * minutes), seed)
             if last.measured is not None and last.findings is not None:
                 runs.add(last.spent_seconds, truth, last.measured, last.predicted)
-                runs.judge(last.findings, machine)
-    paper = planned_seconds(planned(machine, ROOT / "config/paper.yaml"))
+                runs.count_found_faults(last.findings, machine)
+    paper = planned_seconds(machine_with_plan(machine, ROOT / "config/paper.yaml"))
     lines = [f"| {name} | paper's protocol | {format_duration(paper)} |" + " |" * 7]
-    lines.append(default.line(name, "default"))
-    lines += [runs.line(name, f"{minutes} min") for minutes, runs in budgets.items()]
+    lines.append(default.table_line(name, "default"))
+    lines += [runs.table_line(name, f"{minutes} min") for minutes, runs in budgets.items()]
     if short := [minutes for minutes in MINUTES if minutes not in budgets]:
         what = f"at least {format_duration(least)}"
         lines.append(f"| {name} | {', '.join(map(str, short))} min | {what} |" + " |" * 7)

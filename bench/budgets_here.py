@@ -25,7 +25,7 @@ COMPLETE = "complete"
 BUDGETS = ("1m", "2m", COMPLETE)
 
 
-def measure(folder: Path, repetitions: int) -> None:
+def run_with_each_budget(folder: Path, repetitions: int) -> None:
     """Run the workflow with each budget in turn, and keep each run in `folder`."""
     for repetition in range(repetitions):
         for step in range(len(BUDGETS)):
@@ -47,7 +47,7 @@ def cells_of_run(results: Path) -> pd.DataFrame:
     return cells.astype(dict.fromkeys(CELL_COLUMNS, str)).set_index(list(CELL_COLUMNS))
 
 
-def compared(folder: Path) -> pd.DataFrame:
+def budget_rows(folder: Path) -> pd.DataFrame:
     """Return a row for each budget, with medians over the repetitions."""
     runs = {path.parent.name: cells_of_run(path.parent) for path in folder.glob("*/seconds")}
     rows = []
@@ -84,8 +84,8 @@ def compared(folder: Path) -> pd.DataFrame:
 
 def compare(pairs: int) -> Iterator[str]:
     """Yield the comparison; complete runs that are in the folder already are not repeated."""
-    measure(FOLDER, pairs)
-    yield from compared(FOLDER).to_string(float_format="{:.4g}".format).splitlines()
+    run_with_each_budget(FOLDER, pairs)
+    yield from budget_rows(FOLDER).to_string(float_format="{:.4g}".format).splitlines()
 
 
 ONLY_IF_NAMED = {"budgets_here": compare}

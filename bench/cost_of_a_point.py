@@ -33,7 +33,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
         workflow = [
             1000 * (gap(first, second) - tool_seconds(first)) for first, second in pairwise(records)
         ]
-        runner = [1000 * pair(path, folder) for _ in range(pairs)]
+        runner = [1000 * extra_seconds_of_runner(path, folder) for _ in range(pairs)]
     goal = "goal: at most 100 ms"
     return [
         ("runner over the bare tool, ms", runner, ".0f", goal),
@@ -41,7 +41,7 @@ def compare(pairs: int) -> list[tuple[str, list[float], str, str]]:
     ]
 
 
-def pair(path: Path, folder: Path) -> float:
+def extra_seconds_of_runner(path: Path, folder: Path) -> float:
     """Return the seconds that the runner takes more than the bare command that runs after it."""
     alone = run_bare(read_point(path, folder / "bare"), folder / "bare")
     began = time.monotonic()

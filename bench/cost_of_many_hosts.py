@@ -30,15 +30,15 @@ FIRST = "h0000"
 
 def compare(_: int) -> Iterator[str]:
     """Yield the tables for fleets of 10 and 100 hosts."""
-    yield from tables((10, 100))
+    yield from cost_lines((10, 100))
 
 
 def compare_large(_: int) -> Iterator[str]:
     """Yield the tables for fleets of 10 to 1,000 hosts; takes ten minutes of processor time."""
-    yield from tables((10, 100, 1000))
+    yield from cost_lines((10, 100, 1000))
 
 
-def tables(sizes: Sequence[int]) -> Iterator[str]:
+def cost_lines(sizes: Sequence[int]) -> Iterator[str]:
     """Yield a line for each number of hosts and each command, with the exponents of growth."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -57,7 +57,7 @@ def tables(sizes: Sequence[int]) -> Iterator[str]:
             bare.mkdir()
             (bare / "Snakefile").write_text(BARE.replace("COUNT", str(number)))
             plain = [sys.executable, "-m", "snakemake", "--cores", "1", "--quiet"]
-            run([*plain, "--touch"], finished(bare, number))
+            run([*plain, "--touch"], folder_with_outputs(bare, number))
             commands = {
                 "next run": (snakemake, folder),
                 "dry run": ([*snakemake, "--dry-run"], folder),
@@ -66,11 +66,11 @@ def tables(sizes: Sequence[int]) -> Iterator[str]:
             for step, (command, place) in commands.items():
                 cost = run(command, place)
                 growth = exponent(cost, before[step], number / earlier) if step in before else None
-                yield line(f"{number} unchanged hosts, {step}", cost, growth)
+                yield table_line(f"{number} unchanged hosts, {step}", cost, growth)
                 before[step] = cost
 
 
-def line(name: str, cost: Cost, growth: Cost | None) -> str:
+def table_line(name: str, cost: Cost, growth: Cost | None) -> str:
     """Return a line of the table; `growth` has the exponents of growth from the smaller fleet."""
     text = (
         f"{name:40} wall {cost.wall:7.1f} s, CPU {cost.cpu:7.1f} s, peak {cost.peak / 1e6:5.0f} MB"
@@ -91,7 +91,7 @@ def write_inputs(folder: Path, number: int) -> None:
     (folder / "bench.yaml").write_text(yaml.safe_dump(config))
 
 
-def finished(folder: Path, number: int) -> Path:
+def folder_with_outputs(folder: Path, number: int) -> Path:
     """Make the outputs of the bare Snakefile, and return its folder."""
     for index in range(number):
         (folder / f"out/{index}").mkdir(parents=True)

@@ -67,7 +67,7 @@ class Fit:
     contains: dict[str, list[bool]]
 
 
-def fitted(names: tuple[str, str], seed: int) -> Fit:
+def fit_with_seed(names: tuple[str, str], seed: int) -> Fit:
     """Fit a machine with one seed to the points that are not held out."""
     topology = shipped_topology(names[0])
     machine: Any = shipped_machine(names[1], topology)
@@ -93,10 +93,10 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
             found.held.append(each.low <= true <= each.high)
         elif true:
             found.undetermined.append(each.parameter.name)
-    true_faults = {_part(fault): fault["remaining"] for fault in machine.get("faults", [])}
+    true_faults = {_part_text(fault): fault["remaining"] for fault in machine.get("faults", [])}
     for each in result.parameters:
         if each.parameter.fault and each.low and each.high:
-            part = _part(json.loads(each.parameter.fault))
+            part = _part_text(json.loads(each.parameter.fault))
             true = true_faults.pop(part, 1.0)
             found.factors.append(None if true == 1.0 else each.low <= true <= each.high)
     found.missed += true_faults
@@ -120,7 +120,7 @@ def fitted(names: tuple[str, str], seed: int) -> Fit:
     return found
 
 
-def _part(fault: dict[str, Any]) -> str:
+def _part_text(fault: dict[str, Any]) -> str:
     """Return the faulty part and the kind of its fault, as text."""
     return json.dumps({key: fault[key] for key in sorted(fault) if key != "remaining"})
 
@@ -130,7 +130,7 @@ def compare(seeds: int) -> Iterator[str]:
     fits = {}
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for names in MACHINES:
-            fits[names] = list(pool.map(partial(fitted, names), range(1, seeds + 1)))
+            fits[names] = list(pool.map(partial(fit_with_seed, names), range(1, seeds + 1)))
     yield "| machine | seeds | determined | error, median | worst | intervals that hold the truth |"
     yield "|---" * 6 + "|"
     for (_, name), own in fits.items():

@@ -27,7 +27,7 @@ BUDGETS = {"30 min": Budget(1800.0), "default plan": None}
 
 
 @cache
-def server(*, slow: bool, all_points: bool) -> SimulatedHost:
+def paper_server(*, slow: bool, all_points: bool) -> SimulatedHost:
     """Return the paper's server, with its link from package 1 to package 0 at half width or not.
 
     With `all_points`, the plan also has loads at the same time, which a run in rounds needs.
@@ -42,7 +42,7 @@ def server(*, slow: bool, all_points: bool) -> SimulatedHost:
 def findings(run: str, slow: bool, seed: int) -> Findings:
     """Return the findings of a run."""
     budget = BUDGETS[run]
-    host = server(slow=slow, all_points=budget is not None)
+    host = paper_server(slow=slow, all_points=budget is not None)
     if budget is None:
         return host.findings(seed)
     [*_, last] = simulate_rounds(host, budget, seed)

@@ -35,9 +35,9 @@ class HistoryOfHost:
             append_check(self.folder, time_of_night(self.night), values, [])
             self.night += 1
 
-    def changes(self) -> tuple[Change, ...]:
+    def reported_changes(self) -> tuple[Change, ...]:
         """Return all changes that the history reports now."""
-        return read_check_history(self.folder).changes
+        return read_check_history(self.folder).reported_changes
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def reported_step(
             # Reading the history costs more than a check. So after the step was reported, the
             # history is read only once more, at the end.
             if nights is None or night == SICK_NIGHTS:
-                changes = host.changes()
+                changes = host.reported_changes()
                 right = [each for each in changes if each.parts == (part,) and each.is_worse]
                 nights = nights or (night if right else None)
         if not right:
@@ -88,14 +88,14 @@ def compare(pairs: int) -> Iterator[str]:
         for loss in (0.03, 0.05, 0.10):
             name = f"{part}, {loss:.0%} less"
             sick = values_of([fault(1.0 - loss)])
-            yield row(
+            yield table_line(
                 name, [reported_step(f"{name} {n}", healthy, sick, part) for n in range(pairs)]
             )
-    yield drift_row(healthy, pairs)
+    yield drift_line(healthy, pairs)
     yield from false_changes(healthy, pairs)
 
 
-def row(what: str, steps: Sequence[Step]) -> str:
+def table_line(what: str, steps: Sequence[Step]) -> str:
     """Return a line of the table."""
     nights = [each.nights for each in steps if each.nights is not None]
     errors = [each.error for each in steps if each.error is not None]
@@ -110,7 +110,7 @@ def row(what: str, steps: Sequence[Step]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
+def drift_line(healthy: Mapping[PointKey, float], hosts: int) -> str:
     """Return what the history reports of a node that drifts for a year, as a line."""
     drifts = steps = 0
     for number in range(hosts):
@@ -119,7 +119,7 @@ def drift_row(healthy: Mapping[PointKey, float], hosts: int) -> str:
             host.check(QUIET_NIGHTS, healthy)
             for night in range(HEALTHY_NIGHTS):
                 host.check(1, drifted(healthy, "node5", night))
-            own = [each for each in host.changes() if each.parts == ("node5",)]
+            own = [each for each in host.reported_changes() if each.parts == ("node5",)]
             drifts += any(each.is_drift for each in own)
             steps += sum(not each.is_drift for each in own)
     return (
@@ -137,7 +137,7 @@ def false_changes(healthy: Mapping[PointKey, float], hosts: int) -> Iterator[str
             seen: set[tuple[str, ...]] = set()
             while host.night < HEALTHY_NIGHTS:
                 host.check(min(NIGHTS_BETWEEN_LOOKS, HEALTHY_NIGHTS - host.night), healthy)
-                now = {(*each.parts, each.since[:7]) for each in host.changes()}
+                now = {(*each.parts, each.since[:7]) for each in host.reported_changes()}
                 seen |= now
             last, ever = last + len(now), ever + len(seen)
     yield f"healthy: {last / hosts:.2f} changes in the history of a host's year"

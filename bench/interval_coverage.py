@@ -36,34 +36,34 @@ def compare(_: int) -> Iterator[str]:
     for noise in (0.02, 0.10):
         for n in (3, 5, 10):
             text = f"noise {noise:.0%}, n = {n}"
-            yield line(f"median, t on logarithms, {text}", FAST, median(n, noise))
-            yield line(f"ratio of runs, Welch, {text}", FAST, runs(n, n, noise, noise))
+            yield coverage_line(f"median, t on logarithms, {text}", FAST, median(n, noise))
+            yield coverage_line(f"ratio of runs, Welch, {text}", FAST, runs(n, n, noise, noise))
             name = f"ratio in blocks, {text}"
-            yield shown(name, float(blocks(n, noise, FAST, seeded(name)).mean()), FAST)
-        yield line(
+            yield shown(name, float(blocks(n, noise, FAST, random_of_line(name)).mean()), FAST)
+        yield coverage_line(
             f"ratio of runs, noise {noise:.0%}, n = 3 with three times the noise, and 10",
             FAST,
             runs(3, 10, 3.0 * noise, noise),
         )
     for kind, cells, n in product(NOISES, CELLS, (3, 5, 10)):
-        yield moderated(kind, cells, n)
+        yield coverage_of_tables(kind, cells, n)
     for kind in NOISES:
-        yield moderated(kind, 64, 1, replicated=12)
-        yield periods(kind, 64, 3)
+        yield coverage_of_tables(kind, 64, 1, replicated=12)
+        yield coverage_of_period_ratios(kind, 64, 3)
     yield from analyse_all_studies(0.02, 0, "log")
     yield from analyse_all_studies(0.02, 0, "better")
     yield from analyse_all_studies(0.10, 0, "better")
     yield from analyse_all_studies(0.10, 3, "better")
 
 
-def seeded(name: str) -> np.random.Generator:
+def random_of_line(name: str) -> np.random.Generator:
     """Return the random numbers for a line of the table, always the same for its name."""
     return np.random.default_rng(list(name.encode()))
 
 
-def line(name: str, times: int, held: Held) -> str:
+def coverage_line(name: str, times: int, held: Held) -> str:
     """Return a line with the coverage over this many simulations."""
-    random = seeded(name)
+    random = random_of_line(name)
     return shown(name, float(np.mean([held(random) for _ in range(times)])), times)
 
 
@@ -74,7 +74,7 @@ def shown(name: str, share: float, times: int) -> str:
     return f"{name:72} {percent:5.1f} %  standard error {error:.2f}  (goal: 93 to 97){verdict}"
 
 
-def noisy(random: np.random.Generator, value: float, noise: float, n: int) -> np.ndarray:
+def noisy_values(random: np.random.Generator, value: float, noise: float, n: int) -> np.ndarray:
     """Return `n` noisy values whose true median is `value`."""
     return value * np.exp(random.normal(0.0, noise, n))
 
@@ -83,7 +83,7 @@ def median(n: int, noise: float) -> Held:
     """Return a function: whether the interval of `Estimate.of_values` holds the true median."""
 
     def held(random: np.random.Generator) -> bool:
-        found = Estimate.of_values(noisy(random, TRUE, noise, n))
+        found = Estimate.of_values(noisy_values(random, TRUE, noise, n))
         return bool(found.low <= TRUE <= found.high)
 
     return held
@@ -124,7 +124,7 @@ def cell_rows(logs: np.ndarray) -> pd.DataFrame:
     )
 
 
-def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
+def coverage_of_tables(kind: str, cells: int, n: int, replicated: int = 0) -> str:
     """Return the coverage of a table's cells, and how much wider Student's intervals are, as text.
 
     `replicated` is the number of further cells with two replicates, which are not counted.
@@ -132,7 +132,7 @@ def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
     name = f"{cells} cells of one kind, {kind} noise, n = {n}"
     if replicated:
         return single(f"{name}, {replicated} more at n = 2", kind, cells, replicated)
-    random, held, students, widths = seeded(name), [], [], []
+    random, held, students, widths = random_of_line(name), [], [], []
     for _ in range(VALUES // cells):
         logs = cell_noise(random, kind, cells, n)
         found = summarise_cells(cell_rows(logs))
@@ -145,7 +145,7 @@ def moderated(kind: str, cells: int, n: int, replicated: int = 0) -> str:
 
 def single(name: str, kind: str, cells: int, replicated: int) -> str:
     """Return the coverage of cells with one replicate, and their median half width, as text."""
-    random, held, widths = seeded(name), [], []
+    random, held, widths = random_of_line(name), [], []
     for _ in range(VALUES // cells):
         logs = cell_noise(random, kind, replicated + cells, 2)
         rows = cell_rows(logs)
@@ -159,10 +159,10 @@ def single(name: str, kind: str, cells: int, replicated: int) -> str:
     return f"{shown(name, float(np.mean(held)), VALUES)}  median half width {half:.1f} %"
 
 
-def periods(kind: str, cells: int, n: int) -> str:
+def coverage_of_period_ratios(kind: str, cells: int, n: int) -> str:
     """Return the coverage of ratios of cells in two periods, such as before and after a repair."""
     name = f"ratios of {cells} cells of one kind in two periods, {kind} noise, n = {n}"
-    random, held = seeded(name), []
+    random, held = random_of_line(name), []
     for _ in range(VALUES // cells):
         logs = np.concatenate(np.hsplit(cell_noise(random, kind, cells, 2 * n), 2))
         found = summarise_cells(cell_rows(logs)).to_dict("records")
@@ -176,8 +176,8 @@ def runs(n: int, m: int, noise: float, noise_of_reference: float) -> Held:
     """Return a function: whether the interval of `Ratio.of_samples` holds the true ratio."""
 
     def held(random: np.random.Generator) -> bool:
-        above = noisy(random, FAR * TRUE, noise, n)
-        reference = noisy(random, TRUE, noise_of_reference, m)
+        above = noisy_values(random, FAR * TRUE, noise, n)
+        reference = noisy_values(random, TRUE, noise_of_reference, m)
         found = Ratio.of_samples(above, reference, paired=False)
         return bool(found.low <= FAR <= found.high)
 
@@ -189,7 +189,7 @@ def blocks(n: int, noise: float, times: int, random: np.random.Generator) -> np.
     drift = np.exp(random.normal(0.0, 0.2, (times, n)))
     cells = {}
     for name, value in (("far", FAR * TRUE), ("near", TRUE)):
-        values = noisy(random, value, noise, times * n).reshape(times, n) * drift
+        values = noisy_values(random, value, noise, times * n).reshape(times, n) * drift
         cells[name] = pd.DataFrame(
             {
                 "host": "h",
@@ -217,7 +217,7 @@ def analyse_all_studies(noise: float, dropped: int, transform: str) -> Iterator[
     text = f"noise {noise:.0%}, {NODES} x {NODES} x 3"
     text += f" less {dropped}" if dropped else ""
     text += ", scale chosen" if transform == "better" else ", logarithms"
-    random = seeded(text)
+    random = random_of_line(text)
     names = (
         "pairs of levels, all at once",
         "effects of levels, one by one",

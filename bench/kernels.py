@@ -77,7 +77,7 @@ def likwid(kernel: str, cpus: list[int], pages: str, total: int = TOTAL_BYTES) -
     return float(found.group(1)) * 1e6 if found else 0.0
 
 
-def suffix() -> str:
+def likwid_suffix() -> str:
     """Return likwid's name of the widest instruction set that this processor has."""
     flags = Path("/proc/cpuinfo").read_text().split()
     return "_avx512" if "avx512f" in flags else "_avx" if "avx" in flags else ""
@@ -86,7 +86,7 @@ def suffix() -> str:
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     """Yield ratios own : likwid with the same pages on both sides, for all threads and for one."""
     every = sorted(os.sched_getaffinity(0))
-    names = [f"{name}{suffix()}" for name in LIKWID]
+    names = [f"{name}{likwid_suffix()}" for name in LIKWID]
     for cpus, pages in ((every, "base"), (every, "thp"), (every[:1], "thp")):
         theirs = max(names, key=lambda kernel: likwid(kernel, cpus, pages))
         ours = max(BEST, key=lambda kernel: own(kernel, cpus, pages))

@@ -27,7 +27,7 @@ TURNS, SECONDS = 10, 0.05  # of a process: each side for half a second
 HUGE_PAGE = 2**21
 
 
-def build() -> None:
+def compile_reference() -> None:
     """Compile the reference, as anybody would (``-O2``), with the objects of chaosity-latency."""
     subprocess.run(["make", "-s", "-C", SOURCES, f"BUILD={BUILD}"], check=True)
     latency = [f"latency/{name}.o" for name in ("cache_sizes", "pointer_chase", "timed_blocks")]
@@ -44,7 +44,7 @@ def build() -> None:
     subprocess.run([*command, REFERENCE, source, *objects, "-lm"], check=True)
 
 
-def caches(cpu: int) -> dict[int, int]:
+def cache_bytes(cpu: int) -> dict[int, int]:
     """Return level -> bytes of the CPU's data cache."""
     folders = Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
     found = {}
@@ -55,12 +55,12 @@ def caches(cpu: int) -> dict[int, int]:
     return found
 
 
-def sizes(cpu: int) -> dict[str, int]:
+def data_sizes(cpu: int) -> dict[str, int]:
     """Return sizes in bytes of data that surely lie in the L2, in the L3 and in memory.
 
     The sizes are half of the L2, the geometric mean of L2 and L3, and four times the last level.
     """
-    by_level = caches(cpu)
+    by_level = cache_bytes(cpu)
     last = max(by_level.values())
     found = {"L2": by_level[2] // 2}
     if 3 in by_level:
@@ -69,9 +69,9 @@ def sizes(cpu: int) -> dict[str, int]:
     return found
 
 
-def run(cpu: int, size: int) -> list[dict]:
+def run_reference(cpu: int, size: int) -> list[dict]:
     """Return the output lines of one process of the reference."""
-    warmup = min(size, max(caches(cpu).values()))
+    warmup = min(size, max(cache_bytes(cpu).values()))
     given = [cpu, size, 64, 1, "thp", warmup, TURNS, SECONDS]
     text = subprocess.run(
         [REFERENCE, *map(str, given)], check=True, capture_output=True, text=True
@@ -79,7 +79,7 @@ def run(cpu: int, size: int) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def blocks(sample: dict) -> list[float]:
+def block_latencies(sample: dict) -> list[float]:
     """Return the nanoseconds per access of each block of a sample, ascending."""
     pairs = sorted((float(key), count) for key, count in sample["blocks"].items())
     return [value for value, count in pairs for _ in range(count)]
@@ -87,13 +87,13 @@ def blocks(sample: dict) -> list[float]:
 
 def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     """Yield the ratios chase : naive loop, and the timer's share of a block, for each size."""
-    build()
+    compile_reference()
     cpu = min(os.sched_getaffinity(0))
-    for name, size in sizes(cpu).items():
+    for name, size in data_sizes(cpu).items():
         medians, means, shares = [], [], []
         for _ in range(pairs):
-            lines = run(cpu, size)
-            own = [blocks(line) for line in lines if line["event"] == "sample"]
+            lines = run_reference(cpu, size)
+            own = [block_latencies(line) for line in lines if line["event"] == "sample"]
             naive = [line for line in lines if line["event"] == "naive"]
             turns = list(zip(own, naive, strict=True))
             medians.append(

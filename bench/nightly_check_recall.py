@@ -149,9 +149,9 @@ def compare(pairs: int) -> Iterator[str]:
     for part, fault in FAULTS.items():
         for loss in (0.03, 0.05, 0.10):
             sick = [values_of([fault(1.0 - loss)])] * SICK_NIGHTS
-            yield row(f"{part}, {loss:.0%} less", healthy, sick, part, pairs)
+            yield fault_line(f"{part}, {loss:.0%} less", healthy, sick, part, pairs)
     sick = [drifted(healthy, "node5", night) for night in range(2 * HEALTHY_NIGHTS)]
-    yield row("node5, drift of 0.5 % a month", healthy, sick, "node5", pairs)
+    yield fault_line("node5, drift of 0.5 % a month", healthy, sick, "node5", pairs)
     for hosts in FLEETS:
         for part, fault in FAULTS.items():
             for loss in (0.03, 0.05, 0.10):
@@ -164,7 +164,7 @@ def compare(pairs: int) -> Iterator[str]:
                 yield row_of(what, reported)
         yield healthy_fleet(hosts, healthy)
     for loss in (0.0, 0.03, 0.05, 0.10):
-        yield dates(loss, pairs)
+        yield dating_line(loss, pairs)
     alarms = 0
     for number in range(pairs):
         host = Host(f"healthy {number}", healthy)
@@ -176,7 +176,7 @@ def compare(pairs: int) -> Iterator[str]:
     yield f"healthy: {alarms} of {checks} checks reported a loss, {per_year}"
 
 
-def row(
+def fault_line(
     what: str,
     healthy: Mapping[PointKey, float],
     sick: list[dict[PointKey, float]],
@@ -306,7 +306,7 @@ def compare_together(fleets: int) -> Iterator[str]:
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 
 
-def dates(loss: float, hosts: int) -> str:
+def dating_line(loss: float, hosts: int) -> str:
     """Return a line on how well the overview dates a loss that begins after 60 nights."""
     errors, false = [], 0
     for number in range(hosts):

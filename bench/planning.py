@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from scale import Cost, exponent, median, run
+from scale import Cost, exponent, median_cost, run
 
 ROOT = Path(__file__).resolve().parents[1]
 # 40 nodes and 160 L3 domains: 9,882 points of memory bandwidth.
@@ -86,7 +86,7 @@ def compare_sizes(pairs: int, sizes: Sequence[int]) -> Iterator[Figure | str]:
 
 def cost_line(name: str, costs: Sequence[Cost], before: dict[str, Cost], replicates: int) -> str:
     """Return a line with the median cost, its range, and its growth since one replicate."""
-    middle = median(costs)
+    middle = median_cost(costs)
     seconds = sorted(cost.cpu for cost in costs)
     text = (
         f"{name:58} CPU {middle.cpu:.1f} s ({seconds[0]:.1f} to {seconds[-1]:.1f}),"

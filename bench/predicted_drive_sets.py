@@ -60,10 +60,10 @@ def compare(seeds: int) -> Iterator[str]:
         (*names, memory, design) for names in MACHINES for memory in MEMORY for design in DESIGNS
     ]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        yield from filter(None, pool.map(predicted, cases, [seeds] * len(cases)))
+        yield from filter(None, pool.map(errors_line, cases, [seeds] * len(cases)))
 
 
-def predicted(case: Case, seeds: int) -> str | None:
+def errors_line(case: Case, seeds: int) -> str | None:
     """Return the errors of a machine as a line; None if the design leaves out nothing."""
     topology_name, name, memory, design = case
     config = {"experiments": ["storage_bandwidth"], "replicates": 3}

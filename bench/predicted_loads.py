@@ -77,7 +77,7 @@ def contended_pairs(host: SimulatedHost, truth: MachineModel) -> Iterator[Point]
             yield {**first, **names, "loads": loads, "relative": []}  # type: ignore[typeddict-item]
 
 
-def predicted(names: tuple[str, str], seed: int) -> list[Prediction]:
+def held_out_predictions(names: tuple[str, str], seed: int) -> list[Prediction]:
     """Fit a machine with one seed, and predict the values that the fit did not read."""
     topology = shipped_topology(names[0])
     machine = shipped_machine(names[1], topology)
@@ -123,14 +123,14 @@ def compare(seeds: int) -> Iterator[str]:
         for names in MACHINES:
             own = [
                 each
-                for found in pool.map(partial(predicted, names), range(1, seeds + 1))
+                for found in pool.map(partial(held_out_predictions, names), range(1, seeds + 1))
                 for each in found
             ]
             for kind in sorted({each.kind for each in own}):
-                yield row(names[1], kind, [each for each in own if each.kind == kind])
+                yield table_row(names[1], kind, [each for each in own if each.kind == kind])
 
 
-def row(name: str, kind: str, own: Sequence[Prediction]) -> str:
+def table_row(name: str, kind: str, own: Sequence[Prediction]) -> str:
     """Return a row of the table."""
     off = np.abs([each.error for each in own])
     shares = " | ".join(f"{100 * np.quantile(off, q):.1f} %" for q in (0.5, 0.95, 1.0))

@@ -25,7 +25,7 @@ SIZES = 5  # for each of two cores: ten points
 MIB = 2**20
 
 
-def points(config: dict) -> list[dict]:
+def chase_points(config: dict) -> list[dict]:
     """Return ten chases beyond the caches: of two cores, with 2 to 4 times the last-level cache."""
     topology = discover_topology("live")
     host = HostResources(topology, ())
@@ -47,9 +47,9 @@ def points(config: dict) -> list[dict]:
     return [{**here, **point} for point in expansion.expand_experiment(document)]
 
 
-def measure(config: dict, repeat: int) -> dict[str, Estimate]:
+def measure_repeat(config: dict, repeat: int) -> dict[str, Estimate]:
     """Return point -> its median and interval, in one repeat."""
-    chosen = points(config)
+    chosen = chase_points(config)
     orders = positions_in_random_order([config["replicates"]] * len(chosen), repeat)
     turns = sorted(
         (order, replicate, number)
@@ -68,7 +68,7 @@ def measure(config: dict, repeat: int) -> dict[str, Estimate]:
 def compare(_pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     """Yield the per cent of points whose medians agree within their intervals, by two criteria."""
     config = read_config()
-    repeats = [measure(config, repeat) for repeat in range(REPEATS)]
+    repeats = [measure_repeat(config, repeat) for repeat in range(REPEATS)]
     whole = [name for name in repeats[0] if all(name in one for one in repeats)]
     within = inside = 0
     for name in whole:

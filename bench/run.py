@@ -48,7 +48,7 @@ for path in sorted(BENCH.glob("*.py")):
         MODULES |= dict.fromkeys({**getattr(module, "PARTS", {}), **named}, module)
 
 
-def summary(name: str, values: Sequence[float], form: str, goal: str) -> dict[str, object]:
+def figure_texts(name: str, values: Sequence[float], form: str, goal: str) -> dict[str, object]:
     """Return one figure as texts: its name, median, 95 % interval, number of pairs and goal."""
     ordered = sorted(values)
     median = (
@@ -63,7 +63,7 @@ def summary(name: str, values: Sequence[float], form: str, goal: str) -> dict[st
     return {**found, "goal": goal}
 
 
-def line(figure: dict[str, object]) -> str:
+def figure_line(figure: dict[str, object]) -> str:
     """Return one figure as a line."""
     text = f"{figure['name']:58} {figure['median']}"
     if "interval" in figure:
@@ -86,15 +86,15 @@ def this_machine() -> str:
 def this_commit() -> str:
     """Return the commit that runs, with a mark if files differ from it; empty outside of Git."""
 
-    def said(*words: str) -> str:
+    def git_output(*words: str) -> str:
         done = subprocess.run(
             ["git", *words], cwd=BENCH.parent, capture_output=True, text=True, check=False
         )
         return done.stdout.strip()
 
     # Results of earlier parts do not change the code that runs.
-    differs = said("status", "--porcelain", "--", ".", ":!bench/results", ":!docs")
-    return said("rev-parse", "--short", "HEAD") + ("-dirty" if differs else "")
+    differs = git_output("status", "--porcelain", "--", ".", ":!bench/results", ":!docs")
+    return git_output("rev-parse", "--short", "HEAD") + ("-dirty" if differs else "")
 
 
 @click.command(
@@ -110,8 +110,8 @@ def main(parts: tuple[str, ...], pairs: int, *, keep: bool) -> None:
         begin, said, load = time.monotonic(), [], os.getloadavg()[0]
         for figure in {**PARTS, **ONLY_IF_NAMED}[part](pairs):
             # A result that is not a ratio of pairs is already a line of text.
-            said.append(figure if isinstance(figure, str) else summary(*figure))
-            print(f"  {figure if isinstance(figure, str) else line(said[-1])}", flush=True)
+            said.append(figure if isinstance(figure, str) else figure_texts(*figure))
+            print(f"  {figure if isinstance(figure, str) else figure_line(said[-1])}", flush=True)
         if keep:
             result = {
                 "part": part,

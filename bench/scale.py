@@ -54,15 +54,15 @@ LARGE = (*SMALL, Size(12, 1))
 
 def compare(_: int) -> Iterator[str]:
     """Yield a table for each server with up to 10,000 records, and the growth between them."""
-    yield from tables(SMALL)
+    yield from server_tables(SMALL)
 
 
 def compare_large(_: int) -> Iterator[str]:
     """Yield the tables up to 90,000 records; takes half an hour, 3 GB memory and 2 GB disk."""
-    yield from tables(LARGE)
+    yield from server_tables(LARGE)
 
 
-def tables(sizes: Sequence[Size]) -> Iterator[str]:
+def server_tables(sizes: Sequence[Size]) -> Iterator[str]:
     """Yield the tables of all sizes, with the exponents of growth from the smaller size."""
     head = f"  {'step':24}{'wall s':>9}{'range':>18}{'CPU s':>9}{'peak MB':>9}"
     records_before, before = 0, dict[str, Cost]()
@@ -74,7 +74,7 @@ def tables(sizes: Sequence[Size]) -> Iterator[str]:
             f" {disk / 1e6:.0f} MB on disk, n = {size.runs}"
         )
         yield head + (f"{'growth of wall, CPU, peak':>27}" if before else "")
-        medians = {step: median([run[step] for run in runs]) for step in runs[0]}
+        medians = {step: median_cost([run[step] for run in runs]) for step in runs[0]}
         for step, cost in medians.items():
             walls = sorted(run[step].wall for run in runs)
             exponents = [exponent(cost, before[step], records / records_before)] if before else []
@@ -86,7 +86,7 @@ def tables(sizes: Sequence[Size]) -> Iterator[str]:
         records_before, before = records, medians
 
 
-def median(costs: Sequence[Cost]) -> Cost:
+def median_cost(costs: Sequence[Cost]) -> Cost:
     """Return the median of each number of the costs."""
     return Cost(
         statistics.median(cost.wall for cost in costs),

@@ -75,12 +75,12 @@ def compare(seeds: int) -> Iterator[str]:
     yield "|---" * len(columns) + "|"
     cases = [(name, noise, n) for name in MACHINES for noise in NOISE for n in REPLICATES]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        of_each = pool.map(partial(covered, seeds), *zip(*cases, strict=True))
+        of_each = pool.map(partial(coverage_by_statistic, seeds), *zip(*cases, strict=True))
         for case, lines in zip(cases, of_each, strict=True):
             yield from (f"| {' | '.join(map(str, case))} | {line} |" for line in lines)
 
 
-def covered(seeds: int, name: str, noise: str, n: int) -> list[str]:
+def coverage_by_statistic(seeds: int, name: str, noise: str, n: int) -> list[str]:
     """Return the coverage of each statistic's intervals."""
     topology = shipped_topology(name)
     machine = shipped_machine(name, topology)

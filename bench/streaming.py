@@ -22,7 +22,7 @@ FILE_BYTES = 1 << 30
 CHUNK_BYTES, QUEUE_DEPTH = 2 << 20, 32
 
 
-def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "thp") -> float:
+def sum_rate(options: list[str], cpus: list[int], seconds: float, pages: str = "thp") -> float:
     """Return the bytes per second of one run of chaosity-sum."""
     command = [
         SUM,
@@ -39,16 +39,16 @@ def summed(options: list[str], cpus: list[int], seconds: float, pages: str = "th
 
 def in_memory(cpus: list[int]) -> float:
     """Return the bytes per second of an array in memory, as large as the array of `read`."""
-    return summed([f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}"], cpus, SECONDS)
+    return sum_rate([f"--array-bytes={TOTAL_BYTES // 2097152 * 2097152}"], cpus, SECONDS)
 
 
 def from_drive(path: Path, cpus: list[int], pages: str) -> float:
     """Return the bytes per second of an array on a drive, or in a file in place of the drive."""
     options = [f"--drive={path}", f"--chunk-bytes={CHUNK_BYTES}", f"--queue-depth={QUEUE_DEPTH}"]
-    return summed(options, cpus, DRIVE_SECONDS, pages)
+    return sum_rate(options, cpus, DRIVE_SECONDS, pages)
 
 
-def fio(path: Path, cpus: list[int], pages: str) -> float:
+def fio_rate(path: Path, cpus: list[int], pages: str) -> float:
     """Return the bytes per second of fio, which reads the same data but sums nothing."""
     aligned = ["--iomem_align=2m"] if pages == "thp" else []  # as the sum's buffers are
     command = [
@@ -94,7 +94,7 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
             (every[:1], "thp", "goal: at least 0.95"),
             (every, "base", "no goal: hangs on how pages lie"),
         ):
-            ours, theirs = (partial(way, path, cpus, pages) for way in (from_drive, fio))
+            ours, theirs = (partial(way, path, cpus, pages) for way in (from_drive, fio_rate))
             name = f"sum from a file : fio, 2 MiB x {QUEUE_DEPTH}, {len(cpus)} threads, {pages}"
             yield name, in_turn(pairs, ours, theirs), ".3f", goal
 

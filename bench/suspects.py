@@ -78,7 +78,7 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
 
 
 @cache
-def host(scenario: str, *, all_points: bool) -> SimulatedHost:
+def server_of_scenario(scenario: str, *, all_points: bool) -> SimulatedHost:
     """Return the server with the faults of a scenario; a run in rounds needs `all_points`."""
     faults = [FAULTS[name][0] for name in SCENARIOS[scenario]]
     return planned(
@@ -89,7 +89,7 @@ def host(scenario: str, *, all_points: bool) -> SimulatedHost:
 def findings_of_run(scenario: str, run: str, seed: int) -> tuple[Anomaly, ...]:
     """Return the findings of a run."""
     budget = RUNS[run]
-    server = host(scenario, all_points=budget is not None)
+    server = server_of_scenario(scenario, all_points=budget is not None)
     if budget is None:
         return server.findings(seed).anomalies
     [*_, last] = simulate_rounds(server, budget, seed)
@@ -106,7 +106,7 @@ def as_far_as_measured(named: frozenset[str], wanted: set[frozenset[str]]) -> fr
     return port if port in wanted and port <= named and node == named & NODES else named
 
 
-def judge(scenario: str, run: str, seed: int) -> Counter[str]:
+def count_named_faults(scenario: str, run: str, seed: int) -> Counter[str]:
     """Count faults that one finding names, and findings that name no fault or repeat a fault."""
     wanted = {FAULTS[name][1] for name in SCENARIOS[scenario]}
     named = Counter(
@@ -130,7 +130,7 @@ def compare(seeds: int) -> Iterator[str]:
     cases = [(scenario, run) for run in RUNS for scenario in SCENARIOS]
     tasks = [(*case, seed) for case in cases for seed in range(1, seeds + 1)]
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        counts = pool.map(judge, *zip(*tasks, strict=True), chunksize=seeds)
+        counts = pool.map(count_named_faults, *zip(*tasks, strict=True), chunksize=seeds)
         yield "| run | faults | exactly right | named | missed | other findings |"
         yield "|---" * 6 + "|"
         for scenario, run in cases:

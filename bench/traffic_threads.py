@@ -15,7 +15,7 @@ SECONDS = 0.5
 SHARES = (25, 50, 75)  # per cent of the peak
 
 
-def inject(cpus: list[int], share: int) -> tuple[float, dict]:
+def traffic_rate(cpus: list[int], share: int) -> tuple[float, dict]:
     """Return the bytes per second of one run of `read`, and the last line of its output."""
     command = [
         BINARY,
@@ -38,7 +38,7 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
     every = sorted(os.sched_getaffinity(0))
     ended = []
     for share in SHARES:
-        runs = [inject(every, share) for _ in range(pairs)]
+        runs = [traffic_rate(every, share) for _ in range(pairs)]
         ended += [done for _, done in runs]
         kept = [100 * rate / done["peak_bytes_per_second"] / share for rate, done in runs]
         name = f"read at {share} % of its peak, {len(every)} threads, achieved : asked"
@@ -49,7 +49,7 @@ def compare(pairs: int) -> Iterator[tuple[str, list[float], str, str]]:
         yield name, spreads, ".1f", "goal: below 1000"
         yield f"{name}, the worst run", [max(spreads)], ".1f", "goal: below 1000"
     for cpus in (every, every[:1]):
-        ratios = [inject(cpus, 100)[0] / own("read", cpus, "thp") for _ in range(pairs)]
+        ratios = [traffic_rate(cpus, 100)[0] / own("read", cpus, "thp") for _ in range(pairs)]
         name = f"read : chaosity-bandwidth's, {len(cpus)} threads"
         yield name, ratios, ".3f", "goal: at least 0.95"
 

@@ -114,7 +114,7 @@ def _part(result: Mapping[str, Any]) -> Iterator[str]:
     yield from _said(result["said"])
 
 
-def page() -> str:
+def page_text() -> str:
     """Return the text of the page."""
     results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     lines = [HEAD]
@@ -127,7 +127,7 @@ def page() -> str:
 
 def write() -> None:
     """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(page_text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernels import BINARY
-from latency import HUGE_PAGE, blocks, caches
+from latency import HUGE_PAGE, block_latencies, cache_bytes
 
 FACTORS = (1, 2, 4, 8, 16, 32)
 SECONDS = 1
 
 
-def samples(program: str, *options: str) -> list[dict]:
+def kernel_samples(program: str, *options: str) -> list[dict]:
     """Return the samples of one run of a kernel of this project, on huge pages."""
     command = [
         BINARY.with_name(program),
@@ -35,16 +35,16 @@ def samples(program: str, *options: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines() if '"sample"' in line]
 
 
-def chase(size: int, cpus: list[int]) -> float:
+def chase_latency(size: int, cpus: list[int]) -> float:
     """Return the median nanoseconds of a dependent load by one core."""
-    found = samples("chaosity-latency", f"--cpu={cpus[0]}", f"--bytes={size}")
-    return statistics.median(value for sample in found for value in blocks(sample))
+    found = kernel_samples("chaosity-latency", f"--cpu={cpus[0]}", f"--bytes={size}")
+    return statistics.median(value for sample in found for value in block_latencies(sample))
 
 
-def read(size: int, cpus: list[int]) -> float:
+def read_rate(size: int, cpus: list[int]) -> float:
     """Return the GB/s of the kernel `read` by all cores."""
     listed = ",".join(map(str, cpus))
-    found = samples(
+    found = kernel_samples(
         "chaosity-bandwidth", "--kernel=read", f"--cpus={listed}", f"--array-bytes={size}"
     )
     return sum(one["bytes"] for one in found) / (found[-1]["end_ns"] - found[0]["begin_ns"])
@@ -59,9 +59,9 @@ def available_bytes() -> int:
 def compare(rounds: int) -> Iterator[tuple[str, list[float], str, str]]:
     """Yield the values of each working set, and their ratios to the values of the largest."""
     cpus = sorted(os.sched_getaffinity(0))
-    last = max(caches(cpus[0]).values()) // HUGE_PAGE * HUGE_PAGE
+    last = max(cache_bytes(cpus[0]).values()) // HUGE_PAGE * HUGE_PAGE
     sizes = {factor: factor * last for factor in FACTORS if factor * last < available_bytes() / 2}
-    kinds = {"chase, ns": chase, "read, GB/s": read}
+    kinds = {"chase, ns": chase_latency, "read, GB/s": read_rate}
     found = {(kind, factor): [] for kind in kinds for factor in sizes}
     for number in range(rounds):
         turns = list(found)

@@ -34,8 +34,8 @@ def test_parts_that_take_an_hour_run_only_if_they_are_named_and_unknown_ones_are
 
 
 def test_the_pages_of_results_are_those_of_the_kept_results() -> None:
-    from validation_page import PAGE, RESULTS, SECTIONS, page
+    from validation_page import PAGE, RESULTS, SECTIONS, page_text
 
-    assert PAGE.read_text() == page(), "run python bench/validation_page.py"
+    assert PAGE.read_text() == page_text(), "run python bench/validation_page.py"
     shown = {part for parts in SECTIONS.values() for part in parts}
     assert {path.stem for path in RESULTS.glob("*.json")} <= shown

@@ -168,7 +168,7 @@ def _write_and_read_back(host: Host, name: str, value: str) -> None:
     )
 
 
-def _write_all(host: Host, values: Values) -> list[str]:
+def _write_all_values(host: Host, values: Values) -> list[str]:
     """Write all values, also after a failure.
 
     Returns:
@@ -240,10 +240,10 @@ def _save_and_change(host: Host, saved: _SavedValues, targets: Values, beside: l
     existed, known = saved.exists, dict(saved.values)
     before = {name: host.read(name) for name in [*targets, *beside]}
     saved.save({**before, **known})
-    failures = _write_all(host, targets)
+    failures = _write_all_values(host, targets)
     if not failures:
         return
-    if kept := _write_all(host, before):
+    if kept := _write_all_values(host, before):
         what = f"{'; '.join([*failures, *kept])}; host_state_restore=true restores all of them"
         raise StateError(what)
     if existed and not saved.stale:
@@ -259,7 +259,7 @@ def _restore_saved_values(host: Host, saved: _SavedValues, targets: Values) -> N
     Raises:
         StateError: some values could not be written; the file is kept.
     """
-    failures = _write_all(host, targets)
+    failures = _write_all_values(host, targets)
     if failures:
         raise StateError(f"{'; '.join(failures)}; {saved.path} still has what was there before")
     saved.remove()
@@ -285,10 +285,10 @@ def run(
     """
     # The saved values are read under the lock too, because another controller may write them.
     with contextlib.nullcontext() if check else _hold_measurement_lock(host):
-        return _run(host, _SavedValues(state_file, host), wanted, restore, check)
+        return _run_under_lock(host, _SavedValues(state_file, host), wanted, restore, check)
 
 
-def _run(
+def _run_under_lock(
     host: Host, saved: _SavedValues, wanted: dict[str, Any], restore: bool, check: bool
 ) -> dict[str, Any]:
     """Do the work of run(); the caller holds the lock unless nothing may change."""

@@ -170,7 +170,7 @@ def _check_known(place: str, known: Sequence[str], wanted: Any, unit: str = "") 
         raise StateError(f"{place} knows {', '.join(known)}{unit}, not {wanted}")
 
 
-def _governor(host: Host, wanted: str) -> Expanded:
+def _governor_files(host: Host, wanted: str) -> Expanded:
     """Return the files that set the governor of all policies."""
     policies = _policies_with(host, "a governor here")
     for policy in policies:
@@ -235,7 +235,7 @@ def _idle_latency_us(host: Host, wanted: Any) -> Expanded:
     return {f"{folder}/disable": str(int(off)) for folder, off in deeper.items()}, []
 
 
-def _prefetchers(host: Host, wanted: Any) -> Expanded:
+def _prefetcher_registers(host: Host, wanted: Any) -> Expanded:
     """Return the registers that switch the hardware prefetchers of all cores."""
     text = (host.root / "proc/cpuinfo").read_text().partition("\n\n")[0]
     pairs = (line.partition(":") for line in text.splitlines())
@@ -262,7 +262,7 @@ def _prefetchers(host: Host, wanted: Any) -> Expanded:
     return values, []
 
 
-def _smt(host: Host, wanted: Any) -> Expanded:
+def _smt_file(host: Host, wanted: Any) -> Expanded:
     """Return the file that switches the SMT siblings of all cores."""
     if not host.find_files(SMT):
         raise StateError(f"there is no /{SMT}")
@@ -283,7 +283,7 @@ def _files_that_boost_resets(host: Host) -> list[str]:
     ]
 
 
-def _turbo(host: Host, wanted: Any) -> Expanded:
+def _turbo_file(host: Host, wanted: Any) -> Expanded:
     """Return the file that allows clocks above nominal; Intel's driver has the inverse switch."""
     if host.find_files(NO_TURBO):
         return {NO_TURBO: str(int(not boolean(wanted)))}, []
@@ -335,13 +335,13 @@ def _irq_balance(host: Host, wanted: Any) -> Expanded:
 
 SETTINGS: dict[str, Callable[[Host, Any], Expanded]] = {
     "huge_pages": _huge_pages,
-    "governor": _governor,
-    "turbo": _turbo,
+    "governor": _governor_files,
+    "turbo": _turbo_file,
     "clock_mhz": _clock_mhz,
     "uncore_mhz": _uncore_mhz,
     "idle_latency_us": _idle_latency_us,
-    "prefetchers": _prefetchers,
-    "smt": _smt,
+    "prefetchers": _prefetcher_registers,
+    "smt": _smt_file,
     "transparent_huge_pages": _setting_with_choices(f"{THP}/enabled"),
     "transparent_huge_pages_defrag": _setting_with_choices(f"{THP}/defrag"),
     "numa_balancing": _numa_balancing,

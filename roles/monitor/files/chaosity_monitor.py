@@ -134,7 +134,7 @@ def is_removed(settings: dict[str, Any]) -> bool:
     return not settings_file(settings["node"]).exists()
 
 
-def run_as(name: str) -> dict[str, Any]:
+def options_to_run_as(name: str) -> dict[str, Any]:
     """Return the options of Popen that run a program as a user, with this user's environment."""
     user = pwd.getpwnam(name)
     environment = {
@@ -164,7 +164,7 @@ def check(settings: dict[str, Any]) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        **run_as(settings["user"]),
+        **options_to_run_as(settings["user"]),
     )
     try:
         while True:
@@ -184,10 +184,10 @@ def check(settings: dict[str, Any]) -> tuple[int, str]:
             status = process.returncode
             return status if status in (FINE, WARNING, FAULT) else NOT_CHECKED, printable(output)
     finally:
-        end(process)
+        end_process(process)
 
 
-def end(process: subprocess.Popen[str]) -> None:
+def end_process(process: subprocess.Popen[str]) -> None:
     """End a process that runs; the loads that it started end with it."""
     if process.poll() is not None:
         return
@@ -257,7 +257,7 @@ def wanted_changes(
 
 
 @contextlib.contextmanager
-def alone(node: str) -> Iterator[bool]:
+def lock_settings(node: str) -> Iterator[bool]:
     """Lock the node's settings; yield whether no other start of this program has locked them.
 
     Slurm starts the program again although it still runs.
@@ -326,7 +326,7 @@ def main() -> int:
         if arguments.remove:
             remove(settings)
             return 0
-        with alone(settings["node"]) as is_alone:
+        with lock_settings(settings["node"]) as is_alone:
             if is_alone:
                 status = monitor(settings, now=arguments.now)
             else:

@@ -113,7 +113,7 @@ def lines_of_terminal(terminal: int) -> Iterator[str]:
         yield rest.decode(errors="replace") + "\n"
 
 
-def run_once(command: Sequence[str], stamps: RunStamps, stop: StopRequest) -> str | None:
+def run_tool_once(command: Sequence[str], stamps: RunStamps, stop: StopRequest) -> str | None:
     """Run the tool, pass its output on, and return the output; None if a signal ended the run.
 
     Raises:
@@ -171,7 +171,7 @@ def samples_of_run(
     return samples
 
 
-def repeat(options: argparse.Namespace) -> int:
+def repeat_tool(options: argparse.Namespace) -> int:
     """Repeat the tool until a signal or the end of its time; return the exit status."""
     stop = StopRequest()
     limit = time.monotonic() + options.max_seconds
@@ -179,7 +179,7 @@ def repeat(options: argparse.Namespace) -> int:
     while runs == 0 or time.monotonic() < limit:
         stamps = RunStamps(options.begin, options.end)
         try:
-            output = run_once(options.command, stamps, stop)
+            output = run_tool_once(options.command, stamps, stop)
             if output is None:
                 stopped_by = "signal"
                 break
@@ -234,12 +234,12 @@ def print_rates_together(names: Sequence[str]) -> int:
             with Path(name).open(encoding="utf-8") as file:
                 found.append(read_samples(file))
         except (OSError, ValueError, KeyError) as error:
-            return refuse(f"{name} is not an output of this program: {error}")
+            return print_refusal(f"{name} is not an output of this program: {error}")
         if not found[-1]:
-            return refuse(f"{name} has no sample; was its first run stopped?")
+            return print_refusal(f"{name} has no sample; was its first run stopped?")
     rates, together, window = rates_together(found)
     if not together:
-        return refuse("the tools did not measure at the same time")
+        return print_refusal("the tools did not measure at the same time")
     for number, rate in enumerate(rates):
         print(
             f"{names[number]}: {rate * 1e-9:.2f} GB/s,"
@@ -248,7 +248,7 @@ def print_rates_together(names: Sequence[str]) -> int:
     return 0
 
 
-def refuse(sentence: str) -> int:
+def print_refusal(sentence: str) -> int:
     """Print an error and return the exit status for it."""
     print(f"chaosity-stamp: {sentence}", file=sys.stderr)
     return EXIT_REFUSED
@@ -331,7 +331,7 @@ def main() -> int:
     options = parse_arguments(sys.argv[1:])
     if options.together:
         return print_rates_together(options.together)
-    return repeat(options)
+    return repeat_tool(options)
 
 
 if __name__ == "__main__":
