@@ -107,6 +107,11 @@ def test_an_experiment_that_the_map_lacks_is_named_with_what_the_check_does_not_
         assert said.count("server: the map has no value of ") == 2
         assert "storage_bandwidth, so the check does not see slow drives: add storage_b" in said
         assert "the map has no value of memory_bandwidth, so" in said
+    missing = json.loads(run_chaosity("check", copy, "--json"))["experiments_missing_in_map"]
+    assert missing == {
+        "memory_bandwidth": "slow memory and slow paths",
+        "storage_bandwidth": "slow drives",
+    }
     without = configuration_folder(simulated("two_packages", ["core_to_core"]))
     with pytest.raises(AssertionError, match="add memory_bandwidth, latency_matrix, storage_bandw"):
         run_chaosity("check", without)

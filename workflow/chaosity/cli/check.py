@@ -317,6 +317,8 @@ def _check_result_document(result: HostCheckResult) -> dict[str, Any]:
             for suspect in result.suspects
         ],
         "values": [value(each) for each in result.values],
+        # Experiments without a value in the map -> the faults that the check does not see.
+        "experiments_missing_in_map": result.missing_experiments,
         "left_for_the_next_check": ["/".join(each.key) for each in result.left_for_next_check],
     }
 
