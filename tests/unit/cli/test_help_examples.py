@@ -9,10 +9,12 @@ import click
 import pytest
 
 from chaosity.cli import COMMANDS, chaosity
+from chaosity.cli.weights import placement_argument_parser
 
 WITH_EXAMPLE = [
-    *("advise", "check", "explain", "history", "overview", "plan", "report", "reports", "schema"),
-    *("show", "simulate", "tidy"),
+    *("advise", "anomalies", "anova", "check", "compare", "discover", "explain", "export", "fit"),
+    *("history", "measure", "next-round", "overview", "plan", "predict", "profile", "published"),
+    *("report", "reports", "schema", "show", "simulate", "tidy", "topology", "weights"),
 ]
 
 
@@ -21,8 +23,17 @@ def test_the_only_example_of_a_command_has_options_that_the_command_knows(name: 
     assert name in COMMANDS
     command = chaosity.get_command(click.Context(chaosity), name)
     assert command is not None and command.help is not None
-    [line] = re.findall(r"Example: (.*)", command.help)
-    program, own_name, *arguments = shlex.split(line)
+    [example] = re.findall(r"Example: ((?:.+\n?)+)", command.help)
+    program, own_name, *arguments = shlex.split(example)
     assert (program, own_name) == ("chaosity", name)
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in arguments if word.startswith("--")} <= known
+
+
+def test_the_only_example_of_place_has_options_that_place_knows():
+    parser = placement_argument_parser()
+    [example] = re.findall(r"Example: (.*)", parser.epilog or "")
+    program, own_name, *arguments = shlex.split(example)
+    assert (program, own_name) == ("chaosity", "place")
+    given = parser.parse_args(arguments)
+    assert (given.policy, given.command[0]) == ("first_touch", "--")

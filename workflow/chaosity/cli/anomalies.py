@@ -66,14 +66,12 @@ def find_anomalies_command(
     of the same initiator are replicates. An empty cell was not measured. RESULTS is a folder
     results/HOST/CONFIGURATION or a tidy table (measurements.parquet) that `make run` wrote.
 
-    \b
-    chaosity anomalies bandwidth_MBps.csv --metric bandwidth
-    chaosity anomalies latency_ns.csv --metric latency --distances slit.csv --packages "0,1;2,3"
-
     The expected values come from the matrix itself: remote nodes are slower, and meshes and rings
     have near and far nodes. A cell is an anomaly if it departs from its group significantly
     (adjusted for all comparisons) and by at least 5 % (8 % without replicates).
-    """  # noqa: D301 (click keeps line breaks after backslash b)
+
+    Example: chaosity anomalies results/demo/paper_server
+    """
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
     from chaosity.store.csv_tables import read_matrix_csv
 

@@ -68,9 +68,9 @@ def anova_command(
     The command prints the allocation of variation, F tests, effects of levels and of combinations
     of levels, differences between levels with intervals, and a conclusion for each factor.
 
-    \b
-    chaosity anova stream.csv --response MBps --factors node,kernel --block run
-    """  # noqa: D301 (after this mark, click keeps the line breaks)
+    Example: chaosity anova results/demo/paper_server/nps4/figures/latency_by_node.csv
+    --response median_latency_ns --factors initiator,target
+    """
     from chaosity.figures.figure_files import write_residual_plots
     from chaosity.statistics.anova import analyse_variance
 

@@ -155,6 +155,9 @@ def discover_host_command(host: str, configuration: str, config_file: Path) -> N
 
     The command writes topology and components into results/HOST/CONFIGURATION. The workflow boots
     the host, and then starts this command.
+
+    Example: chaosity discover paper_server nps4
+    --config results/demo/paper_server/run_config.yaml
     """
     from chaosity.campaign.host_in_mode import discover_in_mode
     from chaosity.documents.config import read_config
@@ -172,6 +175,9 @@ def choose_next_round_command(folder: Path, number: int, config_file: Path) -> N
     FOLDER is results/HOST/CONFIGURATION, and NUMBER is the number of this choice. The command
     writes the choice into rounds/NUMBER.json, and the plan of all rounds. The workflow starts this
     command.
+
+    Example: chaosity next-round results/demo/paper_server/nps4 1
+    --config results/demo/paper_server/run_config.yaml
     """
     from chaosity.campaign.measured_page_weights import MeasuredPageWeights
     from chaosity.campaign.measured_rounds import RoundChooser, write_unmeasured_rows
@@ -283,6 +289,9 @@ def measure_point_command(point: Path, replicate: int, record: Path | None) -> N
     POINT is a file of results/HOST/CONFIGURATION/points. Checks and values go to the standard
     error, so that the standard output is the record alone. The exit status is 1 if the measurement
     failed.
+
+    Example: chaosity measure
+    results/localhost/nps1/points/memory_bandwidth/memory=node0+node0+triad.json
     """
     with malformed_as_user_error("the file is not a point of a plan", str(point)):
         document = json.loads(read_regular_file(point))

@@ -58,6 +58,9 @@ def compare_command(
 
     A ratio is the first selection divided by the second. For two configurations of a host, the
     command also prints the bandwidth above which one of the two has the lower latency under load.
+
+    Example: chaosity compare results/demo/paper_server#kernel=copy
+    results/demo/paper_server#kernel=triad
     """
     from chaosity.compare.outlier_hosts import find_outlier_hosts
     from chaosity.compare.selections import parse_conditions, read_selections

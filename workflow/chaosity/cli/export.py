@@ -148,6 +148,8 @@ def export_command() -> None:
     """Export results for other programs.
 
     RESULTS is a folder results/HOST/CONFIGURATION.
+
+    Example: chaosity export json results/demo/paper_server
     """
 
 

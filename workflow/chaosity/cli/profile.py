@@ -49,7 +49,9 @@ def _with_filter_options(command: Callable[..., None]) -> Callable[..., None]:
 def profile_command() -> None:
     """Keep the results of all hosts in one database, and share them.
 
-    A profile is the result of a host in one configuration.
+    A profile is the result of a host in one configuration. Results of simulated hosts are refused.
+
+    Example: chaosity profile collect results
     """
 
 

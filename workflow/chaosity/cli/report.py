@@ -183,6 +183,9 @@ def draw_published_command(
     The command writes measurements.parquet and the figures of the experiment, and prints the result
     of each figure in a sentence. If loads were measured alone and co-running, the command prints
     the slowdowns.
+
+    Example: chaosity published tests/data/matrices/bandwidth_MBps.csv
+    --form bandwidth_matrix --output theirs
     """
     from chaosity.documents.shipped_documents import (
         EXPERIMENTS_FOLDER,

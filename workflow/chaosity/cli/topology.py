@@ -37,6 +37,8 @@ def topology_command(source: str, as_json: bool) -> None:
 
     SOURCE is "live" (this machine, the default), an hwloc XML file (`lstopo --of xml FILE`), or a
     directory with a captured /sys (`hwloc-gather-topology NAME`, unpacked).
+
+    Example: chaosity topology results/demo/paper_server/nps4/topology.xml
     """
     from chaosity.topology.topology_discovery import discover_topology
     from chaosity.topology.topology_model import topology_to_json

@@ -56,6 +56,8 @@ def fit_command(folder: Path, output: Path | None) -> None:
     FOLDER is results/HOST/CONFIGURATION. The command prints each capacity and latency with its 95 %
     interval and the number of points that determine this value. To simulate the machine, give a
     host of an inventory the file of --output as chaosity_simulated.
+
+    Example: chaosity fit results/demo/paper_server --output my_server.yaml
     """
     import yaml
 
@@ -170,6 +172,10 @@ def predict_command(
     With --machine, the command uses the numbers of a description, such as the output of chaosity
     fit, and the points that the config plans for the topology. Intervals follow from the key
     `fitted` of the description.
+
+    Example: chaosity predict results/demo/paper_server
+    --with memory_bandwidth/memory=node0+node4+triad
+    --with memory_bandwidth/memory=node1+node4+triad
     """
     if machine is None:
         refuse_options_without_effect("without --machine", "topology", "config_file")

@@ -61,6 +61,8 @@ def weights_command(file: Path, workers: str, dwp: float, unit: str | None, as_j
 
     The command prints BWAP's canonical weights (Gureya et al., IPDPS 2020): each node's share of
     the pages, these shares as integer weights for the Linux kernel, and commands with the weights.
+
+    Example: chaosity weights results/demo/paper_server --workers 0-3
     """
     from chaosity.export.main_matrices import read_bandwidths_alone_and_contended
     from chaosity.weights import (
@@ -163,6 +165,8 @@ def placement_argument_parser() -> argparse.ArgumentParser:
         "or from a folder results/HOST/CONFIGURATION",
     )
     group.add_argument("--unit", help="unit of the CSV file's values, such as MB/s")
+    example = "chaosity place --policy first_touch --workers 0 -- python3 -c 'sum([1] * 10**8)'"
+    found.epilog = f"{found.epilog} Example: {example}"
     return found
 
 
