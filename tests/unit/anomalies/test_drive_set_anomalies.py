@@ -241,6 +241,12 @@ def test_the_numbers_of_a_path_between_packages_are_those_of_comparable_sets():
     assert ("node0", "node4drives") in one.cells
 
 
+def test_a_pair_that_loses_more_than_the_slow_path_of_its_package_is_found():
+    table = server(*(slow_path(node) for node in range(4, 8))).table(1)
+    both = found(scaled(table, 0.75, initiator=NEAR, target="nodes4,7drives"))
+    assert {one.components for one in both} == {("package0->package1",), ("node4", "node7")}
+
+
 @pytest.mark.parametrize(
     ("faults", "measured"),
     [

@@ -311,6 +311,15 @@ def test_packages_are_learned_although_a_node_has_no_path_within_its_package(los
     assert (found.anomalies, found.packages) == ((), layout.packages)
 
 
+def test_two_nodes_without_paths_within_their_packages_are_in_different_packages():
+    layout = faulty.two_packages(4)
+    missing = [
+        pair for i, first in ((3, 0), (7, 4)) for j in range(first, i) for pair in ((i, j), (j, i))
+    ]
+    found = analyse_matrix(faulty.without(measure(layout, rng(1), n=3), missing))
+    assert (found.anomalies, found.packages) == ((), layout.packages)
+
+
 def test_unmeasured_paths_join_no_nodes_if_the_packages_then_have_different_sizes():
     """Nodes 3 and 7 may then be in either package."""
     layout = faulty.two_packages(4)

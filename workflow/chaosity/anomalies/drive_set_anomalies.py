@@ -263,8 +263,6 @@ class DriveSetCells(TidyTableSliceCells):
         """
         explained = super().mask_of_explained_cells(departure, comparison)
         assert departure.suspect is not None
-        if departure.suspect.part == _INITIATOR:
-            return explained
         slow = [self.drives[column] for column in np.flatnonzero(explained.any(axis=0))]
         # Slow drives are slow for all initiators.
         rows = explained.any(axis=1) | (departure.suspect.part == _DRIVES)
