@@ -175,6 +175,15 @@ def test_unmeasured_neighbours_do_not_make_other_paths_slow(layout, neighbours, 
         assert not any(note.startswith("Undecided") for note in found.notes)
 
 
+@pytest.mark.parametrize("unmeasured", [(2, 7), (3, 7)])
+def test_an_unmeasured_pair_does_not_hide_slow_neighbours(unmeasured):
+    layout = faulty.mesh(2, 4)
+    fault = faulty.slow_link(layout, (0, 1), 1.0 - 0.4 / layout.table()[0, 1])
+    measured = measure(layout, rng(1), fault, n=3, noise=0.01)
+    found = analyse_matrix(faulty.without(measured, [unmeasured, unmeasured[::-1]]))
+    assert [one.components for one in found.anomalies] == [("node0->node1",)]
+
+
 def test_a_slow_pair_within_a_package_is_found_without_the_own_memory_of_its_nodes():
     layout = faulty.ring_of_packages()
     fault = faulty.slow_link(layout, (0, 1), 1.0 - 0.5 / layout.table()[0, 1])

@@ -258,7 +258,11 @@ def _hypotheses(
         _groups_by_slit_distances(cells, remote, distances),
     ):
         yield _make_structure(kind, {**own, **groups, **others})
+    unmeasured = list(_masks_of_unmeasured_pairs(cells))
     for nearest in (of_value[0] for of_value in steps if len(of_value) > 1):
+        for added in unmeasured:
+            for kind, groups in _groups_by_hops(cells, remote, nearest | added):
+                yield _make_structure(kind, {**own, **groups, **others})
         for _, groups in _groups_by_hops_with_a_slow_pair(cells, remote, nearest):
             structure = _make_structure(HOPS, {**own, **groups, **others})
             yield replace(structure, is_regular_without_a_pair=True)
@@ -489,19 +493,25 @@ def _nearest_in_both_directions(cells: ScoredCells[int], remote: Mask) -> Iterat
     if cells.rows != cells.columns:
         return
     either = np.fmax(cells.log_score, cells.log_score.T)
-    unknown = [(r, c) for r, c in cell_positions_in_mask(np.isnan(either)) if r < c]
-    if len(unknown) > _MOST_UNMEASURED_PAIRS_TO_TRY:
-        unknown = []
-    subsets = [
-        mask_of_cells([*pairs, *((c, r) for r, c in pairs)], remote.shape)
-        for number in range(len(unknown) + 1)
-        for pairs in combinations(unknown, number)
-    ]
+    subsets = [np.zeros(remote.shape, dtype=bool), *_masks_of_unmeasured_pairs(cells)]
     scores = np.sort(either[remote & ~np.isnan(either)])
     for far, near in pairwise(scores):
         if near - far > cells.typical_standard_error / 2.0:
             for added in subsets:
                 yield (remote | remote.T) & (either >= near) | added
+
+
+def _masks_of_unmeasured_pairs(cells: ScoredCells[int]) -> Iterator[Mask]:
+    """Yield the mask of each choice of unmeasured pairs of nodes; nothing if there are many."""
+    if cells.rows != cells.columns:
+        return
+    measured = cells.measured_mask | cells.measured_mask.T
+    unknown = cell_positions_in_mask(np.triu(~measured & ~cells.local_mask))
+    if len(unknown) <= _MOST_UNMEASURED_PAIRS_TO_TRY:
+        for number in range(1, len(unknown) + 1):
+            for pairs in combinations(unknown, number):
+                both_ways = [*pairs, *((column, row) for row, column in pairs)]
+                yield mask_of_cells(both_ways, measured.shape)
 
 
 def _groups_by_hops(
@@ -524,12 +534,13 @@ def _groups_by_hops_with_a_slow_pair(
 
     Hops must lead to all nodes also without this pair, and other pairs of nodes must have fewer
     hops because of it, as in a ring. Otherwise nothing but the pair itself would show that its
-    nodes are neighbours. Nothing is yielded if a pair of nodes was not measured, since unmeasured
-    neighbours also make a ring or mesh irregular.
+    nodes are neighbours. Unmeasured neighbours also make a ring or mesh irregular. So
+    nothing is yielded if there are too many unmeasured pairs to try each of them as neighbours.
     """
     if len(cells.rows) < _FEWEST_NODES_OF_HOPS or cells.rows != cells.columns:
         return
-    if not (cells.measured_mask | cells.measured_mask.T | cells.local_mask).all():
+    unmeasured = ~(cells.measured_mask | cells.measured_mask.T | cells.local_mask)
+    if unmeasured.sum() > 2 * _MOST_UNMEASURED_PAIRS_TO_TRY:
         return
     without = csgraph.shortest_path(nearest, unweighted=True)
     if np.isinf(without).any() or (nearest != nearest.T).any():
