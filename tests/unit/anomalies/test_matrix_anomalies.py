@@ -175,6 +175,16 @@ def test_unmeasured_neighbours_do_not_make_other_paths_slow(layout, neighbours, 
         assert not any(note.startswith("Undecided") for note in found.notes)
 
 
+def test_noise_between_equally_fast_hops_accuses_no_path():
+    """In this mesh, paths of five hops are as fast as paths of four."""
+    layout = faulty.mesh(3, 4)
+    assert layout.share(0, 11) == layout.share(0, 10)
+    for seed in range(12):
+        found = analyse_matrix(measure(layout, rng(seed), n=3))
+        assert found.anomalies == ()
+        assert not any(note.startswith("Undecided") for note in found.notes)
+
+
 @pytest.mark.parametrize("unmeasured", [(2, 7), (3, 7)])
 def test_an_unmeasured_pair_does_not_hide_slow_neighbours(unmeasured):
     layout = faulty.mesh(2, 4)

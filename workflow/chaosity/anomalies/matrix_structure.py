@@ -195,11 +195,15 @@ def _same_groups(labels: Labels, others: Labels) -> bool:
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
+def _noise_of_scores(cells: ScoredCells[int]) -> float:
+    """Return the standard deviation of a score, or a difference of structure if it is larger."""
+    noise = cells.typical_standard_error if cells.freedom else cells.noise
+    return max(LEAST_STANDARD_DEVIATION, noise)
+
+
 def structure_cost(cells: ScoredCells[int], structure: EqualCellGroups) -> float:
     """Return the cost of a hypothesis: departures of cells plus a penalty for each group."""
-    scale = max(
-        LEAST_STANDARD_DEVIATION, cells.typical_standard_error if cells.freedom else cells.noise
-    )
+    scale = _noise_of_scores(cells)
     of_groups = best_middle_score_of_each_group(cells, structure.labels)
     expected = np.append(of_groups, np.nan)[structure.labels]  # the label -1 takes the last item
     departures = (cells.log_score - expected)[cells.measured_mask]
@@ -519,11 +523,15 @@ def _groups_by_hops(
 ) -> Iterator[tuple[str, Groups]]:
     """Yield groups by number of hops, but nothing if cells with more hops have better scores.
 
-    A hop leads from a node to a nearest neighbour.
+    A hop leads from a node to a nearest neighbour. Paths of four and of five hops can be equally
+    fast, so scores that are better by no more than their noise are not better. But the paths with
+    most hops must be clearly worse than those with one hop.
     """
     hops = {name: part & remote for name, part in _cells_by_hops(nearest).items()}
     typical = [np.nanmedian(cells.log_score[part]) for part in hops.values() if part.any()]
-    if hops and typical == sorted(typical, reverse=True):
+    noise = _noise_of_scores(cells)
+    never_better = all(farther - nearer <= noise for nearer, farther in pairwise(typical))
+    if hops and never_better and typical[0] - typical[-1] > noise:
         yield kind, hops
 
 
