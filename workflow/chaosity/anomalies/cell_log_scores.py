@@ -261,7 +261,7 @@ class ScatterWithoutFaults:
             return None
         half = float(stats.t.isf(0.025, self.freedom)) * error
         return Departure(
-            suspect, tuple(positions), tuple(losses), loss, loss - half, loss + half, confidence
+            suspect, tuple(positions), tuple(losses), loss - half, loss + half, confidence
         )
 
 
@@ -281,11 +281,15 @@ class Departure:
     suspect: SuspectedComponent | None  # the suspected component; None for a single cell
     cells: tuple[Position, ...]  # positions of the cells with the loss
     losses: tuple[float, ...]  # loss of each of the cells, as a difference of logarithms
-    loss: float  # median loss of the cells, a positive difference of logarithms
     # low, high: ends of the 95 % interval of the loss.
     low: float
     high: float
     confidence: float  # probability that the loss is not noise, 0 to 1
+
+    @cached_property
+    def loss(self) -> float:
+        """The median loss of the cells, a positive difference of logarithms."""
+        return float(np.median(self.losses))
 
 
 def estimate_scatter_without_faults(

@@ -296,9 +296,9 @@ class DriveSetCells(TidyTableSliceCells):
         is_own = [label == largest for label in labels]
         positions = tuple(compress(departure.cells, is_own))
         losses = tuple(compress(departure.losses, is_own))
-        loss = float(np.median(losses))
-        low, high = (end + loss - departure.loss for end in (departure.low, departure.high))
-        return replace(departure, cells=positions, losses=losses, loss=loss, low=low, high=high)
+        shift = float(np.median(losses)) - departure.loss
+        low, high = departure.low + shift, departure.high + shift
+        return replace(departure, cells=positions, losses=losses, low=low, high=high)
 
     def mask_of_cells_explained_by_drives(self, slow_drives: Sequence[Anomaly]) -> Mask:
         """Return the mask of the cells that lose no more than a known slow drive or initiator.

@@ -250,7 +250,7 @@ def _hypotheses(
     own = {"local": plain & local}
     yield _make_structure(NONE, {"all": plain, **others})
     yield _make_structure(LOCAL_REMOTE, {**own, "remote": remote, **others})
-    steps = list(_steps_of_paired_and_single_scores(cells, remote))
+    steps = [each for each in _steps_of_paired_and_single_scores(cells, remote) if len(each) > 1]
     near = list(_nearest_in_both_directions(cells, remote))
     learned = [(packages, False)] if packages else _packages_of_nearest_nodes(cells, steps, near)
     for nodes, lacks_a_pair in learned:
@@ -263,7 +263,9 @@ def _hypotheses(
     ):
         yield _make_structure(kind, {**own, **groups, **others})
     unmeasured = list(_masks_of_unmeasured_pairs(cells))
-    for nearest in (of_value[0] for of_value in steps if len(of_value) > 1):
+    # Several gaps of scores often have the same first step.
+    first_steps = {of_value[0].tobytes(): of_value[0] for of_value in steps}
+    for nearest in first_steps.values():
         for added in unmeasured:
             for kind, groups in _groups_by_hops(cells, remote, nearest | added):
                 yield _make_structure(kind, {**own, **groups, **others})
@@ -332,10 +334,10 @@ def _packages_of_nearest_nodes(
     """
     if cells.rows != cells.columns:
         return []
-    first_steps = [steps[0] for steps in of_value if len(steps) > 1]
-    unmeasured = ~(cells.measured_mask | cells.measured_mask.T)
+    unmeasured = _mask_of_pairs_unmeasured_in_both_directions(cells)
     found: dict[PackageNodes, bool] = {}
-    for is_clear, nearest in [*((True, step) for step in first_steps), *((False, n) for n in near)]:
+    first_steps = [(True, steps[0]) for steps in of_value]
+    for is_clear, nearest in [*first_steps, *((False, each) for each in near)]:
         parts, lacks_a_pair = _equal_parts_of_nearest_nodes(nearest | cells.local_mask, unmeasured)
         if parts:
             packages = tuple(sorted(tuple(cells.rows[row] for row in part) for part in parts))
@@ -357,7 +359,6 @@ def _equal_parts_of_nearest_nodes(near: Mask, unmeasured: Mask) -> tuple[list[li
             [[unmeasured[np.ix_(one, other)].all() for other in parts] for one in parts]
         )
         single = [number for number, part in enumerate(parts) if len(part) == 1]
-        np.fill_diagonal(together, val=False)  # true for a node whose own memory was not measured
         if len(single) == 2 and not together.any():
             together[np.ix_(single, single)] = True
         parts = [
@@ -456,8 +457,6 @@ def _groups_by_steps_of_value(
     node to a nearest neighbour.
     """
     for steps in of_value:
-        if len(steps) < 2:
-            continue
         names = [f"step {number}" for number in range(1, len(steps) + 1)]
         names = ["near", "far"] if len(steps) == 2 else names
         measured = [step & remote for step in steps]
@@ -509,13 +508,22 @@ def _masks_of_unmeasured_pairs(cells: ScoredCells[int]) -> Iterator[Mask]:
     """Yield the mask of each choice of unmeasured pairs of nodes; nothing if there are many."""
     if cells.rows != cells.columns:
         return
-    measured = cells.measured_mask | cells.measured_mask.T
-    unknown = cell_positions_in_mask(np.triu(~measured & ~cells.local_mask))
+    unmeasured = _mask_of_pairs_unmeasured_in_both_directions(cells)
+    unknown = cell_positions_in_mask(np.triu(unmeasured))
     if len(unknown) <= _MOST_UNMEASURED_PAIRS_TO_TRY:
         for number in range(1, len(unknown) + 1):
             for pairs in combinations(unknown, number):
                 both_ways = [*pairs, *((column, row) for row, column in pairs)]
-                yield mask_of_cells(both_ways, measured.shape)
+                yield mask_of_cells(both_ways, unmeasured.shape)
+
+
+def _mask_of_pairs_unmeasured_in_both_directions(cells: ScoredCells[int]) -> Mask:
+    """Return the mask of both cells of each pair of nodes of which no path was measured.
+
+    The matrix must have the same nodes as initiators and as targets.
+    """
+    mask: Mask = ~(cells.measured_mask | cells.measured_mask.T | cells.local_mask)
+    return mask
 
 
 def _groups_by_hops(
@@ -543,12 +551,14 @@ def _groups_by_hops_with_a_slow_pair(
     Hops must lead to all nodes also without this pair, and other pairs of nodes must have fewer
     hops because of it, as in a ring. Otherwise nothing but the pair itself would show that its
     nodes are neighbours. Unmeasured neighbours also make a ring or mesh irregular. So
-    nothing is yielded if there are too many unmeasured pairs to try each of them as neighbours.
+    nothing is yielded if there are more unmeasured pairs than are tried as neighbours.
     """
     if len(cells.rows) < _FEWEST_NODES_OF_HOPS or cells.rows != cells.columns:
         return
-    unmeasured = ~(cells.measured_mask | cells.measured_mask.T | cells.local_mask)
-    if unmeasured.sum() > 2 * _MOST_UNMEASURED_PAIRS_TO_TRY:
+    if (
+        _mask_of_pairs_unmeasured_in_both_directions(cells).sum()
+        > 2 * _MOST_UNMEASURED_PAIRS_TO_TRY
+    ):
         return
     without = csgraph.shortest_path(nearest, unweighted=True)
     if np.isinf(without).any() or (nearest != nearest.T).any():
