@@ -1,6 +1,7 @@
 """Define and check a program's request, and the programs that run already.
 
-The text ``node1:node4:triad:50`` stands for a program that runs already.
+A program that runs already is given as a text such as ``node1:node4:triad:50``: its cores, the
+target of its accesses, its kernel, and its rate in per cent of the highest rate.
 """
 
 from __future__ import annotations

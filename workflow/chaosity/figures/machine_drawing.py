@@ -41,8 +41,8 @@ _ARROW_HEIGHT, _ARROW_WIDTH = 44.0, 150.0
 # reads between packages, since arrows would cross each other.
 _MOST_PACKAGES_WITH_ARROWS = 4
 _NOT_MEASURED_TEXT = "not measured"
-# Pixels in a small drawing: width of a node, height of its memory, height of its drives, width of
-# gaps, and width of a package's frame.
+# Sizes in a small drawing, in pixels: width of a node, height of the node's memory, height of the
+# node's drives, width of a gap between nodes, and width of the frame of a package.
 _SMALL, _SMALL_MEMORY, _SMALL_DRIVES, _SMALL_GAP, _SMALL_FRAME = 15, 8, 5, 3, 4
 _SMALL_NODES_IN_ROW, _SMALL_PACKAGES_IN_ROW = 4, 2
 _GAP_OF_SMALL_PACKAGES_PIXELS = 12  # pixels between packages, so that a red link is visible

@@ -297,7 +297,7 @@ class InstructionSource(RateSource):
 
 
 def check_rate_is_readable(text: str) -> None:
-    """Check, before a program runs, that its rate can be read from the source that a text names.
+    """Check a source of rates before a program runs: whether this machine can read the source.
 
     Raises:
         UserError: see `rate_source_from_option`.

@@ -56,8 +56,8 @@ class Round:
     # point in all rounds is replicate n of this point.
     measurements: tuple[PointKey, ...]
     audit: tuple[PointKey, ...] = ()  # random drive sets that are measured to audit predictions
-    # Says whether the records of the round are older than the first round, so that they use no time
-    # of the budget.
+    # Whether the round only has records from before the first round. The budget had no time for
+    # them to use.
     earlier: bool = False
 
 

@@ -240,7 +240,7 @@ class AccessPaths:
         return seconds + near * (1 / simulated_program(load)["time_in_memory"] - 1)
 
     def memory_uses(self, unit: int, node: int, reads: float, writes: float) -> Mapping[str, float]:
-        """Return what a byte between a core and a node's memory uses of controllers and links."""
+        """Return, for each controller and link, its bytes for one byte between core and memory."""
         near, package = self._idle.node_of(unit), self._idle.package_of(unit)
         key = near, package, node, reads, writes
         if key in self._known_uses:
@@ -257,7 +257,7 @@ class AccessPaths:
     def _way_uses(
         self, package: int | None, begin: int, node: int, reads: float, writes: float
     ) -> dict[str, float]:
-        """Return what a byte between a place and a memory uses of controllers and links.
+        """Return, for each controller and link, its bytes for one byte between place and memory.
 
         The place is `begin`, a node of `package`. The memory belongs to `node`.
         """
@@ -315,7 +315,7 @@ class AccessPaths:
             yield Flow(load["name"], uses, limit, _GROWTH_OF_DRIVES_TO_CORES)
 
     def _drive_uses(self, drive: DriveFacts, node: int, *, writes: bool) -> Mapping[str, float]:
-        """Return what a byte between a drive and a node uses of ports, links and controllers."""
+        """Return, for each port, link and controller, its bytes for one byte of a drive."""
         near = drive["node"]
         key = "drive", near, node, writes
         if key in self._known_uses:

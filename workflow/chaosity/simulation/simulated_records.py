@@ -182,7 +182,7 @@ def text_with_value_as_first_group(pattern: str, value: str) -> str:
 
 
 def _text_of_tokens(tokens: Any, value: str) -> str:
-    """Return the shortest text that matches a parsed pattern, with `value` as its group."""
+    """Return the shortest text that matches a parsed regular expression; group 1 is `value`."""
     text = ""
     for kind, argument in tokens:
         if kind is _constants.LITERAL:

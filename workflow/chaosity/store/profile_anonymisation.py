@@ -382,7 +382,7 @@ def _public_name(name: str, devices: Mapping[str, str], words: Container[str]) -
 
 
 def _public_levels_json(text: str, devices: Mapping[str, str], words: Container[str]) -> str:
-    """Return levels as JSON, without factors that the project's files do not name."""
+    """Return the levels of a JSON text as JSON again, only for factors in `words`."""
     try:
         levels = dict(json.loads(text))
     except (ValueError, TypeError):

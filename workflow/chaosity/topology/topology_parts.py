@@ -144,8 +144,8 @@ class Node:
     # The usable processing units that the node owns. A node without processing units has an empty
     # set here, although hwloc gives the node the units of a neighbour.
     cpus: CpuList = ()
-    # Memory size that the kernel reports at discovery. A memory balloon changes the reported size
-    # within minutes.
+    # Memory size that the kernel reports at discovery. In a virtual machine, the hypervisor can
+    # change this size within minutes.
     memory_bytes: int | None = None
     present_bytes: int | None = None  # memory size that firmware provided; a constant
     initiator: bool = False  # whether the node's processing units can issue accesses
