@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,22 @@ FILES_OF_A_CONFIGURATION = {
     ".tidy/": "copies of what was read from records; this folder can be deleted",
     "*.log": "messages of a step of the workflow",
 }
+
+
+def path_argument(path: Path) -> str:
+    """Return a path as an argument of a command line; ./ marks one that begins with a hyphen.
+
+    Without this mark, the command would take the path for an option.
+    """
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def explain_command_line(folder: Path, *arguments: str) -> str:
+    """Return the command line, quoted for a shell, that explains the values of a point.
+
+    `folder` is results/HOST/CONFIGURATION. `arguments` are the name of the point, and options.
+    """
+    return shlex.join(["chaosity", "explain", path_argument(folder), *arguments])
 
 
 def find_results_folder(folder: Path) -> Path:

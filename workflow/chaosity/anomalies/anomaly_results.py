@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
@@ -58,7 +57,7 @@ _PYDANTIC_SETTINGS = ConfigDict(
 
 
 def _json_number_with_digits(most: int) -> PlainSerializer:
-    """Return a serializer of numbers to JSON: `most` digits; infinity and NaN become null."""
+    """Return a serializer to JSON that rounds to `most` digits, and writes inf and NaN as null."""
 
     def _rounded(value: float | None) -> float | None:
         if value is None or not math.isfinite(value):
@@ -203,28 +202,16 @@ class Anomaly(_JsonResult):
         experiment, point = map(str, worst)
         return experiment, point
 
-    def explain_command(self, measurements: Measurements, folder: str) -> str | None:
-        """Return the command line that explains the worst value of the cells of this anomaly.
+    def explain_arguments(self, measurements: Measurements) -> tuple[str, ...]:
+        """Return arguments of ``chaosity explain`` for the worst value of the anomaly's cells.
 
-        None if `measurements`, the host's table, has no valid value of these cells. `folder` is the
-        path to the folder of the results, results/HOST/CONFIGURATION.
+        The result is empty if `measurements`, the host's table, has no valid value of these cells.
         """
         if (worst := self.worst_point(measurements)) is None:
-            return None
+            return ()
         experiment, point = worst
         of_this_name = measurements.rows.loc[measurements.rows["point"] == point, "experiment"]
-        options = ["--experiment", experiment] if of_this_name.nunique() > 1 else []
-        return explain_command_line(folder, point, *options)
-
-
-def explain_command_line(folder: str, point: str, *options: str) -> str:
-    """Return the command line, quoted for a shell, that explains the values of a point.
-
-    `folder` is the path to the folder of the results, results/HOST/CONFIGURATION.
-    """
-    # A path that begins with a hyphen would be taken for an option.
-    folder = f"./{folder}" if folder.startswith("-") else folder
-    return shlex.join(["chaosity", "explain", folder, point, *options])
+        return (point, "--experiment", experiment) if of_this_name.nunique() > 1 else (point,)
 
 
 def _node_name(place: int | str) -> str:

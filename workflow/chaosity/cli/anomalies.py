@@ -22,11 +22,10 @@ from chaosity.errors import UserError
 from chaosity.units import format_quantity, join_with_and
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from chaosity.anomalies.anomaly_results import ComparableCells, Findings
+    from chaosity.anomalies.anomaly_results import Anomaly, ComparableCells, Findings
     from chaosity.anomalies.matrix_structure import PackageNodes
     from chaosity.store.csv_tables import NodeMatrix
+    from chaosity.store.measurements import Measurements
 
 
 # Largest number of cells of a group that the terminal lists; the JSON has all cells.
@@ -73,15 +72,22 @@ def find_anomalies_command(
     Example: chaosity anomalies results/demo/paper_server
     """
     from chaosity.anomalies.matrix_anomalies import analyse_matrix
+    from chaosity.result_folders import existing_tidy_table
     from chaosity.store.csv_tables import read_matrix_csv
+    from chaosity.store.measurements import Measurements
 
+    explained: tuple[Path, Measurements] | None = None
     if file.is_dir() or file.suffix == ".parquet":
         given = {"metric": metric, "unit": unit, "distances": distances, "packages": packages}
         for name, value in given.items():
             if value is not None:
                 raise UserError(f"--{name} is allowed for a CSV matrix only", str(file))
-        findings = analyse_results(file)
-        commands = {} if as_json else _explain_commands(file, findings)
+        folder = file if file.is_dir() else file.parent
+        measurements = Measurements.read(existing_tidy_table(folder) if file.is_dir() else file)
+        findings = analyse_results(folder, measurements)
+        # Values of a table without points beside it cannot be explained.
+        if (folder / "points").is_dir():
+            explained = folder, measurements
     else:
         if metric is None:
             remedy = "add --metric bandwidth or --metric latency"
@@ -89,35 +95,18 @@ def find_anomalies_command(
         matrix = read_matrix_csv(file, metric, unit)
         slit = _matching_distances(distances, matrix) if distances else None
         nodes = None if packages is None else _parse_packages(packages, matrix)
-        findings, commands = analyse_matrix(matrix, nodes, slit), {}
+        findings = analyse_matrix(matrix, nodes, slit)
     if as_json:
         print_json(findings.to_json())
     else:
-        print_findings(findings, commands)
+        print_findings(findings, explained)
 
 
-def _explain_commands(path: Path, findings: Findings) -> dict[str, str]:
-    """Return sentence of a finding of a host -> the command that explains its worst value.
-
-    `path` is a folder of results, or the tidy table in such a folder. Values of a table without
-    points beside it cannot be explained.
-    """
-    from chaosity.result_folders import existing_tidy_table
-    from chaosity.store.measurements import Measurements
-
-    folder = path if path.is_dir() else path.parent
-    if not (folder / "points").is_dir():
-        return {}
-    measurements = Measurements.read(existing_tidy_table(folder) if path.is_dir() else path)
-    found = (*findings.anomalies, *findings.suspicions)
-    commands = ((each.sentence, each.explain_command(measurements, str(folder))) for each in found)
-    return {sentence: command for sentence, command in commands if command}
-
-
-def print_findings(findings: Findings, commands: Mapping[str, str]) -> None:
+def print_findings(findings: Findings, explained: tuple[Path, Measurements] | None) -> None:
     """Print the findings of a matrix or host, with at most `_MOST_PRINTED_CELLS` cells a group.
 
-    `commands` has the command that explains a finding, for the sentence of the finding.
+    `explained` is the folder of the results and its tidy table, if ``chaosity explain`` can explain
+    the values of the findings.
     """
     print_line(findings.verdict, style="bold")
     for number, anomaly in enumerate(findings.anomalies, 1):
@@ -125,14 +114,12 @@ def print_findings(findings: Findings, commands: Mapping[str, str]) -> None:
         for line in (anomaly.evidence_sentence, *anomaly.also):
             print_line(f"   {line}")
         print_line(f"   {anomaly.advice}", style="italic")
-        if command := commands.get(anomaly.sentence):
-            print_line(f"   Raw numbers of the worst value: {command}")
+        _print_explain_command(anomaly, explained, indent="   ")
     if findings.suspicions:
         print_line(f"\nSuspicions ({len(findings.suspicions)}), to be measured again:")
     for anomaly in findings.suspicions:
         print_line(f"- {anomaly.sentence} {anomaly.doubt}")
-        if command := commands.get(anomaly.sentence):
-            print_line(f"  Raw numbers of the worst value: {command}")
+        _print_explain_command(anomaly, explained, indent="  ")
     if findings.groups:
         print_line(f"\nStructure: {findings.structure}")
         rows = [_row_of_comparable_cells(group, findings.metric or "") for group in findings.groups]
@@ -146,6 +133,16 @@ def print_findings(findings: Findings, commands: Mapping[str, str]) -> None:
         print_line(f"{note.rstrip('.')}.")
 
 
+def _print_explain_command(
+    anomaly: Anomaly, explained: tuple[Path, Measurements] | None, indent: str
+) -> None:
+    from chaosity.result_folders import explain_command_line
+
+    if explained and (arguments := anomaly.explain_arguments(explained[1])):
+        command = explain_command_line(explained[0], *arguments)
+        print_line(f"{indent}Raw numbers of the worst value: {command}")
+
+
 def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, str, str]:
     """Return name, typical value and first cells of a group, as texts."""
     cells = ["->".join(map(str, cell)) for cell in group.cells[:_MOST_PRINTED_CELLS]]
@@ -154,19 +151,15 @@ def _row_of_comparable_cells(group: ComparableCells, metric: str) -> tuple[str, 
     return group.name, format_quantity(metric, group.typical), " ".join(cells)
 
 
-def analyse_results(path: Path) -> Findings:
-    """Return the findings for a results folder, or for a tidy table and the files beside it."""
+def analyse_results(folder: Path, measurements: Measurements) -> Findings:
+    """Return the findings for a host's tidy table and the files in the folder of its results."""
     from chaosity.anomalies.host_anomalies import analyse_host, host_component_facts
     from chaosity.components import read_component_documents
-    from chaosity.result_folders import existing_tidy_table
-    from chaosity.store.measurements import Measurements
     from chaosity.topology.topology_model import read_topology
 
-    folder = path if path.is_dir() else path.parent
-    table = existing_tidy_table(folder) if path.is_dir() else path
     topology = read_topology(folder / "topology.json")
     components = read_component_documents(folder / "components")
-    return analyse_host(Measurements.read(table), host_component_facts(topology, components))
+    return analyse_host(measurements, host_component_facts(topology, components))
 
 
 def _parse_packages(text: str, matrix: NodeMatrix) -> PackageNodes:

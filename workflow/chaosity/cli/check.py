@@ -26,6 +26,7 @@ from chaosity.cli.shared import (
     refuse_options_without_effect,
 )
 from chaosity.errors import UserError, file_system_error
+from chaosity.result_folders import path_argument
 from chaosity.units import format_count, format_quantity, metric_in_words
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def _findings_of_the_map(folder: Path) -> tuple[str, str]:
     if found is None or not found.anomalies:
         return "", found.unusable if found else ""
     findings = format_count(len(found.anomalies), "finding")
-    command = shlex.join(["chaosity", "anomalies", str(folder)])
+    command = shlex.join(["chaosity", "anomalies", path_argument(folder)])
     clause = f", but the map itself has {findings}: {command}"
     return clause, found.unusable
 

@@ -7,18 +7,17 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from chaosity.cli.shared import RESULTS_FOLDER, echo, print_line
-from chaosity.cpusets import parse_cpu_list
 from chaosity.errors import UserError, malformed_as_user_error
 from chaosity.place_names import initiator_to_target_name, parse_place_name, place_in_words
 from chaosity.records.record_files import current_record_path, load_record, read_regular_file
 from chaosity.records.record_format import LoadRecord, Record
+from chaosity.result_folders import path_argument
 from chaosity.runner.metric_values import (
     common_time_span,
     common_window_of_loads,
@@ -183,10 +182,10 @@ def _nodes_of_place(name: str, folder: Path) -> frozenset[int]:
 
 def _is_within(text: object, nodes: frozenset[int]) -> bool:
     """Return whether a text such as "0-3" names at least one node, and only nodes of `nodes`."""
-    with suppress(ValueError):
-        named = parse_cpu_list(str(text))
-        return bool(named) and nodes.issuperset(named)
-    return False
+    from chaosity.store.measurements import parse_nodes
+
+    named = parse_nodes(text)
+    return bool(named) and nodes.issuperset(named)
 
 
 def _only_point_on_path(measurements: Measurements, ends: tuple[str, str], folder: Path) -> str:
@@ -321,7 +320,7 @@ def _replicate_lines(
     record = load_record(path)
     yield f"    record: {path}, measured {record['finished_at']} as number {record['order']}"
     planned = folder / "points" / row["experiment"] / f"{row['point']}.json"
-    again = ["chaosity", "measure", str(planned), "--replicate", str(row["replicate"])]
+    again = ["chaosity", "measure", path_argument(planned), "--replicate", str(row["replicate"])]
     yield f"    again: {shlex.join(again)}"
     for load in record["loads"]:
         environment = [f"{name}={text}" for name, text in load["environment"].items()]

@@ -190,7 +190,7 @@ def _write_drawing(hosts: Sequence[MeasuredHost], path: Path) -> None:
     for host in hosts:
         title = " as ".join(host.folder.resolve().parts[-2:])
         page = path_relative_to_report(host.folder / "report.html", path)
-        findings = numbered_findings(analyse_results(host.folder).anomalies)
+        findings = numbered_findings(analyse_results(host.folder, host.measurements).anomalies)
         machines.append((title, page, MachineParts(host, findings)))
     [(*_, parts), *others] = machines
     write_atomically(path, draw_machines(machines) if others else draw_machine(parts))

@@ -18,7 +18,7 @@ from chaosity import __version__
 from chaosity.errors import UserError
 from chaosity.place_names import node_name, parse_place_name
 from chaosity.records.record_format import SIMULATED
-from chaosity.result_folders import MEASUREMENTS_FILE
+from chaosity.result_folders import MEASUREMENTS_FILE, path_argument
 from chaosity.statistics.cell_summary import summarise_cells, with_variance_priors
 from chaosity.statistics.estimates import Estimate
 from chaosity.store.csv_tables import BANDWIDTH, LATENCY, NodeMatrix, read_matrix_csv
@@ -65,7 +65,9 @@ class MeasuredHost:
             "measured_at_first": min(moments, default=None),
             "measured_at_last": max(moments, default=None),
             "chaosity_version": __version__,
-            "command": shlex.join(["chaosity", "export", export, str(self.folder), *options]),
+            "command": shlex.join(
+                ["chaosity", "export", export, path_argument(self.folder), *options]
+            ),
         }
 
     def refuse_simulated_values(self, reader: str) -> None:

@@ -16,6 +16,7 @@ from chaosity.figures.figure_files import FigureEntry
 from chaosity.place_names import access_in_words, node_name, place_in_words
 from chaosity.records.record_files import current_record_path
 from chaosity.report.measured_run import RecordSummary, Run, read_findings
+from chaosity.result_folders import explain_command_line
 from chaosity.store.measurements import LOAD_COLUMNS, POINT_COLUMNS
 from chaosity.store.values_normal_for_processor import compare_with_published_values
 from chaosity.text_templates import fill_text_template, text_of_macro, texts_of_yaml_file
@@ -286,7 +287,8 @@ def _shown_findings(anomalies: Sequence[Anomaly], run: Run) -> Iterator[ShownFin
             )
             sentences.append(f"The same contention occurs within {', '.join(nodes)}.")
         figure = _figure_with_most_cells(anomaly, run)
-        command = anomaly.explain_command(run.measurements, str(run.folder))
+        arguments = anomaly.explain_arguments(run.measurements)
+        command = explain_command_line(run.folder, *arguments) if arguments else None
         yield ShownFinding(anomaly.sentence, " ".join(sentences), anomaly.advice, figure, command)
 
 

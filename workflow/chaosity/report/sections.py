@@ -23,7 +23,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from chaosity import __version__
-from chaosity.anomalies.anomaly_results import explain_command_line
 from chaosity.components import (
     ComponentState,
     component_differences,
@@ -38,6 +37,7 @@ from chaosity.records.record_files import time_to_the_minute
 from chaosity.report.best_places_of_resources import DRIVE_SET_TEXTS
 from chaosity.report.measured_run import Run, unmet_note_sentences
 from chaosity.report.problems import load_in_words
+from chaosity.result_folders import explain_command_line
 from chaosity.statistics.anova import (
     IMPORTANT_FROM_PERCENT,
     LOCAL,
@@ -418,7 +418,7 @@ def methods_section(run: Run) -> Facts:
         },
         replicates=replicates.max().astype(int).to_dict(),
         measured=measurements["status"].value_counts().to_dict(),
-        explain_command=explain_command_line(str(run.folder), str(explained["point"])),
+        explain_command=explain_command_line(run.folder, str(explained["point"])),
         similar_values=_range_text(moderated["prior_cells"]),
         more_replicates=_range_text(moderated["prior_freedom"].round()),
         most_cells=_SHARE_OF_CELLS_WITH_PRECISION,
